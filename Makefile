@@ -1,0 +1,58 @@
+# Every target needs only itself: the first one that is called makes .venv, Horovod included.
+# What is slow to make is cached outside the checkout, under $${XDG_CACHE_HOME:-~/.cache}/hvd-elastic.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup
+BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
+CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench test-cluster bench-cluster cluster-up cluster-down cluster-status clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(STAMP)  ## make .venv with everything in it; builds Horovod once (minutes), later from the cache
+
+$(STAMP): pyproject.toml uv.lock hvd_elastic/horovod_build.py tools/setup.sh
+	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP)  ## train beside a made-up inference load on this machine; ends with a report and a picture
+	$(BIN)/hvd-elastic demo
+
+test: $(STAMP)  ## all tests that need no cluster
+	$(BIN)/pytest tests -m "not cluster" -n 2 --dist worksteal
+
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP)  ## let ruff format and fix
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: $(STAMP)  ## the benchmarks that need no cluster, side by side with what they are compared to
+	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, Linux, Go)
+	$(BIN)/pytest tests/cluster -m cluster --reruns 1
+
+bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real cluster, stock beside the product
+	$(BIN)/python -m benchmarks.cluster
+
+cluster-up: $(STAMP)  ## bring the real cluster up and leave it up
+	$(BIN)/python -m tests.cluster.kube up
+
+cluster-down: $(STAMP)  ## take it down
+	$(BIN)/python -m tests.cluster.kube down
+
+cluster-status: $(STAMP)
+	$(BIN)/python -m tests.cluster.kube status
+
+clean:  ## remove what was made in the checkout; the caches outside stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist out

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Makes the virtual environment $1 with the locked dependencies, and Horovod built for the torch in it.
+set -eu
+venv=$1
+python=${PYTHON:-python3}
+
+say() { printf '%s\n' "$*" >&2; }
+
+# On a fresh Debian or Ubuntu the pieces of Python that are packages of their own, and the compiler, may be missing.
+# `$1` is a shell test, `$2` the packages that make it true.
+need() {
+    if eval "$1" >/dev/null 2>&1; then return; fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing $2"
+        apt-get update -q >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -q $2 >&2
+    else
+        say "missing here: $2 (Debian, Ubuntu: sudo apt-get install $2)"
+        exit 1
+    fi
+}
+
+need 'command -v "$python"' "python3"
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || {
+    say "$("$python" --version) is not supported: Python 3.11 to 3.13 is (make PYTHON=python3.12 ...)"
+    exit 1
+}
+need '"$python" -c "import ensurepip, venv"' "python3-venv"
+need 'command -v g++ && command -v make' "g++ make"
+need '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "python3-dev"
+
+[ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
+uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)
+"$venv/bin/pip" install -q --disable-pip-version-check "uv==$uv"
+# --inexact: Horovod is not in the lock file, since it is built for the torch that is.
+VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --all-extras --inexact --active --quiet --python "$venv/bin/python"
+"$venv/bin/hvd-elastic" install-horovod >/dev/null
