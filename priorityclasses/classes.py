@@ -1,0 +1,147 @@
+"""The three classes of a colocated cluster: inference preempts, launchers are kept, workers give way."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Final
+
+from priorityclasses.problem import Problem
+
+HIGHEST_VALUE: Final = 1_000_000_000
+"""Kubernetes keeps what is above for itself (`scheduling.HighestUserDefinablePriority`)."""
+LOWEST_VALUE: Final = -(2**31)
+AUTOSCALER_CUTOFF: Final = -10
+"""Cluster Autoscaler adds no node for pods below it (`--expendable-pods-priority-cutoff`)."""
+
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_RESERVED_PREFIX: Final = "system-"
+
+
+class Tier(StrEnum):
+    """What a class is for, highest first."""
+
+    INFERENCE = "inference"
+    """Takes GPUs from workers the moment it needs them."""
+    PRESERVED = "preserved"
+    """Launchers: they hold no GPU and must not go before the workers."""
+    PREEMPTIBLE = "preemptible"
+    """Workers: they soak up what is idle and give it back."""
+
+
+class PreemptionPolicy(StrEnum):
+    """Whether a pending pod of the class may push others out. It never protects a pod from being pushed out."""
+
+    PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
+    NEVER = "Never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """One class."""
+
+    tier: Tier
+    name: str
+    value: int
+    """Higher goes first. At most HIGHEST_VALUE."""
+    preemption_policy: PreemptionPolicy
+    global_default: bool = False
+    """Pods that name no class get this one. At most one class of a cluster."""
+    description: str = ""
+
+
+DEFAULTS: Final = (
+    PriorityClass(
+        tier=Tier.INFERENCE,
+        name="inference-pc",
+        value=100_000_000,
+        preemption_policy=PreemptionPolicy.PREEMPT_LOWER_PRIORITY,
+        description="Inference: takes GPUs from training workers the moment it needs them.",
+    ),
+    PriorityClass(
+        tier=Tier.PRESERVED,
+        name="preserved-pc",
+        value=90_000_000,
+        preemption_policy=PreemptionPolicy.NEVER,
+        description="Launchers of training jobs: preempt nobody, and go after the workers.",
+    ),
+    PriorityClass(
+        tier=Tier.PREEMPTIBLE,
+        name="preemptible-pc",
+        value=80_000_001,
+        preemption_policy=PreemptionPolicy.NEVER,
+        description="Training workers: preempt nobody, soak up idle GPUs, give them back to inference.",
+    ),
+)
+"""Far apart, so that other classes fit between them, and far above the autoscaler's cutoff."""
+
+
+def check(classes: Sequence[PriorityClass], *, cutoff: int = AUTOSCALER_CUTOFF) -> list[Problem]:
+    """Every problem of a set of classes: names, bounds, order, defaults, who preempts whom."""
+    alone = [problem for index, one in enumerate(classes) for problem in _alone(f"classes[{index}]", one, cutoff)]
+    return [*alone, *_names(classes), *_order(classes), *_global_default(classes)]
+
+
+def _alone(path: str, one: PriorityClass, cutoff: int) -> Iterator[Problem]:
+    if not _NAME.fullmatch(one.name):
+        what = "is no name of a Kubernetes object"
+        yield Problem(path=f"{path}.name", value=one.name, what=what, way_out="small letters, digits, '-' and '.'")
+    if one.name.startswith(_RESERVED_PREFIX):
+        what = f"begins with {_RESERVED_PREFIX}, which Kubernetes keeps for itself"
+        yield Problem(path=f"{path}.name", value=one.name, what=what, way_out="choose another name")
+    if one.value > HIGHEST_VALUE:
+        what = f"is above {HIGHEST_VALUE}, what users may define"
+        yield Problem(path=f"{path}.value", value=one.value, what=what, way_out="lower it")
+    if one.value < max(cutoff, LOWEST_VALUE):
+        what = f"is below the Cluster Autoscaler's cutoff {cutoff}: it would add no node for these pods"
+        yield Problem(path=f"{path}.value", value=one.value, what=what, way_out="raise it")
+    preempts = one.preemption_policy is PreemptionPolicy.PREEMPT_LOWER_PRIORITY
+    if preempts != (one.tier is Tier.INFERENCE):
+        right = PreemptionPolicy.NEVER if preempts else PreemptionPolicy.PREEMPT_LOWER_PRIORITY
+        what = "lets training push others out" if preempts else "keeps inference waiting for workers"
+        path = f"{path}.preemption_policy"
+        yield Problem(path=path, value=one.preemption_policy.value, what=what, way_out=f"write {right}")
+
+
+def _names(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, one in enumerate(classes):
+        if one.name in seen:
+            what = f"is the name of classes[{seen[one.name]}] too"
+            yield Problem(path=f"classes[{index}].name", value=one.name, what=what, way_out="choose another name")
+        seen.setdefault(one.name, index)
+
+
+def _order(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
+    """Higher tiers have higher values."""
+    ranked = sorted(range(len(classes)), key=lambda index: list(Tier).index(classes[index].tier))
+    for above, below in pairwise(ranked):
+        high, low = classes[above], classes[below]
+        if high.tier is not low.tier and high.value <= low.value:
+            what = f"is not above {low.value} of {low.name} ({low.tier})"
+            yield Problem(
+                path=f"classes[{above}].value", value=high.value, what=what, way_out="raise it, or lower that"
+            )
+
+
+def _global_default(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
+    defaults = [index for index, one in enumerate(classes) if one.global_default]
+    for index in defaults[1:]:
+        what = f"is a second default beside {classes[defaults[0]].name}"
+        yield Problem(path=f"classes[{index}].global_default", value=True, what=what, way_out="keep one of them")
+
+
+def manifest(one: PriorityClass) -> dict[str, Any]:
+    """The class as Kubernetes reads it."""
+    default = {"globalDefault": True} if one.global_default else {}
+    description = {"description": one.description} if one.description else {}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": one.name, "labels": {"app.kubernetes.io/managed-by": "hvd-elastic"}},
+        "value": one.value,
+        "preemptionPolicy": str(one.preemption_policy),
+        **default,
+        **description,
+    }
