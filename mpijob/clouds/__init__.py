@@ -1,0 +1,1 @@
+"""What differs from cloud to cloud: node labels, taints, hardware, storage drivers."""

@@ -1,0 +1,19 @@
+"""The error that carries every problem of an input at once."""
+
+from collections.abc import Iterable
+
+from mpijob.contract import Exit, HvdElasticError
+from priorityclasses.problem import Problem
+
+
+class InvalidInputError(HvdElasticError):
+    """What a user wrote cannot be used. Nothing was written and nothing started.
+
+    `problems` holds every one that was found; `str()` gives one line each.
+    """
+
+    exit_code = Exit.BAD_INPUT
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))

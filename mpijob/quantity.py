@@ -1,0 +1,57 @@
+"""Kubernetes quantities: `500m` CPUs, `32Gi` of memory."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_FACTORS: Final[dict[str | None, Decimal]] = {
+    None: Decimal(1),
+    "m": Decimal("0.001"),
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
+    **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+_MEBIBYTE: Final = 1024**2
+_LONGEST: Final = 32
+"""Characters; more is no quantity but an attempt to make us multiply."""
+
+
+def parse(text: str) -> Decimal:
+    """Value of a quantity in its base unit (CPUs or bytes). Raises ValueError for anything else."""
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise ValueError("is no Kubernetes quantity")
+    return Decimal(match[1]) * _FACTORS[match[2]]
+
+
+def cpu(value: object) -> str:
+    """A number of CPUs as Kubernetes writes it. Raises ValueError."""
+    text = _text_of(value)
+    amount = parse(text)
+    if amount <= 0:
+        raise ValueError("must be more than 0 CPUs")
+    if (amount * 1000) % 1:
+        raise ValueError("is finer than a thousandth of a CPU")
+    return text
+
+
+def memory(value: object) -> str:
+    """An amount of memory or storage as Kubernetes writes it. Raises ValueError below 1Mi: a unit was forgotten."""
+    text = _text_of(value)
+    amount = parse(text)
+    if amount < _MEBIBYTE:
+        raise ValueError(f"is {amount:f} bytes; write a unit, such as {text.rstrip('m')}Gi")
+    if amount % 1:
+        raise ValueError("is no whole number of bytes")
+    return text
+
+
+def mebibytes(amount: Decimal) -> str:
+    """Whole mebibytes, rounded down, at least one."""
+    return f"{max(1, int(amount // _MEBIBYTE))}Mi"
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("is no Kubernetes quantity")  # noqa: TRY004 - pydantic collects ValueErrors
+    return value if isinstance(value, str) else f"{Decimal(str(value)):f}"

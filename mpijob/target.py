@@ -1,0 +1,14 @@
+"""What a job can be written as."""
+
+from enum import StrEnum
+
+
+class Target(StrEnum):
+    """What the job is written as."""
+
+    MPIJOB = "mpijob"
+    """`kubeflow.org/v2beta1`: MPI Operator 0.6 to 0.8."""
+    MPIJOB_V1 = "mpijob-v1"
+    """`kubeflow.org/v1`: the training-operator."""
+    PYTORCHJOB = "pytorchjob"
+    """`kubeflow.org/v1`, torchrun instead of Horovod."""

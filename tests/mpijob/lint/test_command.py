@@ -1,0 +1,82 @@
+"""Shells, wrappers and variables around a launcher."""
+
+import pytest
+
+from mpijob.lint.command import Word, expand, unwrap
+from mpijob.lint.launch import PROGRAMS, Launcher, parse
+
+
+def words(*texts: str) -> tuple[Word, ...]:
+    return tuple(Word(text, ("command", index)) for index, text in enumerate(texts))
+
+
+def unwrapped(*texts: str, **environment: str) -> list[str]:
+    return [word.text for word in unwrap(expand(words(*texts), environment), environment, PROGRAMS).words]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("horovodrun", "-np", "2", "t"),
+        ("sh", "-c", "horovodrun -np 2 t"),
+        ("/bin/bash", "-lc", "horovodrun -np 2 t"),
+        ("bash", "-euo", "pipefail", "-c", "horovodrun -np 2 t"),
+        ("bash", "-c", "--", "horovodrun -np 2 t"),
+        ("sh", "-c", "cd /x && exec horovodrun -np 2 t"),
+        ("sh", "-c", "# first\nset -e\nhorovodrun \\\n  -np 2 \\\n  t\n"),
+        ("sh", "-c", "horovodrun -np 2 t 2>&1 | tee log"),
+        ("sh", "-c", "horovodrun -np 2 t > log; echo done"),
+        ("env", "-u", "B", "A=1", "horovodrun", "-np", "2", "t"),
+        ("tini", "--", "bash", "-c", "A=1 timeout -k 5 60 horovodrun -np '2' t"),
+        ("bash", "-c", "sleep 5; bash -c 'exec horovodrun -np 2 t'"),
+        ("horovodrun", "-np", "$(N)", "t"),
+        ("sh", "-c", "horovodrun -np ${N} t"),
+        ("sh", "-c", 'M=2; N=$N horovodrun -np "$N" t'),
+    ],
+)
+def test_the_launcher_is_found(command: tuple[str, ...]) -> None:
+    assert unwrapped(*command, N="2") == ["horovodrun", "-np", "2", "t"]
+
+
+def test_what_cannot_be_known_stays_as_it_is() -> None:
+    assert unwrapped("horovodrun", "-np", "$(UNKNOWN)", "$$(N)", N="2") == ["horovodrun", "-np", "$(UNKNOWN)", "$(N)"]
+    assert unwrapped("sh", "-c", "horovodrun -np $(nproc) t")[:3] == ["horovodrun", "-np", "$(nproc)"]
+    assert unwrapped("sh", "-c", "echo 'never closed") == ["echo", "'never", "closed"]
+    assert unwrapped("sh", "/opt/start.sh") == ["sh", "/opt/start.sh"]
+    assert unwrapped("sh", "-c") == ["sh", "-c"]
+    assert unwrapped() == []
+
+
+def test_flags_in_every_spelling() -> None:
+    call = parse(
+        unwrap(
+            words("horovodrun", "-np=2", "--min-num-proc", "1", "--slots", "4", "--blacklist-cooldown-range", "5", "20")
+            + words("-hostfile", "h", "--what", "--log-level", "INFO", "python", "--min-np", "7"),
+            {},
+            PROGRAMS,
+        )
+    )
+    assert call.launcher is Launcher.HOROVODRUN
+    assert (call.number("-np"), call.number("--min-np"), call.number("--slots-per-host")) == (2, 1, 4)
+    assert [word.text for word in call.flags["--blacklist-cooldown-range"].values] == ["5", "20"]
+    assert [word.text for word in call.unknown] == ["--what"]
+    assert [word.text for word in call.command] == ["python", "--min-np", "7"]
+
+
+def test_other_launchers() -> None:
+    def launcher(*texts: str) -> Launcher:
+        return parse(unwrap(words(*texts), {}, PROGRAMS)).launcher
+
+    assert launcher("python3", "-m", "horovod.runner", "-np", "2", "t") is Launcher.HOROVODRUN
+    assert launcher("/opt/bin/mpiexec.hydra", "-n", "2", "t") is Launcher.MPIRUN
+    assert launcher("hvd-elastic", "launch", "-np", "2", "t") is Launcher.HVD_ELASTIC
+    assert launcher("hvd-elastic", "worker", "--", "t") is Launcher.OTHER
+    assert launcher("python", "train.py") is Launcher.OTHER
+
+
+def test_options_of_ours_take_their_values() -> None:
+    call = parse(
+        unwrap(words("hvd-elastic", "launch", "-np", "1", "--own", "x", "--other=y", "--", "t", "-x"), {}, PROGRAMS)
+    )
+    assert [word.text for word in call.command] == ["t", "-x"]
+    assert [word.text for word in call.unknown] == ["--own", "--other=y"]

@@ -1,0 +1,74 @@
+"""The table of known fields is held against the published schemas, and the published examples are read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mpijob import lint
+from mpijob.lint.fields import nearest, table
+from tests.mpijob.modules import LEGACY_MPIJOB, MPI_OPERATOR, ModuleFile
+
+_EXAMPLES = "examples/v2beta1"
+PUBLISHED = [
+    ModuleFile(module=MPI_OPERATOR.module, version=MPI_OPERATOR.version, path=f"{_EXAMPLES}/{name}.yaml")
+    for name in (
+        "horovod/tensorflow-mnist",
+        "pi/pi",
+        "pi/pi-intel",
+        "pi/pi-mpich",
+        "tensorflow-benchmarks/tensorflow-benchmarks",
+    )
+] + [
+    ModuleFile(module=LEGACY_MPIJOB.module, version=LEGACY_MPIJOB.version, path=f"examples/mpi/{name}.yaml")
+    for name in ("tensorflow-mnist", "tensorflow-mnist-elastic")
+]
+
+
+@pytest.mark.parametrize(("file", "version"), [(MPI_OPERATOR, "v2beta1"), (LEGACY_MPIJOB, "v1")])
+def test_the_table_has_the_published_fields(file: ModuleFile, version: str) -> None:
+    crd: Any = yaml.load(file.local().read_text(), Loader=yaml.CSafeLoader)
+    (schema,) = [v["schema"]["openAPIV3Schema"] for v in crd["spec"]["versions"] if v["name"] == version]
+    spec = schema["properties"]["spec"]
+    missing = list(_missing(spec, table()[f"MPIJob/{version}"]["spec"], "spec"))
+    # Fields that Kubernetes got after the release in the table, or lost before it, do not matter here.
+    assert [path for path in missing if path.count(".") < 4] == []
+
+
+def _missing(schema: Mapping[str, Any], kind: str, path: str) -> list[str]:
+    """Paths that the schema has and the table does not."""
+    if kind.startswith("["):
+        return _missing(schema.get("items", {}), kind[1:-1], f"{path}[]")
+    fields = table().get(kind)
+    properties = schema.get("properties")
+    if path == "spec.mpiReplicaSpecs":
+        return _missing(schema["additionalProperties"], "ReplicaSpec", f"{path}.*")
+    if fields is None or properties is None:
+        return []
+    own = [f"{path}.{name}" for name in properties if name not in fields]
+    below = [
+        found
+        for name, child in properties.items()
+        if name in fields
+        for found in _missing(child, fields[name], f"{path}.{name}")
+    ]
+    return own + below
+
+
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: Path(file.path).stem)
+def test_published_examples_are_read(file: ModuleFile) -> None:
+    documents, problems = lint.read(file.local().read_text(), file.path)
+    report = lint.check(documents)
+    assert problems == []
+    assert report.jobs
+    # What people really use passes the schema: anything else would be a mistake of ours.
+    assert [found.rule.id for found in report.findings if found.rule.group == "schema"] == []
+
+
+def test_nearest_field() -> None:
+    fields = table()["PodSpec"]
+    assert nearest("priorityclassname", fields) == "priorityClassName"
+    assert nearest("terminationGracePeriod", fields) == "terminationGracePeriodSeconds"
+    assert nearest("qwertz", fields) == ""

@@ -1,0 +1,52 @@
+"""What `generate` emits has no finding, whatever the job description says."""
+
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mpijob import lint
+from mpijob.lint.view import json_path
+from mpijob.problems import InvalidInputError
+from mpijob.reader import read_job
+from mpijob.render import render
+from mpijob.stream import dump
+from mpijob.target import Target
+from tests.mpijob.examples import GOLDEN
+from tests.mpijob.strategies import jobs, names, texts
+
+rarer = st.fixed_dictionaries(
+    {},
+    optional={
+        "queue": st.builds(lambda name: {"system": "kueue", "name": name}, names),
+        "disruption_budget": st.booleans(),
+        "gpu_type": st.sampled_from(["t4", "v100", "a100", "h100"]),
+        "env": st.dictionaries(st.from_regex(r"[A-Z][A-Z_]{0,8}", fullmatch=True), texts, max_size=3),
+    },
+)
+
+
+def findings(text: str) -> list[tuple[str, str, str]]:
+    documents, problems = lint.read(text)
+    assert problems == []
+    report = lint.check(documents)
+    assert len(report.jobs) == 1
+    return [(found.rule.id, json_path(found.hit.path), found.hit.message) for found in report.findings]
+
+
+@given(jobs, rarer, st.sampled_from([Target.MPIJOB, Target.MPIJOB_V1]))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_finding_in_what_generate_emits(job: dict[str, Any], more: dict[str, Any], target: Target) -> None:
+    try:
+        manifests = render(read_job(json.dumps(job | more)), target)
+    except InvalidInputError:  # refused is fine; emitted with a hazard is not
+        return
+    assert findings(dump(manifests)) == []
+
+
+def test_no_finding_in_the_golden_files() -> None:
+    written = [path.read_text() for path in sorted(GOLDEN.glob("*.yaml"))]
+    mpijobs = [text for text in written if "kind: MPIJob" in text]
+    assert mpijobs
+    assert [findings(text) for text in mpijobs] == [[]] * len(mpijobs)

@@ -1,0 +1,65 @@
+"""Files out of Go modules: the real schemas, fetched once through the module proxy and kept outside the checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFile:
+    """One file of a pinned module."""
+
+    module: str
+    version: str
+    path: str
+
+    def local(self) -> Path:
+        """The file on this machine. Skips the test, with the reason, where it cannot be had."""
+        kept = cache_folder() / self.module.replace("/", "_") / self.version / Path(self.path).name
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            temporary = kept.with_suffix(f".{os.getpid()}")
+            shutil.copyfile(self._downloaded() / self.path, temporary)
+            temporary.replace(kept)
+        return kept
+
+    def _downloaded(self) -> Path:
+        wanted = f"{self.module}@{self.version}"
+        if shutil.which("go") is None:
+            pytest.skip(f"Go is not installed: {wanted}, which has the real schemas, comes through the Go module proxy")
+        done = subprocess.run(
+            ["go", "mod", "download", "-json", wanted],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip(f"{wanted} cannot be had through the Go module proxy: {done.stdout}{done.stderr}")
+        return Path(json.loads(done.stdout)["Dir"])
+
+
+def cache_folder() -> Path:
+    """Where real parts are kept between test runs, outside the checkout."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hvd-elastic" / "schemas"
+
+
+KUBERNETES = ModuleFile(module="k8s.io/kubernetes", version="v1.34.4", path="api/openapi-spec/swagger.json")
+MPI_OPERATOR = ModuleFile(
+    module="github.com/kubeflow/mpi-operator", version="v0.8.2", path="manifests/base/kubeflow.org_mpijobs.yaml"
+)
+_TRAINING = ("github.com/kubeflow/training-operator", "v1.8.1", "manifests/base/crds")
+LEGACY_MPIJOB = ModuleFile(module=_TRAINING[0], version=_TRAINING[1], path=f"{_TRAINING[2]}/kubeflow.org_mpijobs.yaml")
+PYTORCHJOB = ModuleFile(module=_TRAINING[0], version=_TRAINING[1], path=f"{_TRAINING[2]}/kubeflow.org_pytorchjobs.yaml")
+POD_MONITOR = ModuleFile(
+    module="github.com/prometheus-operator/prometheus-operator",
+    version="v0.79.2",
+    path="example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+)

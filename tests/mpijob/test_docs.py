@@ -1,0 +1,35 @@
+"""docs/job.md is true."""
+
+import os
+import re
+from pathlib import Path
+
+from mpijob.description import as_json
+from mpijob.reader import read_job
+from mpijob.reference import table
+from tests.mpijob.examples import EXAMPLES
+
+DOCS = Path(__file__).parents[2] / "docs" / "job.md"
+HEADING = "## All keys\n"
+
+
+def test_the_table_of_keys_is_that_of_the_code() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    start = text.index("| key |", text.index(HEADING))
+    if os.environ.get("HVD_ELASTIC_UPDATE_GOLDEN"):
+        text = text[:start] + table()
+        DOCS.write_text(text, encoding="utf-8")
+    assert text[start:] == table()
+
+
+def test_the_first_example_is_that_of_the_repository() -> None:
+    block = re.search(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    example = next(example for example in EXAMPLES if example.name == "eks-spot")
+    assert as_json(read_job(block[1])) == as_json(example.spec())
+
+
+def test_the_python_example_runs(capsys: object) -> None:
+    block = re.search(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    exec(compile(block[1], str(DOCS), "exec"), {})
