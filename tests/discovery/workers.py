@@ -1,0 +1,58 @@
+"""Workers' ready ports: real sockets on addresses of 127.0.0.0/8, one listener for all of them."""
+
+import contextlib
+import socket
+import threading
+
+from mpijob.contract import WorkerState
+
+
+class Workers:
+    """Answers on one port of every loopback address as the worker that has it would."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("0.0.0.0", 0), backlog=1024)
+        self.port: int = self.listener.getsockname()[1]
+        self.says: dict[str, bytes] = {}
+        """By address, where it differs from a worker that waits."""
+        self.silent: set[str] = set()
+        """Accepts and says nothing: a lost node."""
+        self.closed: set[str] = set()
+        """Closes at once."""
+        self.heard: list[tuple[str, str]] = []
+        """Address and line that a client sent."""
+        self._held: list[socket.socket] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def say(
+        self, address: str, *, generation: int = 0, state: WorkerState = WorkerState.WAITING, step: int = -1
+    ) -> None:
+        self.says[address] = f"hvd-elastic 1 {generation} {state} {step} -1\n".encode()
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for held in self._held:
+            held.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            address = connection.getsockname()[0]
+            if address in self.silent:
+                self._held.append(connection)
+            elif address in self.closed:
+                connection.close()
+            else:
+                threading.Thread(target=self._answer, args=(connection, address), daemon=True).start()
+
+    def _answer(self, connection: socket.socket, address: str) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(self.says.get(address, b"hvd-elastic 1 0 waiting -1 -1\n"))
+            connection.settimeout(5)
+            if line := connection.recv(256):
+                self.heard.append((address, line.decode().rstrip("\n")))
