@@ -1,0 +1,79 @@
+"""A real S3 server (moto's) behind the fault-injecting proxy, one for the session, a bucket for each test."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.checkpoint.proxy import Faults, proxy
+from trainer.checkpoint import Checkpoints, open_checkpoints
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="session")
+def s3_proxy() -> Iterator[tuple[str, Faults]]:
+    from moto.server import ThreadedMotoServer
+
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    try:
+        with proxy(server.get_host_and_port()) as started:
+            yield started
+    finally:
+        server.stop()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+@pytest.fixture
+def faults(s3_proxy: tuple[str, Faults]) -> Iterator[Faults]:
+    s3_proxy[1].clear()
+    yield s3_proxy[1]
+    s3_proxy[1].clear()
+
+
+@pytest.fixture(scope="session")
+def s3_client(s3_proxy: tuple[str, Faults]) -> Any:
+    from trainer.checkpoint.s3 import make_client
+
+    return make_client(endpoint=s3_proxy[0], region="us-east-1", threads=4)
+
+
+@pytest.fixture
+def s3_url(s3_proxy: tuple[str, Faults], s3_client: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URL whose stores share one client: making one takes a third of a second."""
+    monkeypatch.setattr("trainer.checkpoint.s3.make_client", lambda **_: s3_client)
+    bucket = f"b{uuid.uuid4().hex}"
+    s3_client.create_bucket(Bucket=bucket)
+    return f"s3://{bucket}/jobs/a?endpoint={s3_proxy[0]}&region=us-east-1&part_mib=5&threads=3"
+
+
+@pytest.fixture(params=["file", "s3"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Both stores: what is promised holds for each."""
+    if request.param == "file":
+        return f"file://{tmp_path}/checkpoints?part_mib=5&threads=3"
+    value: str = request.getfixturevalue("s3_url")
+    return value
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Checkpoints]]:
+    """Opens checkpoints that are closed when the test ends."""
+    made: list[Checkpoints] = []
+
+    def open_one(url: str, incarnation: str = "one", **arguments: Any) -> Checkpoints:
+        made.append(open_checkpoints(url, **{"job": "research/a", "incarnation": incarnation, **arguments}))
+        return made[-1]
+
+    yield open_one
+    for checkpoints in made:
+        checkpoints.close()

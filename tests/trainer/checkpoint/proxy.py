@@ -1,0 +1,220 @@
+"""A proxy before moto's S3 server: it makes the faults of a network and a store, and adds what moto lacks.
+
+moto 5.2 checks `If-Match` and `If-None-Match` but not atomically (two threads may both pass), and stores a body
+whatever SHA-256 was announced for it. S3 does both, so the proxy does: conditional writes go one at a time, and a body
+that does not match `x-amz-checksum-sha256` or `x-amz-content-sha256` is refused with 400 BadDigest.
+"""
+
+import base64
+import hashlib
+import http.client
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import Message
+from enum import StrEnum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+BODY = "<Error><Code>{code}</Code><Message>injected</Message></Error>"
+
+
+class Fault(StrEnum):
+    """What happens to one exchange."""
+
+    UNAVAILABLE = "503 before the store sees it"
+    CONFLICT = "409 before the store sees it"
+    CUT_REQUEST = "the connection breaks before the store sees it"
+    LOST_ANSWER = "the store did it, the connection breaks before the answer"
+    TRUNCATED = "the answer's body ends half way"
+    FLIPPED_DOWN = "one bit of the answer's body is flipped"
+    FLIPPED_UP = "one bit of the request's body is flipped"
+    DRIP = "the answer's body comes a byte at a time, for ever"
+    IGNORE_CONDITIONS = "the store does not know conditional writes"
+
+
+@dataclass(slots=True)
+class Rule:
+    """A fault for exchanges that match."""
+
+    fault: Fault
+    method: str
+    path: str
+    """Regular expression, searched in path and query."""
+    times: int
+    skip: int = 0
+    hits: int = 0
+
+    def strikes(self, method: str, path: str) -> bool:
+        if method != self.method or not re.search(self.path, path):
+            return False
+        self.hits += 1
+        return self.skip < self.hits <= self.skip + self.times
+
+
+@dataclass(slots=True)
+class Faults:
+    """The rules in force, and what came by."""
+
+    upstream: tuple[str, int]
+    rules: list[Rule] = field(default_factory=list)
+    log: list[tuple[str, str]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    conditional: threading.Lock = field(default_factory=threading.Lock)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def add(self, fault: Fault, method: str, path: str, *, times: int = 1, skip: int = 0) -> Rule:
+        rule = Rule(fault=fault, method=method, path=path, times=times, skip=skip)
+        with self.lock:
+            self.rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        with self.lock:
+            self.rules.clear()
+            self.log.clear()
+
+    def choose(self, method: str, path: str) -> Fault | None:
+        with self.lock:
+            self.log.append((method, path))
+            return next((rule.fault for rule in self.rules if rule.strikes(method, path)), None)
+
+
+def flip(body: bytes) -> bytes:
+    middle = len(body) // 2
+    return body[:middle] + bytes([body[middle] ^ 0x10]) + body[middle + 1 :]
+
+
+def announced_digest_differs(headers: Message, body: bytes) -> bool:
+    digest = hashlib.sha256(body)
+    checksum, signed = headers.get("x-amz-checksum-sha256"), headers.get("x-amz-content-sha256", "")
+    if checksum and checksum != base64.b64encode(digest.digest()).decode():
+        return True
+    return len(signed) == 64 and signed != digest.hexdigest()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    faults: Faults
+
+    def handle_one(self) -> None:
+        fault = self.faults.choose(self.command, self.path)
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        match fault:
+            case Fault.UNAVAILABLE:
+                return self.answer(503, BODY.format(code="SlowDown").encode())
+            case Fault.CONFLICT:
+                return self.answer(409, BODY.format(code="ConditionalRequestConflict").encode())
+            case Fault.CUT_REQUEST:
+                return self.cut()
+            case Fault.FLIPPED_UP:
+                body = flip(body)
+            case Fault.IGNORE_CONDITIONS:
+                del self.headers["If-None-Match"], self.headers["If-Match"]
+        if announced_digest_differs(self.headers, body):
+            return self.answer(400, BODY.format(code="BadDigest").encode())
+        status, headers, content = self.forward(body)
+        return self.deliver(fault, status, headers, content)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one
+
+    def forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        conditional = "If-None-Match" in self.headers or "If-Match" in self.headers
+        if conditional and self.command == "PUT":
+            with self.faults.conditional:
+                return self.exchange(body)
+        return self.exchange(body)
+
+    def exchange(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        upstream = http.client.HTTPConnection(*self.faults.upstream, timeout=20)
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in {"expect", "connection"}}
+        try:
+            upstream.request(self.command, self.path, body or None, headers)
+            answer = upstream.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            upstream.close()
+
+    def deliver(self, fault: Fault | None, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+        match fault:
+            case Fault.LOST_ANSWER:
+                self.cut()
+            case Fault.TRUNCATED:
+                self.answer(status, content, headers, send=content[: len(content) // 2])
+                self.cut()
+            case Fault.FLIPPED_DOWN:
+                self.answer(status, flip(content), headers)
+            case Fault.DRIP:
+                self.answer(status, content, headers, send=b"")
+                self.drip(content)
+            case _:
+                self.answer(status, content, headers)
+
+    def answer(
+        self, status: int, content: bytes, headers: list[tuple[str, str]] | None = None, send: bytes | None = None
+    ) -> None:
+        self.send_response(status)
+        length = str(len(content))
+        for name, value in headers or []:
+            if name.lower() == "content-length" and self.command == "HEAD":
+                length = value
+            if name.lower() not in {"content-length", "transfer-encoding", "connection", "date", "server"}:
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content if send is None else send)
+
+    def drip(self, content: bytes) -> None:
+        for byte in content:
+            if self.faults.stopping.wait(0.05):
+                break
+            try:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+            except OSError:
+                break
+        self.close_connection = True
+
+    def cut(self) -> None:
+        self.close_connection = True
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is what the tests do."""
+
+
+@contextmanager
+def proxy(upstream: tuple[str, int]) -> Iterator[tuple[str, Faults]]:
+    faults = Faults(upstream=upstream)
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"faults": faults}))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", faults
+    finally:
+        faults.stopping.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+def wait_for(condition: object, *, seconds: float = 10.0) -> None:
+    """Wait until a callable is true."""
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.005)

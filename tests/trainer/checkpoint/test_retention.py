@@ -1,0 +1,46 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.checkpoint.manifest import Place
+from trainer.checkpoint.retention import Retirement, retire
+
+places = st.builds(lambda epoch, sequence: Place(epoch=epoch, sequence=sequence), st.integers(1, 5), st.integers(1, 5))
+
+
+def manifest(place: Place) -> str:
+    return f"manifests/{place}-step-1.json"
+
+
+def data(place: Place) -> str:
+    return f"data/{place}-ab"
+
+
+@given(st.sets(places), st.sets(places), places, st.integers(1, 4), st.data())
+def test_what_stays_and_what_goes(
+    written: set[Place], uploaded: set[Place], newest: Place, keep: int, draw: st.DataObject
+) -> None:
+    written |= {newest}
+    uploaded |= written
+    bad = draw.draw(st.sets(st.sampled_from(sorted(written)))) - {newest}
+    manifests, objects = {manifest(p) for p in written}, {data(p) for p in uploaded}
+    rejected = {manifest(p) for p in bad}
+    gone = retire(manifests, objects, keep=keep, newest=newest, rejected=rejected)
+    left = {p for p in written if manifest(p) not in gone.manifests}
+    good = sorted(p for p in written - bad if p <= newest)
+    assert set(good[-keep:]) <= left, "the newest good ones stay"
+    assert not set(good[:-keep]) & left, "older good ones go"
+    assert all(data(p) not in gone.data for p in left), "a manifest that stays keeps its data"
+    assert all(data(p) in gone.data for p in uploaded if p <= newest and p not in left), "no data stays without one"
+    assert all(p in left and data(p) not in gone.data for p in written if p > newest), "a successor's are not touched"
+
+
+def test_with_too_few_good_ones_even_bad_ones_stay() -> None:
+    one, two = Place(epoch=1, sequence=1), Place(epoch=1, sequence=2)
+    gone = retire([manifest(one), manifest(two)], [data(one), data(two)], keep=2, newest=two, rejected=[manifest(one)])
+    assert gone == Retirement(manifests=(), data=())
+
+
+def test_keys_of_others_are_left_alone() -> None:
+    one, two = Place(epoch=1, sequence=1), Place(epoch=1, sequence=2)
+    gone = retire(["manifests/notes.txt", manifest(one), manifest(two)], ["data/readme"], keep=1, newest=two)
+    assert gone == Retirement(manifests=(manifest(one),), data=())

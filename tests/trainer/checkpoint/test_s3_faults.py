@@ -1,0 +1,210 @@
+"""Object store faults: each is made on the wire, between our client and moto's server."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.trainer.checkpoint.proxy import Fault, Faults, wait_for
+from tests.trainer.checkpoint.snapshots import large, same, small
+from trainer.checkpoint import Checkpoints, FencedError, StoreError, s3
+from trainer.checkpoint.errors import CorruptError
+from trainer.checkpoint.location import Location
+from trainer.checkpoint.retry import Backoff, PassingError
+from trainer.checkpoint.s3 import S3Store
+
+Open = Callable[..., Checkpoints]
+
+ONCE = [Fault.UNAVAILABLE, Fault.CUT_REQUEST, Fault.LOST_ANSWER]
+REQUESTS = [
+    ("GET", "latest"),
+    ("PUT", "owner.json"),
+    ("PUT", "latest"),
+    ("PUT", "manifests/"),
+    ("POST", r"data/.*\?uploads"),
+    ("PUT", r"data/.*partNumber=2"),
+    ("POST", r"data/.*uploadId"),
+    ("HEAD", "data/"),
+    ("GET", "list-type=2"),
+    ("POST", "delete"),
+]
+
+
+def impatient(url: str, *, attempts: int = 3) -> S3Store:
+    store = Location.parse(url).open(sleep=lambda _: None)
+    assert isinstance(store, S3Store)
+    store._backoff = Backoff(attempts=attempts)
+    return store
+
+
+def saved(checkpoints: Checkpoints, step: int, snapshot: dict[str, object] | None = None) -> bool:
+    checkpoints.save(snapshot or small(step), step=step, world_size=2, reason="interval")
+    return checkpoints.flush(60)
+
+
+@pytest.mark.parametrize("fault", ONCE)
+def test_a_passing_fault_of_any_request_is_waited_out(s3_url: str, faults: Faults, opened: Open, fault: Fault) -> None:
+    rules = [faults.add(fault, method, path) for method, path in REQUESTS]
+    checkpoints = opened(s3_url, keep=1)
+    assert saved(checkpoints, 1, large(1, mib=6)), checkpoints.counts.error
+    assert saved(checkpoints, 2), checkpoints.counts.error
+    wait_for(lambda: all(rule.hits > 1 for rule in rules))
+    found = opened(s3_url, "two").latest()
+    assert found is not None
+    assert same(found.load(), small(2))
+
+
+@pytest.mark.parametrize("fault", [Fault.TRUNCATED, Fault.FLIPPED_DOWN, Fault.CUT_REQUEST])
+@pytest.mark.parametrize("path", ["manifests/00000001", "data/00000001"])
+def test_what_is_damaged_on_the_way_is_read_again(
+    s3_url: str, faults: Faults, opened: Open, fault: Fault, path: str
+) -> None:
+    checkpoints = opened(s3_url)
+    assert saved(checkpoints, 1, large(1))
+    faults.add(fault, "GET", path)
+    found = checkpoints.latest()
+    assert found is not None
+    assert same(found.load(), large(1))
+    assert checkpoints.rejected == ()
+
+
+def test_a_register_that_is_damaged_on_the_way_fences_nobody_out(s3_url: str, faults: Faults, opened: Open) -> None:
+    faults.add(Fault.FLIPPED_DOWN, "GET", "latest", times=2)
+    checkpoints = opened(s3_url)
+    assert saved(checkpoints, 1), checkpoints.counts.error
+
+
+def test_a_bit_flipped_on_the_way_up_is_refused_by_the_store_and_sent_again(
+    s3_url: str, faults: Faults, opened: Open
+) -> None:
+    for path in (r"data/.*partNumber=1", r"data/.*partNumber=3", "manifests/", "latest"):
+        faults.add(Fault.FLIPPED_UP, "PUT", path)
+    checkpoints = opened(s3_url)
+    assert saved(checkpoints, 1, large(1)), checkpoints.counts.error
+    found = opened(s3_url, "two").latest()
+    assert found is not None
+    assert same(found.load(), large(1))
+
+
+def test_a_dripping_body_is_given_up_and_asked_for_again(
+    s3_url: str, faults: Faults, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "PART_SECONDS", 0.3)
+    checkpoints = opened(s3_url)
+    assert saved(checkpoints, 1, large(1))
+    rule = faults.add(Fault.DRIP, "GET", "data/", times=2)
+    found = checkpoints.latest()
+    assert rule.hits > 3
+    assert found is not None
+    assert same(found.load(), large(1))
+
+
+def test_a_conflict_of_conditional_writes_is_tried_again(s3_url: str, faults: Faults, opened: Open) -> None:
+    faults.add(Fault.CONFLICT, "PUT", "manifests/", times=2)
+    faults.add(Fault.CONFLICT, "PUT", "latest", times=1)
+    assert saved(opened(s3_url), 1)
+
+
+def test_an_outage_fails_the_save_not_the_training_and_leaves_nothing_behind(s3_url: str, faults: Faults) -> None:
+    store = impatient(s3_url)
+    faults.add(Fault.UNAVAILABLE, "PUT", "partNumber=2", times=3)
+    upload = store.begin("data/a", 6 << 20)
+    upload.put(1, 0, bytearray(5 << 20), s3_digest(5 << 20))
+    with pytest.raises(PassingError, match="503 SlowDown"):
+        upload.put(2, 5 << 20, bytearray(1 << 20), s3_digest(1 << 20))
+    upload.abort()
+    store.sweep("data", lambda key: pytest.fail(f"{key} was left"))
+
+
+def s3_digest(size: int) -> bytes:
+    from hashlib import sha256
+
+    return sha256(bytes(size)).digest()
+
+
+def test_after_an_outage_the_next_save_comes_soon(s3_url: str, faults: Faults, opened: Open) -> None:
+    clock = itertools.count(0.0, 10.0)
+    checkpoints = opened(s3_url, interval_seconds=3600, clock=lambda: next(clock))
+    checkpoints._claim.store = impatient(s3_url)
+    faults.add(Fault.UNAVAILABLE, "POST", "uploads", times=3)
+    assert not saved(checkpoints, 1)
+    assert checkpoints.counts.failed == 1
+    assert "SlowDown" in checkpoints.counts.error
+    assert [checkpoints.due(2) for _ in range(4)][-1], "half a minute later, not an hour"
+    assert saved(checkpoints, 2)
+    assert checkpoints.counts.error == ""
+    assert not any(checkpoints.due(3) for _ in range(4))
+
+
+def test_an_unreachable_store_is_no_empty_store(s3_url: str, faults: Faults, opened: Open) -> None:
+    checkpoints = opened(s3_url)
+    assert saved(checkpoints, 1)
+    checkpoints._claim.store = impatient(s3_url)
+    faults.add(Fault.UNAVAILABLE, "GET", "list-type=2", times=99)
+    with pytest.raises(StoreError, match="503"):
+        checkpoints.latest()
+    faults.clear()
+    faults.add(Fault.UNAVAILABLE, "GET", "data/", times=999)
+    with pytest.raises(StoreError, match="503"):
+        checkpoints.latest()
+
+
+def test_an_endpoint_that_ignores_conditions_is_refused(s3_url: str, faults: Faults, opened: Open) -> None:
+    faults.add(Fault.IGNORE_CONDITIONS, "PUT", ".", times=99)
+    with pytest.raises(StoreError, match="ignores IfNoneMatch on writes, so two writers cannot be kept apart"):
+        opened(s3_url)
+
+
+def test_a_bucket_that_is_not_there_is_said(s3_url: str, opened: Open) -> None:
+    with pytest.raises(StoreError, match=r"NoSuchBucket.*create the bucket, or correct the URL"):
+        opened(s3_url.replace("s3://b", "s3://c"))
+
+
+def test_rot_at_rest_falls_back_to_the_one_before(s3_url: str, faults: Faults, opened: Open, s3_client: Any) -> None:
+    checkpoints = opened(s3_url)
+    assert saved(checkpoints, 1, large(1))
+    assert saved(checkpoints, 2, large(2))
+    bucket, prefix = s3_url.removeprefix("s3://").split("?")[0].split("/", 1)
+    key = max(checkpoints._claim.store.keys("data"))
+    body = bytearray(s3_client.get_object(Bucket=bucket, Key=f"{prefix}/{key}")["Body"].read())
+    body[7 << 20] ^= 1
+    s3_client.put_object(Bucket=bucket, Key=f"{prefix}/{key}", Body=bytes(body))
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.step == 1
+    assert same(found.load(), large(1))
+    (rejected,) = checkpoints.rejected
+    assert rejected.manifest.endswith("-step-2.json")
+    assert rejected.why == "part 2 of 3 does not match its SHA-256"
+
+
+def test_a_lost_answer_to_a_move_by_a_successor_is_not_taken_for_ones_own(
+    s3_url: str, faults: Faults, opened: Open
+) -> None:
+    old = opened(s3_url, "one")
+    assert saved(old, 1)
+    new = opened(s3_url, "two")
+    faults.add(Fault.LOST_ANSWER, "PUT", "latest")
+    assert saved(new, 2)
+    assert not saved(old, 3)
+    with pytest.raises(FencedError, match="launcher two has claimed"):
+        old.save(small(4), step=4, world_size=2, reason="interval")
+
+
+def test_more_objects_than_one_listing_names(s3_url: str) -> None:
+    store = impatient(s3_url)
+    client, real = store.client, store.client.list_objects_v2
+    store.client = type("Short", (), {"__getattr__": lambda _, name: getattr(client, name)})()
+    store.client.list_objects_v2 = lambda **arguments: real(**arguments, MaxKeys=2)
+    names = {f"manifests/{n}" for n in range(5)}
+    assert all(store.create(name, b"x") for name in names)
+    assert set(store.keys("manifests")) == names
+
+
+def test_missing_data_is_corrupt_not_an_outage(s3_url: str, opened: Open) -> None:
+    checkpoints = opened(s3_url)
+    assert saved(checkpoints, 1)
+    checkpoints._claim.store.delete(checkpoints._claim.store.keys("data"))
+    with pytest.raises(CorruptError, match="none of the checkpoints verifies"):
+        checkpoints.latest()

@@ -1,0 +1,174 @@
+"""Processes that are killed at any point, and pods that all leave at once, with real Horovod under our launcher."""
+
+import itertools
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from mpijob.contract import (
+    ENV_CHECKPOINT,
+    ENV_CHECKPOINT_STEPS,
+    ENV_INCARNATION,
+    ENV_RUN_DIR,
+    HOSTS_SCRIPT,
+    Exit,
+)
+from tests.local.training import Event, Training
+from tests.trainer.pod.pods import make_yard
+from trainer.batch import BatchPolicy
+from trainer.checkpoint import open_checkpoints
+from trainer.sampler import Order, Plan
+
+pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+
+SCRIPT = Path(__file__).with_name("train_faulty.py")
+LENGTH, BATCH, INTERVAL = 110, 20, 5
+
+
+class Faulty(Training):
+    """A job whose processes die where they are ordered to."""
+
+    generation = 0
+
+    def offer(self, *aliases: str, **pods: str) -> None:
+        """Offer these hosts, by alias, and where it is another by the name of their pod."""
+        self.generation += 1
+        named = {**{alias: alias for alias in aliases}, **pods}
+        hosts = tuple(Host(address="127.0.0.1", slots=1, alias=alias, pod=pod) for alias, pod in named.items())
+        now = uptime_seconds()
+        write_snapshot(
+            self.run_dir,
+            Snapshot(hosts=hosts, generation=self.generation, uptime_seconds=now, unix_seconds=int(time.time())),
+        )
+
+    def adopt(self, *flags: str) -> None:
+        """Start our launcher, whose processes are the standbys of the pods below the job's folder."""
+        ours = [sys.executable, "-m", "hvd_elastic.cli", "launch", "--run-dir", str(self.run_dir), *flags]
+        where = ["--host-discovery-script", str(self.run_dir / HOSTS_SCRIPT), "--local-hosts", str(self.folder)]
+        command = f'exec "${ENV_RUN_DIR}/adopt" {sys.executable} {SCRIPT}'
+        self.start([*ours, *where, "sh", "-c", command])
+
+    def order(self, host: str, point: str) -> Path:
+        """Have the process of `host` die when it comes to `point`."""
+        path = Path(self.environment["TEST_ORDERS"]) / f"{host}@{point}"
+        path.touch()
+        return path
+
+    def dies(self, *orders: Path) -> None:
+        """Wait until the orders were carried out."""
+        self.until(lambda: not any(order.exists() for order in orders), f"deaths at {[o.name for o in orders]}")
+
+
+def test_a_kill_at_any_point_repeats_one_commit_at_most_and_loses_no_sample(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    job = Faulty(
+        tmp_path,
+        TEST_ORDERS=str(tmp_path / "orders"),
+        TEST_LENGTH=str(LENGTH),
+        TEST_BATCH=str(BATCH),
+        **{ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: str(INTERVAL), ENV_INCARNATION: "one"},
+    )
+    try:
+        _kill_one_after_the_other(job)
+        last = max(event["step"] for event in job.events("step"))
+        _begin_again_from_the_durable_checkpoint(job, last)
+    finally:
+        job.close()
+    check_steps(job.events("step"))
+
+
+def _kill_one_after_the_other(job: Faulty) -> None:
+    job.offer("a", "b", "c")
+    job.launch("-np", "3", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+    job.trains(3)
+    job.dies(job.order("b", "rendezvous"), job.order("c", "commit"))
+    job.trains(1)
+
+    receiving = job.order("c-1", "broadcast")
+    job.offer("a", "b-1", "c-1")
+    job.dies(receiving)
+    job.trains(2)
+    job.dies(job.order("b-1", "committed"))
+    job.trains(1)
+
+    job.offer("a", "b-2", "c-2")
+    job.trains(3)
+    job.dies(job.order("c-2", "sync"), job.order("a", "uploaded"))
+    job.trains(1)
+    assert job.events("step")[-1]["host"] == "b-2", "whoever is left goes on, as rank 0 and the writer"
+    job.dies(job.order("b-2", "manifest"))
+    assert job.ends() == Exit.ALL_WORKERS_LOST
+
+
+def _begin_again_from_the_durable_checkpoint(job: Faulty, last: int) -> None:
+    (job.folder / "at").rmdir()
+    job.environment[ENV_INCARNATION] = "two"
+    job.offer("d")
+    job.launch("-np", "1", "--min-np", "1", "--max-np", "1", script=SCRIPT)
+    job.trains(1)
+    first = next(event["step"] for event in job.events("step") if event["host"] == "d")
+    assert last - INTERVAL <= first - 1 <= last, "from the manifest that was written just before the last death"
+
+
+def test_pods_that_all_leave_give_their_places_back_as_soon_as_the_state_is_durable(tmp_path: Path) -> None:
+    """Two at once; the grace of ten minutes is not waited out for a place that no launcher can give."""
+    yard = make_yard(tmp_path, real=True)
+    shared = {"TEST_ORDERS": str(tmp_path), "TEST_LENGTH": str(LENGTH), "TEST_BATCH": str(BATCH)}
+    durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "100000"}
+    job = Faulty(tmp_path, **shared, **durable)
+    command = [sys.executable, str(SCRIPT)]
+    with yard.pod(*command, grace=600, env=shared) as one, yard.pod(*command, grace=600, env=shared) as other:
+        try:
+            pods = {"a": one, "b": other}
+            for pod in pods.values():
+                pod.ready()
+            job.offer(**{alias: pod.run_dir.name for alias, pod in pods.items()})
+            job.adopt("-np", "2", "--min-np", "1", "--max-np", "2")
+            job.trains(2)
+            job.offer()
+            for pod in pods.values():
+                pod.process.terminate()
+            assert [pod.process.wait(240) for pod in pods.values()] == [0, 0]
+            assert all("grace is over" not in pod.said for pod in pods.values())
+            assert job.ends() == Exit.ALL_WORKERS_LOST
+        finally:
+            job.close()
+    checkpoints = open_checkpoints(f"file://{tmp_path}/durable", job="local/train_faulty", incarnation="")
+    found = checkpoints.latest()
+    checkpoints.close()
+    assert found is not None
+    assert found.step == max(event["step"] for event in job.events("step")), "the last step that anybody took"
+
+
+def check_steps(events: list[Event]) -> None:
+    """Whoever took a step, and however often: the same samples, and the same weights after it."""
+    told: dict[int, list[Event]] = {}
+    for event in events:
+        told.setdefault(event["step"], []).append(event)
+    assert sorted(told) == list(range(1, max(told) + 1)), "no step was left out"
+    per_epoch = -(-LENGTH // BATCH)
+    for step, same in told.items():
+        epoch, index = divmod(step - 1, per_epoch)
+        position = min(LENGTH, (index + 1) * BATCH)
+        assert {(event["epoch"], event["samples"]) for event in same} == {(epoch, position)}, same
+        for event in same:
+            assert event["taken"] == expected(epoch, index * BATCH, event["rank"], event["size"]), event
+            assert event["total"] == pytest.approx(same[0]["total"], abs=1e-5), same
+    for pid in {event["pid"] for event in events}:
+        mine = [event["step"] for event in events if event["pid"] == pid]
+        assert all(later > earlier for earlier, later in itertools.pairwise(mine)), "what was committed is not repeated"
+
+
+def expected(epoch: int, position: int, rank: int, size: int) -> list[int]:
+    """The samples of one worker in one step, by the rule itself."""
+    order = Order(LENGTH, seed=4, epoch=epoch).at(np.arange(LENGTH))
+    plan = Plan(
+        length=LENGTH, position=position, policy=BatchPolicy(global_size=BATCH), rank=rank, size=size, drop_last=False
+    )
+    (part, *_) = plan.parts()
+    start = position + plan.first_of(min(BATCH, LENGTH - position))
+    return [int(sample) for sample in order[start : start + part.count]] if part.weight else []

@@ -1,0 +1,66 @@
+"""A training script that kills itself where a test orders it, and tells of each step what must not depend on that."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+
+import hvd_elastic as elastic
+from trainer import rendezvous
+from trainer import state as states
+from trainer.checkpoint import claim, writing
+
+ORDERS = Path(os.environ["TEST_ORDERS"])
+LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
+
+
+def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
+    """Die before or after a call of `owner.name`, once `ORDERS/HOST@point` is there."""
+    call = getattr(owner, name)
+
+    def wrapped(*args: Any, **options: Any) -> Any:
+        result = call(*args, **options) if after else None
+        order = ORDERS / f"{os.environ['HOROVOD_HOSTNAME']}@{point}"
+        if order.exists():
+            order.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result if after else call(*args, **options)
+
+    setattr(owner, name, wrapped)
+
+
+die_at(elastic.State, "save", "commit")
+die_at(elastic.State, "_agree", "committed")
+die_at(rendezvous, "_take_place", "rendezvous")
+die_at(hvd, "allgather", "sync", after=True)
+die_at(states, "broadcast", "broadcast")
+die_at(writing, "upload", "uploaded", after=True)
+die_at(claim.Claim, "advance", "manifest")
+
+elastic.init()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), named_parameters=model.named_parameters()
+)
+state = elastic.State(model=model, optimizer=optimizer)
+
+
+@elastic.run
+def train(state: elastic.State) -> None:
+    for state.epoch in state.remaining_epochs(10**6):
+        for batch in state.batches(range(LENGTH), global_batch_size=BATCH, seed=4):
+            loss = model(batch[:, None] / LENGTH).square().mean() * state.weight
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            time.sleep(0.02)
+            total = sum(weight.detach().double().sum().item() for weight in model.parameters())
+            state.commit(taken=batch.tolist() if state.weight else [], total=total)
+
+
+train(state)

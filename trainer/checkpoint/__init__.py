@@ -1,0 +1,43 @@
+"""Durable checkpoints: the second tier, for when no process is left that holds the state in memory.
+
+Only rank 0 of a job opens and writes them; what it loads reaches the others by `State.sync()`::
+
+    checkpoints = open_checkpoints("s3://bucket/fashion", job="research/fashion", incarnation=uid)
+    found = checkpoints.latest()                    # newest that verifies, or None
+    values = found.load() if found else None        # nested dicts of tensors and plain values, no pickle
+    ...
+    if checkpoints.due(step):
+        checkpoints.save(snapshot, step=step, world_size=8, reason="interval")   # returns at once
+    ...
+    checkpoints.flush(timeout_seconds=20)           # before the process ends
+    checkpoints.close()
+"""
+
+from trainer.checkpoint.checkpoints import Checkpoints, SaveCounts, open_checkpoints
+from trainer.checkpoint.errors import (
+    CheckpointError,
+    CheckpointUrlError,
+    CorruptError,
+    FencedError,
+    PrefixOwnedError,
+    SnapshotError,
+    StoreError,
+    StoreFullError,
+)
+from trainer.checkpoint.reading import Checkpoint, Rejected
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointUrlError",
+    "Checkpoints",
+    "CorruptError",
+    "FencedError",
+    "PrefixOwnedError",
+    "Rejected",
+    "SaveCounts",
+    "SnapshotError",
+    "StoreError",
+    "StoreFullError",
+    "open_checkpoints",
+]

@@ -1,0 +1,22 @@
+"""When a durable checkpoint is due: a decision over clock and step."""
+
+from dataclasses import dataclass
+from typing import Final
+
+RETRY_SECONDS: Final = 30.0
+"""After a failed save the next is due this much later at the latest: the store may be back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Seconds and steps between the beginnings of two saves; whichever is over first. None: not for this reason."""
+
+    seconds: float | None
+    steps: int | None
+
+    def due(self, *, steps: int, seconds: float, failed: bool) -> bool:
+        """Decide, given what has gone by since the last save began, and whether it failed."""
+        if failed and seconds >= RETRY_SECONDS:
+            return True
+        over_time = self.seconds is not None and seconds >= self.seconds
+        return over_time or (not failed and self.steps is not None and steps >= self.steps)

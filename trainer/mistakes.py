@@ -1,0 +1,112 @@
+"""Mistakes in a training script that would show only at the first resize, found before the first step.
+
+Each is a sentence that says what, which, and the way out. Nothing is guessed: what might be right is not a mistake.
+"""
+
+import gc
+from collections.abc import Iterator, Sequence
+
+
+def find(state: object) -> list[str]:
+    """Every mistake around `state`, an `hvd.elastic` state of any kind, as it stands before the first step."""
+    found = _look(state)
+    if found:
+        # What is garbage only waits for its collection; that is slow, so it is done only where it can matter.
+        gc.collect()
+        found = _look(state)
+    return found
+
+
+def plain_optimizers(state: object) -> frozenset[str]:
+    """Names of the state's optimizers that `hvd.DistributedOptimizer` has not wrapped."""
+    return frozenset(name for name, value in vars(state).items() if _is_optimizer(value) and not is_wrapped(value))
+
+
+def find_wrapped_since(state: object, before: frozenset[str]) -> list[str]:
+    """What the training function itself has wrapped; `before` is what was plain when it was first called."""
+    return [
+        f"the training function wraps state.{name} with hvd.DistributedOptimizer: it is called again after every "
+        "resize, and to wrap it twice fails. Wrap it before the state is made."
+        for name in sorted(before)
+        if is_wrapped(getattr(state, name, None))
+    ]
+
+
+def is_wrapped(optimizer: object) -> bool:
+    """Whether `hvd.DistributedOptimizer` returned it."""
+    return any("_allreduce_grad_async" in vars(base) for base in type(optimizer).__mro__)
+
+
+def _look(state: object) -> list[str]:
+    import torch
+
+    values = [value for value in vars(state).values() if value is not None]
+    models = [value for value in values if isinstance(value, torch.nn.Module)]
+    optimizers = [value for value in values if _is_optimizer(value)]
+    alive = [thing for thing in _alive() if not _among(thing, values)]
+    return [*_optimizer_left_out(models, optimizers, alive), *_sampler_left_out(alive)]
+
+
+def _is_optimizer(value: object) -> bool:
+    import torch
+
+    return isinstance(value, torch.optim.Optimizer)
+
+
+def _optimizer_left_out(models: Sequence[object], optimizers: Sequence[object], alive: list[object]) -> Iterator[str]:
+    """An optimizer over the state's models whose own state would stay behind at a resize."""
+    import torch
+
+    weights = {id(weight) for model in models if isinstance(model, torch.nn.Module) for weight in model.parameters()}
+    covered = {key for optimizer in optimizers for key in _parameters(optimizer)}
+    has_plain = any(not is_wrapped(optimizer) for optimizer in optimizers)
+    for other in alive:
+        if not isinstance(other, torch.optim.Optimizer) or not weights & _parameters(other):
+            continue
+        name = type(other).__name__
+        if not weights & covered:
+            yield f"the optimizer {name} is not part of the state: give it as State(model=..., optimizer=...)."
+        elif is_wrapped(other) and has_plain:
+            yield (
+                f"the state has the plain optimizer {name}, but training uses the one that hvd.DistributedOptimizer "
+                "returned: give that one to State(optimizer=...)."
+            )
+
+
+def _sampler_left_out(alive: list[object]) -> Iterator[str]:
+    from horovod.torch.elastic.sampler import ElasticSampler
+
+    for other in alive:
+        if isinstance(other, ElasticSampler):
+            yield (
+                "an hvd.elastic.ElasticSampler is not part of the state: after a resize its processes would disagree "
+                "on what was seen. Give it to the state (sampler=...), or iterate state.batches(dataset, ...) instead."
+            )
+
+
+def _parameters(optimizer: object) -> set[int]:
+    groups = getattr(optimizer, "param_groups", ())
+    return {id(weight) for group in groups for weight in group["params"]}
+
+
+def _alive() -> list[object]:
+    """Every optimizer and elastic sampler of this process."""
+    import torch
+    from horovod.torch.elastic.sampler import ElasticSampler
+
+    # `type()`, because isinstance asks a lazy proxy for its class, which may import or raise; once for each class,
+    # because there are some hundred thousand objects of a few thousand classes.
+    wanted = (torch.optim.Optimizer, ElasticSampler)
+    known: dict[type, bool] = {}
+    found = []
+    for thing in gc.get_objects():
+        kind = type(thing)
+        if kind not in known:
+            known[kind] = issubclass(kind, wanted)
+        if known[kind]:
+            found.append(thing)
+    return found
+
+
+def _among(thing: object, values: list[object]) -> bool:
+    return any(thing is value for value in values)

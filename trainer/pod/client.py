@@ -1,0 +1,63 @@
+# What `RUN_DIR/adopt COMMAND...` runs: the entry point writes this file there, below a line that names its interpreter
+# and SOCKET. It stands between a launcher's ssh session and the training process, and is started for each adoption, so
+# it imports only what is compiled into the interpreter and needs neither site-packages nor the project.
+import _signal  # type: ignore[import-not-found]  # `signal` and `socket` would import enum and re, for nothing here
+import _socket
+import os
+import select
+import sys
+
+SOCKET = ""  # replaced by the path of the entry point's socket
+
+CUT = 129  # the reader of our output is gone: as if killed by SIGHUP
+GONE = 137  # the entry point died under the training process, which died with it: as if killed by SIGKILL
+UNREACHABLE = 78  # no entry point answers: nothing was started here
+
+
+def request() -> int:
+    """Write folder, arguments and environment into a memory file; its descriptor goes to the entry point."""
+    fields = [os.getcwdb(), b"%d" % (len(sys.argv) - 1), *map(os.fsencode, sys.argv[1:])]  # noqa: PTH109
+    fields += [name + b"=" + value for name, value in os.environb.items()]
+    memory = os.memfd_create("hvd-elastic-adopt")
+    os.write(memory, b"\0".join(fields))
+    return memory
+
+
+def connect() -> "_socket.socket":
+    """Connect through the folder's descriptor: an AF_UNIX address holds 107 bytes, a path may be longer."""
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    folder, name = os.path.split(SOCKET)
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    server.connect(f"/proc/self/fd/{descriptor}/{name}")
+    return server
+
+
+def main() -> int:
+    """Hand the command over, pass signals on, and return the training process' exit code."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    try:
+        server = connect()
+    except OSError as error:
+        os.write(2, f"hvd-elastic: no entry point at {SOCKET}: {error.strerror}\n".encode(errors="replace"))
+        return UNREACHABLE
+    for number in (1, 2, 15):
+        _signal.signal(number, lambda received, _: server.send(bytes([received])))
+    passed = b"".join(number.to_bytes(4, sys.byteorder) for number in (request(), 0, 1, 2))
+    server.sendmsg([b"A"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)])
+    poll = select.poll()
+    poll.register(server.fileno(), select.POLLIN)
+    poll.register(1, 0)  # only errors: ssh sends no signal when its connection is cut, but the pipe's reader is gone
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor != server.fileno():
+                return CUT
+            code = server.recv(1)
+            return code[0] if code else GONE
+
+
+if __name__ == "__main__":
+    os._exit(main())
