@@ -1,0 +1,50 @@
+"""Elastic Horovod training: the public API of a training script.
+
+::
+
+    import hvd_elastic as elastic
+
+    elastic.init()                                                     # hvd.init()
+    state = elastic.State(model=model, optimizer=optimizer, epoch=0)   # an hvd.elastic TorchState that is also durable
+
+    @elastic.run                                                       # hvd.elastic.run with its known holes closed
+    def train(state):
+        for state.epoch in state.remaining_epochs(20):
+            for batch in state.batches(dataset, batch_size=64):        # accounts for every sample over resizes
+                ...
+                state.commit()                                         # memory now; durable in the background
+
+Where Horovod is loaded already, `hvd.init()` and `hvd.elastic.run` get the cures too (`trainer.rendezvous.install`).
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import trainer
+
+if TYPE_CHECKING:
+    from trainer import State, Trainer, init
+    from trainer.run import run
+
+__all__ = ["State", "Trainer", "init", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """As late as `trainer` itself: a command line must not import torch."""
+    if name == "run":  # there this is the name of a module
+        from trainer.run import run
+
+        return run
+    if name in __all__:
+        return getattr(trainer, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
+if "horovod.torch" in sys.modules:
+    from trainer.rendezvous import install
+
+    install()

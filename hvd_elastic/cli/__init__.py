@@ -1,0 +1,67 @@
+"""The command line: one thin file per verb. A verb's module is imported when the verb is called, not before."""
+
+import importlib
+import sys
+from typing import Final
+
+import click
+
+from mpijob.contract import Exit, HvdElasticError
+
+VERBS: Final = {
+    "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
+    "discover": "Show which workers of a job may be used, and why the others may not.",
+    "discovery-sidecar": "Keep the launcher's list of workers true: what runs beside it in its pod.",
+    "generate": "Print the Kubernetes manifests of a job.",
+    "install-horovod": "Build Horovod for the installed torch, once, and install it.",
+    "launch": "Start and drive an elastic Horovod job: horovodrun's flags, no single death ends it.",
+    "lint": "Name the hazards of any MPIJob, and how to close them.",
+    "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
+    "run": "Run a job on this machine, without a cluster.",
+    "schema": "Print the JSON Schema of a job description.",
+    "worker": "Be PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
+}
+"""Name to one-line help. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
+
+
+class _LazyGroup(click.Group):
+    """Knows its verbs by name; imports one only to run it. `--help` imports none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"hvd_elastic.cli.{cmd_name.replace('-', '_')}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(ctx)])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="hvd-elastic")
+def cli() -> None:
+    """Elastic Horovod training that soaks up idle GPUs and gives them back the moment inference asks."""
+
+
+def main() -> None:
+    """Entry point of `hvd-elastic`. An error that a caller can act on is one message and an exit code, no traceback."""
+    try:
+        cli.main(standalone_mode=False)
+    except HvdElasticError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        # `hvd-elastic generate ... | head` is no error; without this the interpreter would complain on its way out.
+        sys.stderr.close()
+        sys.exit(Exit.OK)

@@ -1,0 +1,3 @@
+from hvd_elastic.cli import main
+
+main()

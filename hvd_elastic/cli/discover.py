@@ -1,0 +1,97 @@
+"""`hvd-elastic discover`: the sidecar's answer at a person's terminal."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mpijob.contract import ENV_JOB, ENV_NAMESPACE
+
+if TYPE_CHECKING:
+    from discovery.lookup import Found
+
+
+@click.command()
+@click.option("--job", "-j", envvar=ENV_JOB, required=True, help="Name of the MPIJob.")
+@click.option("--namespace", "-n", envvar=ENV_NAMESPACE, help="Its namespace; the context's own where not given.")
+@click.option("--context", help="Of the kubeconfig; the current one where not given.")
+@click.option("--api-version", type=click.Choice(["v2beta1", "v1"]), default="v2beta1", show_default=True,
+              help="Of the MPIJob, in the group kubeflow.org.")  # fmt: skip
+@click.option("--slots", type=click.IntRange(min=1), help="Processes per worker; the MPIJob's where not given.")
+@click.option("--min-workers", type=click.IntRange(min=1), default=1, show_default=True,
+              help="Below it, the answer says short.")  # fmt: skip
+@click.option("--reach/--no-reach", default=False, show_default=True,
+              help="Ask the workers themselves as well: only where pods can be reached from here.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json", "name"]), default="table", show_default=True)
+def command(
+    *,
+    job: str,
+    namespace: str | None,
+    context: str | None,
+    api_version: str,
+    slots: int | None,
+    min_workers: int,
+    reach: bool,
+    output: str,
+) -> None:
+    """Show which workers of a job may be used, in the order of ranks, and why the others may not."""
+    from discovery import credentials
+    from discovery.lookup import look_up
+
+    try:
+        access, home = credentials.in_cluster(), credentials.own_namespace() or "default"
+    except credentials.NoClusterError:
+        access, home = credentials.kubeconfig(context)
+    found = look_up(
+        access,
+        job=job,
+        namespace=namespace or home,
+        version=api_version,
+        slots=slots,
+        min_workers=min_workers,
+        reach=reach,
+    )
+    if output == "json":
+        click.echo(json.dumps(_json(found), indent=2))
+    elif output == "name":
+        for host in found.answer.hosts:
+            click.echo(f"pod/{host.pod}")
+    else:
+        _print_table(found)
+
+
+def _json(found: "Found") -> dict[str, Any]:
+    answer = found.answer
+    return {
+        "job": found.job,
+        "namespace": found.namespace,
+        "uid": found.uid,
+        "short": found.is_short,
+        "nodesRead": found.nodes_read,
+        "hosts": [
+            {"rank": rank, "pod": host.pod, "address": host.address, "slots": host.slots, "alias": host.alias}
+            for rank, host in enumerate(answer.hosts)
+        ],
+        "leftOut": [{"pod": out.pod, "reason": out.reason, "detail": out.detail} for out in answer.left_out],
+        "atRisk": list(answer.at_risk),
+    }
+
+
+def _print_table(found: "Found") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    answer = found.answer
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("HOST", "POD", "ADDRESS", "SLOTS", "STATUS"):
+        table.add_column(heading, no_wrap=heading != "STATUS")
+    for place, host in enumerate(answer.hosts):
+        status = "usable, its node may go soon" if host.pod in answer.at_risk else "usable"
+        table.add_row(str(place), host.pod, host.address, str(host.slots), status)
+    for out in answer.left_out:
+        table.add_row("-", out.pod, "", "", f"{out.reason}: {out.detail}".removesuffix(": "))
+    Console(soft_wrap=True, highlight=False, markup=False).print(table)
+    if found.is_short:
+        click.echo(f"short: {len(answer.hosts)} usable, fewer than the min workers", err=True)
+    if not found.nodes_read:
+        click.echo("nodes may not be read: draining and spot nodes do not show", err=True)

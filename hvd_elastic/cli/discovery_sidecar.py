@@ -1,0 +1,110 @@
+"""`hvd-elastic discovery-sidecar`: what runs beside the launcher."""
+
+import signal
+from pathlib import Path
+
+import click
+
+from mpijob.contract import (
+    DISCOVERY_METRICS_PORT,
+    ENV_JOB,
+    ENV_LOG_FORMAT,
+    ENV_MAX_WORKERS,
+    ENV_MIN_WORKERS,
+    ENV_NAMESPACE,
+    ENV_RUN_DIR,
+    ENV_SLOTS,
+    READY_PORT,
+    RUN_DIR,
+)
+
+POSITIVE = click.IntRange(min=1)
+
+
+@click.command()
+@click.option("--job", envvar=ENV_JOB, required=True, help="Name of the MPIJob.")
+@click.option("--namespace", envvar=ENV_NAMESPACE, help="Its namespace; the pod's own where not given.")
+@click.option("--min-workers", envvar=ENV_MIN_WORKERS, type=POSITIVE, required=True)
+@click.option("--max-workers", envvar=ENV_MAX_WORKERS, type=POSITIVE, required=True)
+@click.option("--slots", envvar=ENV_SLOTS, type=POSITIVE, default=1, show_default=True, help="Processes per worker.")
+@click.option("--api-version", type=click.Choice(["v2beta1", "v1"]), default="v2beta1", show_default=True,
+              help="Of the MPIJob, in the group kubeflow.org.")  # fmt: skip
+@click.option("--run-dir", envvar=ENV_RUN_DIR, type=click.Path(path_type=Path, file_okay=False), default=RUN_DIR,
+              show_default=True, help="Folder shared with the launcher.")  # fmt: skip
+@click.option("--settle", type=click.FloatRange(min=0), default=2.0, show_default=True,
+              help="Seconds that the job's first list waits, at most, for workers about to be ready.")  # fmt: skip
+@click.option("--at-risk", type=click.Choice(["keep", "spare", "omit"]), default="spare", show_default=True,
+              help="Workers on cordoned nodes: keep, leave out where the others suffice, or leave out.")  # fmt: skip
+@click.option("--reap/--no-reap", default=True, show_default=True, help="Delete Failed and stuck workers.")
+@click.option("--stuck-after", type=click.FloatRange(min=0), default=30.0, show_default=True,
+              help="Seconds after its grace that a worker on a lost node is deleted by force.")  # fmt: skip
+@click.option("--nodes/--no-nodes", default=True, show_default=True, help="Watch nodes where that is allowed.")
+@click.option("--ready-port", type=POSITIVE, default=READY_PORT, show_default=True)
+@click.option("--metrics-port", type=click.IntRange(min=0), default=DISCOVERY_METRICS_PORT, show_default=True,
+              help="/metrics, /healthz and /readyz.")  # fmt: skip
+@click.option("--kubeconfig", is_flag=True, help="Log in as a person does, not by the pod's service account.")
+@click.option(
+    "--log-format",
+    envvar=ENV_LOG_FORMAT,
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Log lines for people, or for a collector.",
+)
+def command(
+    *,
+    job: str,
+    namespace: str | None,
+    min_workers: int,
+    max_workers: int,
+    slots: int,
+    api_version: str,
+    run_dir: Path,
+    settle: float,
+    at_risk: str,
+    reap: bool,
+    stuck_after: float,
+    nodes: bool,
+    ready_port: int,
+    metrics_port: int,
+    kubeconfig: bool,
+    log_format: str,
+) -> None:
+    """Keep the launcher's list of workers true, until SIGTERM.
+
+    Options not given are read from the environment, by the names of mpijob.contract.
+    """
+    from discovery import credentials
+    from discovery.eligibility import AtRisk
+    from discovery.metrics import HealthServer, Metrics
+    from discovery.sidecar import Options, Sidecar
+    from hvd_elastic import logs
+
+    if min_workers > max_workers:
+        raise click.UsageError(f"--min-workers {min_workers} is above --max-workers {max_workers}")
+    logs.configure(log_format)
+    access, home = (
+        credentials.kubeconfig() if kubeconfig else (credentials.in_cluster(), credentials.own_namespace() or "default")
+    )
+    run_dir.mkdir(parents=True, exist_ok=True)
+    options = Options(
+        job=job,
+        namespace=namespace or home,
+        version=api_version,
+        run_dir=run_dir,
+        min_workers=min_workers,
+        max_workers=max_workers,
+        slots=slots,
+        settle_seconds=settle,
+        at_risk=AtRisk(at_risk),
+        reap=reap,
+        stuck_seconds=stuck_after,
+        nodes=nodes,
+        ready_port=ready_port,
+    )
+    metrics = Metrics()
+    sidecar = Sidecar(options, access, metrics)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sidecar.stop())
+    health = HealthServer(metrics, alive=lambda: sidecar.is_alive, ready=lambda: sidecar.is_ready, port=metrics_port)
+    health.start()
+    sidecar.run()

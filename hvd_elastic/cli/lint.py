@@ -1,0 +1,132 @@
+"""`hvd-elastic lint`: the hazards of any MPIJob."""
+
+import sys
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from mpijob import lint
+from mpijob.contract import Exit
+from mpijob.lint import pages, report, sarif
+from mpijob.lint.fix import dump
+from mpijob.lint.manifest import MAX_BYTES
+from mpijob.problems import InvalidInputError
+from priorityclasses.problem import Problem
+
+
+class Format(StrEnum):
+    """Values of `-o`."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+
+
+@click.command("lint", short_help="Name the hazards of any MPIJob.")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([form.value for form in Format]),
+    default=Format.TEXT.value,
+    show_default=True,
+    help="Form of the report.",
+)
+@click.option(
+    "--select", multiple=True, metavar="RULE", help="Only these rules: an id (HE101), the start of one (HE1) or a name."
+)
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Wins over --select.")
+@click.option(
+    "--fix", is_flag=True, help="Print the manifests with every safe fix; what is left is reported on stderr."
+)
+@click.option("--explain", metavar="RULE", help="Print a rule's page, and read nothing. `all` prints docs/lint.md.")
+def command(
+    files: tuple[str, ...],
+    *,
+    output: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fix: bool,
+    explain: str | None,
+) -> None:
+    """Name the hazards of MPIJobs, hand-written or generated, in FILEs or on standard input (`-`, the default).
+
+    All FILEs are read together: the objects beside a job count. No cluster is asked. Ends with 1 if there are errors,
+    with 2 if something could not be read.
+    """
+    if explain is not None:
+        click.echo(pages.book() if explain == "all" else pages.explain(lint.chosen([explain])), nl=False)
+        return
+    rules = lint.chosen(_names(select), _names(ignore))
+    documents, problems = _read(files or ("-",))
+    fixed: list[lint.Finding] = []
+    if fix:
+        _refuse_other_forms(output)
+        documents, fixed = lint.fix(documents, rules)
+    found = lint.check(documents, rules)
+    if not found.jobs and not problems:
+        problems = [
+            Problem(
+                path=", ".join(files or ("-",)), value="", what="holds no MPIJob", way_out="name the file that does"
+            )
+        ]
+    _show(found, problems, Format(output), documents if fix and not problems else None)
+    if fixed:
+        click.echo(f"{len(fixed)} fixed", err=True)
+    if problems:
+        raise InvalidInputError(problems)
+    if found.count(lint.Severity.ERROR):
+        sys.exit(Exit.ERROR)
+
+
+def _names(values: tuple[str, ...]) -> list[str]:
+    return [name.strip() for value in values for name in value.split(",") if name.strip()]
+
+
+def _refuse_other_forms(output: str) -> None:
+    if output != Format.TEXT:
+        raise click.UsageError("--fix prints manifests; it does not go together with -o")
+
+
+def _read(files: tuple[str, ...]) -> tuple[list[lint.Document], list[Problem]]:
+    documents: list[lint.Document] = []
+    problems: list[Problem] = []
+    for name in files:
+        try:
+            read, broken = lint.read(_text(name), name)
+        except (OSError, UnicodeDecodeError) as error:
+            read, broken = [], [_unreadable(name, error)]
+        documents += read
+        problems += broken
+    return documents, problems
+
+
+def _text(name: str) -> str:
+    if name == "-":
+        return sys.stdin.buffer.read(4 * MAX_BYTES + 1).decode("utf-8-sig")
+    with Path(name).open("rb") as file:
+        return file.read(4 * MAX_BYTES + 1).decode("utf-8-sig")
+
+
+def _unreadable(name: str, error: OSError | UnicodeDecodeError) -> Problem:
+    what = f"not UTF-8 at byte {error.start}" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+    return Problem(path=name, value="", what=what)
+
+
+def _show(found: lint.Report, problems: list[Problem], form: Format, fixed: list[lint.Document] | None) -> None:
+    if fixed is not None:
+        click.echo(dump(fixed), nl=False)
+        click.echo(report.text(found), nl=False, err=True)
+    elif form is Format.TEXT:
+        click.echo(report.text(found), nl=False)
+    else:
+        made = (
+            report.as_json(found, problems)
+            if form is Format.JSON
+            else sarif.sarif(found, problems, version=version("hvd-elastic"))
+        )
+        click.echo(made, nl=False)
+    if form is Format.TEXT and found.jobs:
+        click.echo(report.summary(found), err=True)

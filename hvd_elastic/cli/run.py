@@ -1,0 +1,28 @@
+"""`hvd-elastic run`."""
+
+import sys
+from collections.abc import Mapping
+
+import click
+
+from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
+
+
+@click.command(cls=JobCommand)
+@click.option(
+    "--resize",
+    metavar="SECONDS:HOSTS,...",
+    help="Change the number of hosts while the job runs, to see what it makes of it: `20:1,40:4`.",
+)
+@job_options
+def command(file: str | None, flags: Mapping[str, object], resize: str | None) -> None:
+    """Run a job on this machine, without a cluster, root or ssh.
+
+    `workers.max` local hosts warm up, each with the entry point of a worker pod; training starts when `workers.start`
+    of them are ready. Launcher, discovery and standby are those of a cluster. Ends with the job's exit code.
+    """
+    from hvd_elastic.local.checks import local_problems
+    from hvd_elastic.local.run import parse_resizes, run_job
+
+    spec = job_from(file, flags, defaults={"name": "local", "launcher": "launch"}, also=local_problems)
+    sys.exit(run_job(spec, resizes=parse_resizes(resize), say=lambda line: click.echo(line, err=True)))

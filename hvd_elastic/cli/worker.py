@@ -1,0 +1,37 @@
+"""`hvd-elastic worker`: PID 1 of a worker pod."""
+
+import os
+import signal
+import sys
+
+import click
+
+from hvd_elastic import logs
+from mpijob.contract import ENV_LOG_FORMAT
+from trainer.pod import process, sshd
+from trainer.pod.entrypoint import EntryPoint
+from trainer.pod.settings import Settings
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--no-sshd", is_flag=True, help="Start no sshd: the launcher runs on this machine.")
+@click.option(
+    "--die-with-parent",
+    is_flag=True,
+    help="End at once, with every process below, when the thread that started this process is gone.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(*, no_sshd: bool, die_with_parent: bool, command: tuple[str, ...]) -> None:
+    """Keep a warm standby of COMMAND, the job's own, for the launcher to adopt; PID 1 of a worker pod.
+
+    It runs COMMAND up to its first hvd.init(), opens the readiness port, and takes the launcher's command through
+    the `adopt` file of its run folder. On SIGTERM it ends as soon as training has left; a second one ends it at once.
+    """
+    if die_with_parent:
+        process.die_with_parent(signal.SIGHUP)
+        if os.getppid() == 1:
+            sys.exit(0)
+    logs.configure(os.environ.get(ENV_LOG_FORMAT) or logs.LogFormat.TEXT)
+    settings = Settings.read(os.environ)
+    worker = EntryPoint(settings, command, os.environ, sshd=None if no_sshd else sshd.COMMAND)
+    sys.exit(worker.run())

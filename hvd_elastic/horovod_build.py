@@ -1,0 +1,241 @@
+"""Horovod 0.28.1, built for the torch that is installed here, and kept.
+
+Data: a `Recipe` (all that decides what the wheel is) is read off this machine; its `key` names a folder of the cache;
+the wheel lies there or is built there once. The source distribution is the one on the package index, its checksum
+pinned; the one change made to it is the C++ standard, which Horovod hard-codes as 14 while torch's headers ask for
+17 (torch >= 2.1) or 20 (torch >= 2.15; they say so themselves in an `#error`).
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from mpijob.contract import HvdElasticError
+
+VERSION: Final = "0.28.1"
+SDIST_SHA256: Final = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
+
+BUILD_REQUIREMENTS: Final = ("setuptools<81", "wheel", "packaging", "cmake==3.31.*")
+"""Horovod's setup.py needs pkg_resources (gone in setuptools 81); CMake 4 refuses what its bundled Gloo asks for."""
+
+PATCHED: Final = ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")
+"""Where Horovod sets the C++ standard to 14."""
+
+
+class HorovodBuildError(HvdElasticError):
+    """Horovod could not be built or installed; the message names what is missing or ends with the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """All that decides what the wheel is."""
+
+    python: str
+    """Interpreter and ABI, as in a wheel's name: `cp311`."""
+    machine: str
+    torch: str
+    """Version with its local part: `2.15.0+cu132`."""
+    cxx_standard: int
+    cuda: bool
+    """Build NCCL operations: a CUDA toolkit (nvcc) is installed."""
+    mpi: bool
+    """Build MPI operations: an MPI compiler (mpicxx) is installed."""
+
+    @property
+    def key(self) -> str:
+        """Name of the wheel's folder in the cache: a hash over source, patch and recipe."""
+        text = json.dumps([SDIST_SHA256, PATCHED, BUILD_REQUIREMENTS, asdict(self)])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Horovod's build switches (its docs/install.rst)."""
+        chosen = {"HOROVOD_WITH_PYTORCH", "HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_TENSORFLOW", "HOROVOD_WITHOUT_MXNET"}
+        chosen.add("HOROVOD_WITH_MPI" if self.mpi else "HOROVOD_WITHOUT_MPI")
+        if not self.cuda:
+            chosen.add("HOROVOD_WITHOUT_CUDA")
+        return dict.fromkeys(sorted(chosen), "1") | ({"HOROVOD_GPU_OPERATIONS": "NCCL"} if self.cuda else {})
+
+
+def required_cxx_standard(aten_header: str) -> int:
+    """The C++ standard that torch's headers ask for, from the text of `ATen/ATen.h`; 14 where they ask for none."""
+    found = re.search(r"#error C\+\+(\d+) or later", aten_header)
+    return int(found.group(1)) if found else 14
+
+
+def read_recipe() -> Recipe:
+    """What a wheel for this interpreter and its torch must be.
+
+    Raises HorovodBuildError where torch is not installed.
+    """
+    try:
+        torch = metadata.distribution("torch")
+    except metadata.PackageNotFoundError as error:
+        raise HorovodBuildError("torch is not installed: pip install 'hvd-elastic[train]'") from error
+    header = Path(str(torch.locate_file("torch/include/ATen/ATen.h")))
+    return Recipe(
+        python=f"cp{sys.version_info.major}{sys.version_info.minor}",
+        machine=sysconfig.get_platform(),
+        torch=torch.version + _local_version(Path(str(torch.locate_file("torch/version.py")))),
+        cxx_standard=required_cxx_standard(header.read_text()) if header.exists() else 17,
+        cuda=shutil.which("nvcc") is not None,
+        mpi=shutil.which("mpicxx") is not None,
+    )
+
+
+def _local_version(version_file: Path) -> str:
+    """`+cu132`: the package index does not carry it in the metadata, torch's own file does."""
+    found = re.search(r"__version__.*?(\+\w+)", version_file.read_text()) if version_file.exists() else None
+    return found.group(1) if found else ""
+
+
+def default_cache() -> Path:
+    """Where wheels are kept: outside of every checkout, so that a clean clone does not build again."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hvd-elastic" / "horovod"
+
+
+def missing_tools(recipe: Recipe) -> tuple[str, ...]:
+    """One line for each tool that the build needs and this machine lacks, with the package that has it."""
+    compiler = os.environ.get("CXX", "g++")
+    checks = {
+        f"no C++ compiler ({compiler}): apt-get install g++": shutil.which(compiler),
+        "no make: apt-get install make": shutil.which("make"),
+        "no Python headers: apt-get install python3-dev": _python_header().exists() or None,
+        "no pip in this environment: python -m ensurepip": _find_module("pip"),
+    }
+    if recipe.cuda:
+        checks["nvcc is here, but no NCCL headers: apt-get install libnccl-dev, or set HOROVOD_NCCL_HOME"] = _nccl()
+    return tuple(message for message, found in checks.items() if found is None)
+
+
+def _python_header() -> Path:
+    return Path(sysconfig.get_path("include")) / "Python.h"
+
+
+def _find_module(name: str) -> object:
+    from importlib.util import find_spec
+
+    return find_spec(name)
+
+
+def _nccl() -> str | None:
+    homes = (os.environ.get("HOROVOD_NCCL_HOME", ""), "/usr", "/usr/local", "/usr/local/cuda")
+    return next((home for home in homes if home and (Path(home) / "include" / "nccl.h").exists()), None)
+
+
+def wheel(recipe: Recipe, cache: Path, *, progress: Callable[[str], None]) -> Path:
+    """The wheel of `recipe`: from `cache`, or built into it (some minutes of all cores).
+
+    Several callers at once build it once. Raises HorovodBuildError with every missing tool, or the log's own reason.
+    """
+    folder = cache / recipe.key
+    with _locked(cache / f"{recipe.key}.lock"):
+        if found := next(folder.glob("*.whl"), None):
+            progress(f"Horovod {VERSION}: built before, {found}")
+            return found
+        if missing := missing_tools(recipe):
+            raise HorovodBuildError("Horovod cannot be built here:\n" + "\n".join(f"  {line}" for line in missing))
+        with tempfile.TemporaryDirectory(prefix="horovod-build-") as work:
+            built = _build(recipe, Path(work), log=cache / f"{recipe.key}.log", progress=progress)
+            folder.mkdir(parents=True, exist_ok=True)
+            # Renamed into place: a wheel that lies in the cache is whole.
+            partial = folder / f".{built.name}"
+            shutil.copyfile(built, partial)
+            return partial.rename(folder / built.name)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(recipe: Recipe, work: Path, *, log: Path, progress: Callable[[str], None]) -> Path:
+    tools = work / "tools"
+    environment = os.environ | recipe.environment | {"PYTHONPATH": str(tools)}
+    environment["PATH"] = f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    # Horovod's own default is 8 compilers at once, each of which takes over 1 GB for torch's headers.
+    environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
+    with log.open("w") as output:
+
+        def pip(*arguments: str) -> None:
+            _pip(arguments, environment=environment, output=output.fileno(), log=log)
+
+        progress(f"Horovod {VERSION}: fetching its source and build tools")
+        pip("install", "--target", str(tools), *BUILD_REQUIREMENTS)
+        requirement = work / "source.txt"
+        requirement.write_text(f"horovod=={VERSION} --hash=sha256:{SDIST_SHA256}\n")
+        fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes", "--dest", str(work))
+        pip("download", *fetch, "-r", str(requirement))
+        source = _unpack(work)
+        _patch(source, recipe.cxx_standard)
+        progress(
+            f"Horovod {VERSION}: compiling with C++{recipe.cxx_standard} for torch {recipe.torch}, "
+            f"Gloo{', NCCL' if recipe.cuda else ''}{', MPI' if recipe.mpi else ''} (some minutes; log: {log})"
+        )
+        pip("wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(work / "out"), str(source))
+    return next((work / "out").glob("*.whl"))
+
+
+def _pip(arguments: tuple[str, ...], *, environment: Mapping[str, str], output: int, log: Path) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        raise HorovodBuildError(f"`pip {arguments[0]}` failed; from {log}:\n{_why(log.read_text(errors='replace'))}")
+
+
+def _why(log: str) -> str:
+    """The compiler's first errors: setuptools says much after them. Without any, the end."""
+    lines = log.splitlines()
+    errors = [line.strip() for line in lines if re.search(r"\berror: ", line)]
+    return "\n".join(errors[:5] or lines[-20:])
+
+
+def _unpack(work: Path) -> Path:
+    with tarfile.open(work / f"horovod-{VERSION}.tar.gz") as archive:
+        archive.extractall(work, filter="data")
+    return work / f"horovod-{VERSION}"
+
+
+def _patch(source: Path, cxx_standard: int) -> None:
+    for name in PATCHED:
+        path = source / name
+        before = path.read_text()
+        after = before.replace("CMAKE_CXX_STANDARD 14", f"CMAKE_CXX_STANDARD {cxx_standard}")
+        if after == before and cxx_standard != 14:
+            raise HorovodBuildError(f"{name} of Horovod {VERSION} is not what it was when this patch was written")
+        path.write_text(after)
+
+
+def install(path: Path) -> None:
+    """Install the wheel into this environment; its Python dependencies come with the extra `train`."""
+    with tempfile.TemporaryDirectory(prefix="horovod-install-") as work:
+        log = Path(work) / "pip.log"
+        with log.open("w") as output:
+            arguments = ("install", "--no-deps", "--force-reinstall", str(path))
+            _pip(arguments, environment=os.environ, output=output.fileno(), log=log)
+
+
+def is_installed() -> bool:
+    """Whether this environment has the Horovod that this package drives, of any build."""
+    try:
+        return metadata.version("horovod") == VERSION
+    except metadata.PackageNotFoundError:
+        return False

@@ -1,0 +1,44 @@
+"""Hosts that failed, and for how long they are left out."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class Blacklist:
+    """Aliases that must not be used before a moment. Without a cooldown range they never return under that alias.
+
+    The delays are those that Horovod's `HostState` really makes: about 2, 4, 8 ... times the lower bound with jitter,
+    held within the range. Horovod keeps a replaced pod out too, because it knows it by its name; here an alias is one
+    incarnation of a pod, so that its successor is not affected.
+    """
+
+    cooldown: tuple[float, float] | None
+    """Seconds, lower and upper bound."""
+    random: Callable[[], float]
+    """Uniform in [0, 1)."""
+    _until: dict[str, float] = field(default_factory=dict)
+    _count: dict[str, int] = field(default_factory=dict)
+
+    def add(self, alias: str, now: float) -> float:
+        """Leave it out from now on; the seconds until it may return (infinite without a range)."""
+        count = self._count[alias] = self._count.get(alias, 0) + 1
+        delay = math.inf
+        if self.cooldown:
+            low, high = self.cooldown
+            delay = max(low, min(high, low * 2.0 ** min(count, 60) + self.random() * low))
+        self._until[alias] = now + delay
+        return delay
+
+    def blocks(self, alias: str, now: float) -> bool:
+        """Whether it is left out now."""
+        return self._until.get(alias, -math.inf) > now
+
+    def blocked(self, now: float) -> tuple[str, ...]:
+        """All that are left out now."""
+        return tuple(alias for alias in self._until if self.blocks(alias, now))
+
+    def next_return(self, now: float) -> float:
+        """When the next one may return; infinite if none will."""
+        return min((until for until in self._until.values() if until > now), default=math.inf)

@@ -1,0 +1,77 @@
+"""The front door: what every verb shares."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from hvd_elastic.cli import VERBS
+
+HEAVY = ("torch", "horovod", "kubernetes", "boto3", "pydantic", "yaml", "rich", "numpy", "matplotlib")
+
+
+def hvd_elastic(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hvd_elastic.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, json\n"
+        "from hvd_elastic.cli import cli\n"
+        "cli.main(['--help'], standalone_mode=False)\n"
+        f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    *help_lines, imported = done.stdout.splitlines()
+    assert json.loads(imported) == []
+    assert all(any(line.strip().startswith(verb) for line in help_lines) for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_a_file_with_a_command_that_says_what_it_does(verb: str) -> None:
+    module = import_module(f"hvd_elastic.cli.{verb.replace('-', '_')}")
+
+    assert isinstance(module.command, click.Command)
+    assert module.command.help
+    context = click.Context(module.command)
+    options = [option for option in module.command.params if isinstance(option, click.Option) and not option.hidden]
+    assert [option.opts for option in options if not (option.get_help_record(context) or ("", ""))[1]] == []
+
+
+def test_verbs_stand_in_the_order_of_the_alphabet() -> None:
+    assert list(VERBS) == sorted(VERBS)
+
+
+def test_a_verb_that_is_not_there_is_bad_input() -> None:
+    done = hvd_elastic("tarin")
+
+    assert done.returncode == 2
+    assert "tarin" in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_error_is_a_message_and_a_code_and_no_traceback(tmp_path: Path) -> None:
+    done = hvd_elastic("demo", "--data", str(tmp_path), "--output", str(tmp_path / "out"))
+
+    assert done.returncode == 1
+    assert "train-images-idx3-ubyte" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    words = f"{sys.executable} -m hvd_elastic.cli generate --name a --image b -- python train.py"
+
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words} | head -1"], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.stderr == ""
+    assert done.returncode == 0

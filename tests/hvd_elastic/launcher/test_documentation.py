@@ -1,0 +1,15 @@
+"""docs/launcher.md tells of every module, and of none that is not there."""
+
+import re
+from pathlib import Path
+
+import hvd_elastic.launcher
+
+PACKAGE = Path(hvd_elastic.launcher.__file__).parent
+PAGE = PACKAGE.parents[1] / "docs" / "launcher.md"
+
+
+def test_the_page_has_a_line_for_every_module() -> None:
+    table = PAGE.read_text().partition("## The modules")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+\.py)`", table))
+    assert named == {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py"}

@@ -1,0 +1,85 @@
+"""The launcher reads and overrides what Horovod does not promise to keep. This says clearly when it has changed.
+
+If one fails after an update of Horovod: read the named module's diff, mend the user of that member, then this line.
+"""
+
+import inspect
+import pickle
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+horovod = pytest.importorskip("horovod")
+
+from horovod.runner.common.util import hosts, network, secret  # noqa: E402
+from horovod.runner.elastic import rendezvous, worker  # noqa: E402
+from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
+from horovod.runner.http import http_server  # noqa: E402
+
+from hvd_elastic.launcher.hosts import Host  # noqa: E402
+from hvd_elastic.launcher.placement import REMOVED_RESPONSE, place  # noqa: E402
+from hvd_elastic.launcher.rendezvous import Handler, Server  # noqa: E402
+
+WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
+
+
+def test_the_version_is_the_one_that_was_read() -> None:
+    assert version("horovod") == "0.28.1", f"{WHAT_TO_DO} horovod/runner"
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters", "used_by"),
+    [
+        (http_server.RendezvousHTTPServer.__init__, ["self", "addr", "handler", "verbose"], Server),
+        (http_server.RendezvousHTTPServer.init, ["self", "host_alloc_plan"], Server.form),
+        (http_server.KVStoreHandler._get_value, ["self", "scope", "key"], Handler._get_value),
+        (http_server.KVStoreHandler._put_value, ["self", "scope", "key", "value"], Handler._put_value),
+        (http_server.KVStoreHandler.do_GET, ["self"], Handler.do_GET),
+        (http_server.KVStoreHandler.do_PUT, ["self"], Handler.do_PUT),
+        (http_server.KVStoreHandler.send_status_code, ["self", "status_code"], Handler.do_GET),
+        (hosts.get_host_assignments, ["hosts", "min_num_proc", "max_num_proc"], place),
+        (network.Wire.write, ["self", "obj", "wfile"], "wire.Registration"),
+        (secret.check_digest, ["key", "message", "digest"], "wire.Registration"),
+        (worker.HostsUpdatedRequest.__init__, ["self", "timestamp", "res"], "wire.Registration.notify"),
+    ],
+)
+def test_signatures(function: Callable[..., Any], parameters: list[str], used_by: object) -> None:
+    where = f"{function.__module__}.{function.__qualname__}"
+    assert list(inspect.signature(function).parameters) == parameters, f"{WHAT_TO_DO} {where}, used by {used_by}"
+
+
+def test_names_and_numbers() -> None:
+    assert rendezvous.GET_RANK_AND_SIZE == "rank_and_size", WHAT_TO_DO
+    assert rendezvous.PUT_WORKER_ADDRESSES == "worker_addresses", WHAT_TO_DO
+    assert secret.DIGEST_LENGTH == 32, WHAT_TO_DO
+    assert worker.HostUpdateResult.mixed == 3, WHAT_TO_DO
+    assert hosts.INVALID_SLOT_INFO.to_response_string() == REMOVED_RESPONSE, WHAT_TO_DO
+    assert issubclass(http_server.RendezvousHandler, http_server.KVStoreHandler), WHAT_TO_DO
+    assert set(vars(network.AckResponse())) == set(), f"{WHAT_TO_DO} network.AckResponse: wire lets it be built"
+    assert pickle.dumps(network.AckResponse()), WHAT_TO_DO
+
+
+def test_the_environment_of_a_worker_is_horovods() -> None:
+    host = Host(alias="uid-1", address="10.0.0.1", slots=2)
+    for slot in place([host, Host(alias="uid-2", address="10.0.0.2", slots=1)], None):
+        info = hosts.SlotInfo(
+            slot.host.alias, slot.rank, slot.local_rank, slot.cross_rank, slot.size, slot.local_size, slot.cross_size
+        )
+        assert slot.environment() == create_slot_env_vars(info), f"{WHAT_TO_DO} gloo_run.create_slot_env_vars"
+        assert slot.response() == info.to_response_string(), f"{WHAT_TO_DO} hosts.SlotInfo"
+
+
+def test_the_run_environment_has_no_other_names() -> None:
+    names = set(create_run_env_vars("127.0.0.1", ["lo"], 1, elastic=True))
+    ours = {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT",
+        "HOROVOD_CONTROLLER",
+        "HOROVOD_CPU_OPERATIONS",
+        "HOROVOD_GLOO_IFACE",
+        "NCCL_SOCKET_IFNAME",
+        "HOROVOD_ELASTIC",
+    }
+    assert names == ours, f"{WHAT_TO_DO} gloo_run.create_run_env_vars, used by job._environment"

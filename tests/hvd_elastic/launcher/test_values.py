@@ -1,0 +1,162 @@
+"""Small decisions: exit codes, hosts, ranks, blacklist, settings, report."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_elastic.launcher.blacklist import Blacklist
+from hvd_elastic.launcher.causes import differences, kind_of
+from hvd_elastic.launcher.events import Resized
+from hvd_elastic.launcher.exits import Verdict, explain, judge
+from hvd_elastic.launcher.hosts import Host, HostsError, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.metrics import exposition
+from hvd_elastic.launcher.placement import Slot, place
+from hvd_elastic.launcher.report import Report, sentence
+from hvd_elastic.launcher.settings import LaunchSettings
+from mpijob.problems import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (0, Verdict.SUCCESS),
+        (1, Verdict.SCRIPT_ERROR),
+        (125, Verdict.SCRIPT_ERROR),
+        (77, Verdict.REMOVED),
+        (78, Verdict.HOST_CHANGE),
+        (79, Verdict.MISTAKE),
+        (-9, Verdict.DEATH),
+        (126, Verdict.DEATH),
+        (134, Verdict.DEATH),
+        (255, Verdict.DEATH),
+    ],
+)
+def test_what_an_exit_code_says(code: int, verdict: Verdict) -> None:
+    assert judge(code) is verdict
+
+
+def test_errors_may_be_deaths() -> None:
+    assert judge(1, restart_errors=True) is Verdict.DEATH
+    assert judge(77, restart_errors=True) is Verdict.REMOVED
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(-9, "signal 9 (SIGKILL)"), (137, "signal 9 (SIGKILL)"), (3, "exit code 3"), (255, "connection lost (255)")],
+)
+def test_an_exit_code_in_words(code: int, text: str) -> None:
+    assert explain(code) == text
+
+
+def test_a_scripts_lines_keep_their_order_and_count_once() -> None:
+    hosts = parse_script_output("b:2\n\na\n b:3 \n", 1)
+    assert [(host.alias, host.slots) for host in hosts] == [("b", 3), ("a", 1)]
+
+
+@pytest.mark.parametrize("line", ["a", "a:", "a:0", "a:x", "fe80::1:2", "a b:1", ":1", "a:1:2"])
+def test_a_line_that_is_no_host(line: str) -> None:
+    with pytest.raises(HostsError):
+        parse_script_output(line, None)
+
+
+def test_the_hosts_flag() -> None:
+    assert [host.slots for host in parse_hosts_flag("a:2,b:1")] == [2, 1]
+
+
+hosts_lists = st.lists(st.integers(1, 4), max_size=6).map(
+    lambda slots: [Host(alias=f"h{n}", address="x", slots=count) for n, count in enumerate(slots)]
+)
+
+
+@given(hosts_lists, st.one_of(st.none(), st.integers(1, 10)))
+def test_ranks_are_horovods(hosts: list[Host], maximum: int | None) -> None:
+    theirs = get_host_assignments([HostInfo(h.alias, h.slots) for h in hosts], 0, maximum)
+    ours = place(hosts, maximum)
+    assert [slot.response() for slot in ours] == [slot.to_response_string() for slot in theirs]
+    assert [slot.rank for slot in ours] == list(range(len(ours)))
+
+
+def test_without_a_range_a_host_never_returns() -> None:
+    blacklist = Blacklist(cooldown=None, random=lambda: 0.0)
+    assert blacklist.add("a", 0.0) == math.inf
+    assert blacklist.blocks("a", 1e12)
+    assert not blacklist.blocks("b", 0.0)
+    assert blacklist.next_return(0.0) == math.inf
+
+
+@given(st.integers(1, 20), st.floats(0, 0.999))
+def test_the_cooldown_doubles_within_its_range(times: int, random: float) -> None:
+    blacklist = Blacklist(cooldown=(2.0, 60.0), random=lambda: random)
+    delays = [blacklist.add("a", 0.0) for _ in range(times)]
+    assert all(2.0 <= delay <= 60.0 for delay in delays)
+    assert delays == sorted(delays)
+    assert 4.0 <= delays[0] < 6.0, "Horovod's first delay is twice the lower bound, and jitter"
+    assert blacklist.next_return(0.0) == delays[-1]
+
+
+def settings(**fields: object) -> LaunchSettings:
+    return LaunchSettings(**{"command": ("true",), "num_proc": 2, "hosts": "a:2", **fields})  # type: ignore[arg-type]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    wrong = settings(command=(), min_num_proc=5, max_num_proc=1, reset_limit=-1, hosts=None)
+    with pytest.raises(InvalidInputError) as error:
+        wrong.check()
+    paths = {problem.path for problem in error.value.problems}
+    assert paths == {"COMMAND", "--min-np", "--max-np", "--reset-limit", "--host-discovery-script"}
+
+
+@pytest.mark.parametrize("cooldown", [(0, 5), (5, 4), (1, 3601)])
+def test_a_cooldown_range_has_horovods_bounds(cooldown: tuple[int, int]) -> None:
+    with pytest.raises(InvalidInputError):
+        settings(blacklist_cooldown_range=cooldown).check()
+
+
+def resized(pause: float | None, *causes: str) -> Resized:
+    return Resized(generation=2, before=2, after=3, causes=causes, pause_seconds=pause)
+
+
+def test_one_line_a_change() -> None:
+    assert sentence(resized(0.213, "c joined")) == "world 2 -> 3: c joined (stood still 0.21 s)"
+
+
+def test_the_status_file_and_the_metrics_say_the_same(tmp_path: Path) -> None:
+    report = Report(tmp_path)
+    report.status.world_size = 3
+    report.resized(resized(None, "a joined"), 1.0)
+    report.resized(resized(0.2, "c joined", "b[0] lost: signal 9 (SIGKILL)"), 2.0)
+    report.write()
+    document = json.loads((tmp_path / "status.json").read_text())
+    assert document["resizes"][-1]["pause_seconds"] == 0.2
+    lines = exposition(report).splitlines()
+    assert f"hvd_elastic_launcher_world_size {document['world_size']}" in lines
+    assert 'hvd_elastic_launcher_resizes_total{cause="lost"} 1' in lines
+    assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.20000000000000001"} 1' not in lines
+    assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.2"} 1' in lines
+    assert "hvd_elastic_launcher_pause_seconds_count 1" in lines
+    prometheus = pytest.importorskip("prometheus_client.parser")
+    families = {family.name for family in prometheus.text_string_to_metric_families(exposition(report))}
+    assert "hvd_elastic_launcher_pause_seconds" in families
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [("a joined", "joined"), ("a removed", "removed"), ("a[0] lost: signal 9", "lost"), ("a written off: x", "hung")],
+)
+def test_the_kind_of_a_cause(cause: str, kind: str) -> None:
+    assert kind_of(cause) == kind
+
+
+def test_the_differences_of_two_worlds_host_by_host() -> None:
+    def world(**slots: int) -> tuple[Slot, ...]:
+        return place([Host(alias=f"{pod}-1", address="x", slots=n, pod=pod) for pod, n in slots.items()], None)
+
+    assert differences((), world(a=2), []) == ["a joined"]
+    assert differences(world(a=1, b=1), world(a=2, c=1), []) == ["c joined", "a joined with 1 more", "b removed"]
+    assert differences(world(a=2, b=2), world(a=1), ["b[1] lost: signal 9"]) == ["a removed but for 1 of 2"]
+    assert differences(world(a=1), world(a=1), []) == []

@@ -1,0 +1,192 @@
+"""Single decisions of the world, told step by step; test_world_machine.py has the promises that always hold."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hvd_elastic.launcher.blacklist import Blacklist
+from hvd_elastic.launcher.events import Action, Answer, Finish, Notify, Resized, Start
+from hvd_elastic.launcher.hosts import Host
+from hvd_elastic.launcher.process import Rules
+from hvd_elastic.launcher.world import World
+from mpijob.contract import Exit, JoinAnswer
+
+if TYPE_CHECKING:
+    from hvd_elastic.launcher.placement import Key
+
+
+class Story:
+    """A world, a clock, and workers that do what they are told to by name."""
+
+    def __init__(self, minimum: int = 1) -> None:
+        rules = Rules(
+            start=minimum, minimum=minimum, maximum=None, elastic_timeout=600.0, reset_limit=None, restart_errors=False,
+            settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0, first_start_timeout=600.0,
+        )  # fmt: skip
+        self.world = World(
+            rules, Blacklist(cooldown=None, random=lambda: 0.0), Blacklist(cooldown=(1, 30), random=lambda: 0.0)
+        )
+        self.now = 0.0
+        self.numbers: dict[Key, int] = {}
+        self._tickets = 0
+
+    def hosts(self, **slots: int) -> list[Action]:
+        self.world.hosts_seen(
+            tuple(Host(alias=name, address="x", slots=count) for name, count in slots.items()), self.now
+        )
+        return self.actions()
+
+    def joins(self, alias: str, local_rank: int = 0) -> list[Action]:
+        self._tickets += 1
+        self.world.joining((alias, local_rank), self._tickets, self.now)
+        return self.actions()
+
+    def asks(self, alias: str, local_rank: int = 0) -> list[Action]:
+        self._tickets += 1
+        self.world.asked((alias, local_rank), self._tickets, self.now)
+        return self.actions()
+
+    def dies(self, alias: str) -> list[Action]:
+        self.world.exited(self.numbers[alias, 0], -9, self.now)
+        return self.actions()
+
+    def wait(self, seconds: float) -> list[Action]:
+        self.now += seconds
+        self.world.decide(self.now)
+        return self.actions()
+
+    def train(self, *aliases: str) -> list[Action]:
+        """All of them come to the barrier, are released and enter `elastic.run`."""
+        actions = [action for alias in aliases for action in self.joins(alias)]
+        for alias in aliases:
+            self.world.registered((alias, 0), self.now)
+        return actions + self.actions()
+
+    def actions(self) -> list[Action]:
+        made, self.world.actions = self.world.actions, []
+        self.numbers.update({action.slot.key: action.number for action in made if isinstance(action, Start)})
+        return made
+
+
+def notices(actions: list[Action]) -> int:
+    return sum(isinstance(action, Notify) for action in actions)
+
+
+def causes(actions: list[Action]) -> list[tuple[str, ...]]:
+    return [action.causes for action in actions if isinstance(action, Resized)]
+
+
+@pytest.fixture
+def story() -> Iterator[Story]:
+    made = Story()
+    made.hosts(a=1, b=1)
+    made.train("a", "b")
+    yield made
+    assert not made.world.finished
+
+
+def test_the_survivors_of_a_death_are_not_notified_on_top(story: Story) -> None:
+    """They find out by their broken connections; a notice that comes after they asked would cost a second reset."""
+    assert notices(story.dies("b")) == 0
+    assert notices(story.wait(0.1)) == 0
+    story.asks("a")
+    assert causes(story.joins("a")) == [("b[0] lost: signal 9 (SIGKILL)",)]
+    assert notices(story.wait(1.0)) == 0
+
+
+def test_survivors_that_do_not_notice_a_death_are_told_after_all(story: Story) -> None:
+    story.dies("b")
+    assert notices(story.wait(0.6)) == 1
+
+
+def test_the_processes_of_a_new_host_join_together(story: Story) -> None:
+    story.hosts(a=1, b=1, c=2)
+    assert notices(story.joins("c", 0)) == 0
+    story.now += 1.0
+    assert notices(story.joins("c", 1)) == 1
+    story.asks("a")
+    story.asks("b")
+    for alias, local_rank in [("a", 0), ("b", 0), ("c", 0)]:
+        story.joins(alias, local_rank)
+    assert causes(story.joins("c", 1)) in ([], [("c joined",)])
+    assert len(story.world.roster.slots) == 4
+
+
+def test_a_newcomer_waits_for_another_only_for_a_moment(story: Story) -> None:
+    story.hosts(a=1, b=1, c=1, d=1)
+    assert notices(story.joins("c")) == 0
+    assert notices(story.wait(2.1)) == 1
+
+
+def test_a_removal_does_not_wait_for_newcomers(story: Story) -> None:
+    story.hosts(a=1, b=1, c=1, d=1)
+    story.joins("c")
+    assert notices(story.hosts(a=1, c=1, d=1)) == 1
+
+
+def test_a_reset_that_a_worker_wants_by_itself_says_so(story: Story) -> None:
+    story.now += 1.0
+    story.asks("b")
+    story.now += 1.0
+    story.asks("a")
+    story.joins("a")
+    assert causes(story.joins("b")) == [("asked for by rank 1",)]
+
+
+def test_a_host_that_may_be_used_again_gets_a_new_process_while_the_others_stand_still() -> None:
+    """Below the minimum nobody steps: without it the job would wait for a host that nothing is started on."""
+    story = Story(minimum=2)
+    story.hosts(a=1, b=1)
+    story.train("a", "b")
+    story.world.exited(story.numbers["b", 0], int(Exit.HOST_CHANGE), story.now)
+    story.asks("a")
+    assert [action.slot.key for action in story.wait(3.0) if isinstance(action, Start)] == [("b", 0)]
+    story.joins("b")
+    story.joins("a")
+    assert len(causes(story.joins("b"))) == 1
+
+
+def test_who_waited_at_the_barrier_shows_that_it_is_still_there(story: Story) -> None:
+    """A newcomer that was killed a moment ago is not yet known to be dead: it must not take the others into init."""
+    story.hosts(a=1, b=1, c=1)
+    story.joins("c")
+    story.asks("a")
+    formed = story.asks("b")
+    assert [action.text for action in formed if isinstance(action, Answer)].count(JoinAnswer.WAIT) == 1
+    story.joins("a")
+    assert not causes(story.joins("b"))
+    assert [action.text for action in story.dies("c") if isinstance(action, Answer)] == [JoinAnswer.AGAIN] * 2
+    story.asks("a")
+    story.asks("b")
+    story.joins("a")
+    assert causes(story.joins("b")) == [("c joined", "c[0] lost: signal 9 (SIGKILL)")]
+
+
+def test_a_newcomer_holds_the_state_once_it_has_synced() -> None:
+    """If all others die before, a new launcher goes on from the checkpoint; the newcomer would start from nothing."""
+    for has_synced, exit_code in ((True, None), (False, Exit.ALL_WORKERS_LOST)):
+        story = Story()
+        story.hosts(a=1)
+        story.train("a")
+        story.world.synced(("a", 0), story.now)
+        story.hosts(a=1, b=1)
+        story.joins("b")
+        story.asks("a")
+        story.joins("a")
+        story.train("b")
+        if has_synced:
+            story.world.synced(("b", 0), story.now)
+        story.dies("a")
+        codes = [action.exit_code for action in story.asks("b") if isinstance(action, Finish)]
+        assert codes == ([] if exit_code is None else [exit_code])
+
+
+def test_old_hosts_keep_their_order(story: Story) -> None:
+    """Rank 0 stays on the oldest host, whatever order the source reports."""
+    story.hosts(d=1, b=1, c=1, a=1)
+    for newcomer in "dc":
+        story.joins(newcomer)
+    for member in "ab":
+        story.asks(member)
+    assert [slot.host.alias for slot in story.world.roster.slots] == ["a", "b", "d", "c"]

@@ -1,0 +1,309 @@
+"""The world under random events: its promises hold whatever comes, in whatever order.
+
+The workers here are a model that follows the protocol (barrier, place, reset); time is a number that the test moves.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, settings
+from hypothesis import Phase as Phases
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hvd_elastic.launcher.blacklist import Blacklist
+from hvd_elastic.launcher.events import Answer, End, Finish, Form, Notify, Resized, Start
+from hvd_elastic.launcher.hosts import Host
+from hvd_elastic.launcher.placement import Slot
+from hvd_elastic.launcher.process import Phase, Rules
+from hvd_elastic.launcher.world import World
+from mpijob.contract import Exit
+
+
+@dataclass
+class Worker:
+    """A process as it would behave."""
+
+    number: int
+    slot: Slot
+    doing: str = "starting"
+    """starting, joining (held), asking (held), told, syncing, training, hung"""
+    place: tuple[int, int] = (0, 0)
+    state: int = -1
+    """What it has learned: the generation of its first world with state; -1: nothing yet."""
+    world: int = 0
+    ticket: int = 0
+    before_hang: str = ""
+    missed: list[tuple[int, str, str]] = field(default_factory=list)
+    """Answers that came while it hung."""
+
+
+class Machine(RuleBasedStateMachine):
+    """Adds, removes, kills, hangs; steps the workers one at a time; moves the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.workers: dict[int, Worker] = {}
+        self.tickets: dict[int, tuple[int, str]] = {}
+        self.next_ticket = 0
+        self.hosts: list[Host] = []
+        self.made = 0
+        self.finish: Finish | None = None
+        self.notices = 0
+        self.formed: Form | None = None
+        self.releases: list[Resized] = []
+        self.asked_to_end: set[int] = set()
+
+    @initialize(minimum=st.integers(1, 3), maximum=st.one_of(st.none(), st.integers(3, 6)), count=st.integers(3, 4))
+    def begin(self, minimum: int, maximum: int | None, count: int) -> None:
+        self.minimum, self.maximum = minimum, maximum
+        rules = Rules(
+            start=minimum, minimum=minimum, maximum=maximum, elastic_timeout=1e6, reset_limit=None, restart_errors=True,
+            settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0,
+            first_start_timeout=120.0,
+        )  # fmt: skip
+        self.world = World(
+            rules, Blacklist(cooldown=None, random=lambda: 0.5), Blacklist(cooldown=(1, 30), random=lambda: 0.5)
+        )
+        for _ in range(count):
+            self.add(1, False)
+
+    # --- what may happen ---------------------------------------------------------------------------------------------
+
+    @rule(slots=st.integers(1, 2), first=st.booleans())
+    def add(self, slots: int, first: bool) -> None:
+        if len(self.hosts) < 6:
+            self.made += 1
+            host = Host(alias=f"h{self.made}-1", address="10.0.0.1", slots=slots, pod=f"h{self.made}")
+            self.hosts.insert(0 if first else len(self.hosts), host)
+            self.see()
+
+    @precondition(lambda self: self.hosts)
+    @rule(index=st.integers(0, 5))
+    def remove(self, index: int) -> None:
+        self.hosts.pop(index % len(self.hosts))
+        self.see()
+
+    @precondition(lambda self: self.hosts)
+    @rule(index=st.integers(0, 5))
+    def replace(self, index: int) -> None:
+        old = self.hosts.pop(index % len(self.hosts))
+        name, generation = old.alias.split("-")
+        self.hosts.append(
+            Host(alias=f"{name}-{int(generation) + 1}", address=old.address, slots=old.slots, pod=old.pod)
+        )
+        self.see()
+
+    @precondition(lambda self: self.workers)
+    @rule(index=st.integers(0, 20), code=st.sampled_from([-9, 134, 255, 78, 1]))
+    def die(self, index: int, code: int) -> None:
+        worker = list(self.workers.values())[index % len(self.workers)]
+        self.exit(worker, code)
+
+    @precondition(lambda self: self.workers)
+    @rule(index=st.integers(0, 20))
+    def hang(self, index: int) -> None:
+        worker = list(self.workers.values())[index % len(self.workers)]
+        if worker.doing != "hung":
+            worker.before_hang, worker.doing = worker.doing, "hung"
+
+    @precondition(lambda self: any(w.doing == "hung" for w in self.workers.values()))
+    @rule()
+    def recover(self) -> None:
+        """A hung process goes on, with the answers that have come meanwhile."""
+        worker = next(w for w in self.workers.values() if w.doing == "hung")
+        worker.doing, missed, worker.missed = worker.before_hang, worker.missed, []
+        for ticket, kind, text in missed:
+            if ticket == worker.ticket and worker.number in self.workers:
+                self.obey(worker, kind, text)
+
+    @rule(count=st.integers(1, 12))
+    def work(self, count: int) -> None:
+        """Every worker makes some progress."""
+        for _ in range(count):
+            for worker in list(self.workers.values()):
+                if worker.number in self.workers:
+                    self.step(worker)
+
+    @rule(seconds=st.sampled_from([0.01, 0.6, 3.0, 30.0, 70.0, 130.0]))
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        for _ in range(2000):
+            at = min(max(self.world.wake_at, self.now), end)
+            self.now = at
+            self.call(lambda: self.world.decide(self.now))
+            if at >= end:
+                return
+            if self.world.wake_at <= at:
+                self.now += 1e-6
+
+    # --- the workers -------------------------------------------------------------------------------------------------
+
+    def step(self, worker: Worker) -> None:
+        if worker.doing in {"starting", "told"}:
+            worker.doing = "joining"
+            self.request(worker, "join")
+        elif worker.doing == "again":
+            worker.doing = "asking"
+            self.request(worker, "ask")
+        elif worker.doing == "syncing" and not self.has_lost_a_mate(worker):
+            worker.state, worker.doing = max(worker.state, worker.world), "training"
+            self.call(lambda: self.world.synced(worker.slot.key, self.now))
+        elif worker.doing in {"syncing", "training"} and self.is_disturbed(worker):
+            worker.doing = "again"
+            self.step(worker)
+
+    def is_disturbed(self, worker: Worker) -> bool:
+        """Whether it notices that its world has lost a member or that rank 0 was notified; not while it syncs."""
+        return self.has_lost_a_mate(worker) or self.notices > 0
+
+    def has_lost_a_mate(self, worker: Worker) -> bool:
+        """Whether a member of its world is gone or stands still."""
+        mates = [w for w in self.workers.values() if w.world == worker.world and w.doing in {"syncing", "training"}]
+        return len(mates) < worker.place[1]
+
+    def request(self, worker: Worker, kind: str) -> None:
+        self.next_ticket += 1
+        worker.ticket = self.next_ticket
+        self.tickets[self.next_ticket] = (worker.number, kind)
+        key, ticket = worker.slot.key, self.next_ticket
+        call = self.world.joining if kind == "join" else self.world.asked
+        self.call(lambda: call(key, ticket, self.now))
+
+    def exit(self, worker: Worker, code: int) -> None:
+        del self.workers[worker.number]
+        self.call(lambda: self.world.exited(worker.number, code, self.now))
+
+    def see(self) -> None:
+        self.call(lambda: self.world.hosts_seen(tuple(self.hosts), self.now))
+
+    # --- the launcher's hands ----------------------------------------------------------------------------------------
+
+    def call(self, event: object) -> None:
+        if self.finish is None:
+            event()  # type: ignore[operator]
+        while self.world.actions and self.finish is None:
+            actions, self.world.actions = self.world.actions, []
+            for action in actions:
+                self.do(action)
+
+    def do(self, action: object) -> None:
+        match action:
+            case Start(number=number, slot=slot):
+                assert not [w for w in self.workers.values() if w.slot.key == slot.key], "two processes in one place"
+                self.workers[number] = Worker(number, slot)
+            case End(number=number):
+                if number in self.workers:
+                    self.asked_to_end.add(number)
+                    self.exit(self.workers[number], -15)
+            case Form():
+                self.formed, self.notices = action, 0
+            case Notify():
+                self.notices += 1
+                self.call(lambda: self.world.notified(delivered=True, now=self.now))
+            case Answer(ticket=ticket, text=text):
+                self.answer(ticket, text)
+            case Resized():
+                self.releases.append(action)
+                self.check_release()
+            case Finish():
+                self.finish = action
+
+    def answer(self, ticket: int, text: str) -> None:
+        number, kind = self.tickets.pop(ticket)
+        worker = self.workers.get(number)
+        if worker is not None and worker.doing == "hung":
+            worker.missed.append((ticket, kind, text))
+        elif worker is not None and worker.ticket == ticket:
+            self.obey(worker, kind, text)
+
+    def obey(self, worker: Worker, kind: str, text: str) -> None:
+        if kind == "ask" and text.startswith("-1"):
+            self.exit(worker, Exit.REMOVED)
+        elif kind == "ask":
+            rank, size, *_ = map(int, text.split(","))
+            worker.place, worker.doing = (rank, size), "told"
+        elif text == "go":
+            if worker.place == (0, 0):
+                worker.place = (worker.slot.rank, worker.slot.size)
+            worker.world, worker.doing = self.world.generation, "syncing"
+            key = worker.slot.key
+            self.call(lambda: self.world.registered(key, self.now))
+        elif text == "again":
+            worker.doing = "again"
+        else:
+            worker.doing = "told"
+
+    # --- promises ----------------------------------------------------------------------------------------------------
+
+    def check_release(self) -> None:
+        """All members of the world are there, and rank 0 holds the state if any process does."""
+        assert self.formed is not None
+        members = self.world.roster.alive()
+        assert [m.key for m in members] == [slot.key for slot in self.formed.slots]
+        assert all(m.phase is Phase.RUNNING for m in members)
+        holders = [p for p in self.world.roster if p.holds_state and p.phase is not Phase.LEAVING]
+        earlier = [m for m in members if m.number in self.state_holders()]
+        if holders and earlier:
+            assert members[0] in earlier, "rank 0 would hand out an empty state"
+
+    def state_holders(self) -> set[int]:
+        return {w.number for w in self.workers.values() if w.state >= 0}
+
+    @invariant()
+    def tickets_are_answered_once(self) -> None:
+        if self.finish is None and hasattr(self, "world"):
+            held = {p.ticket for p in self.world.roster if p.ticket is not None}
+            waiting = {w.ticket for w in self.workers.values() if w.doing in {"joining", "asking"}}
+            assert waiting <= held, "a worker waits for an answer that nobody will give"
+
+    @invariant()
+    def it_ends_only_for_a_reason(self) -> None:
+        if self.finish is not None:
+            assert self.finish.exit_code == Exit.ALL_WORKERS_LOST, self.finish
+            holders = [
+                p
+                for p in self.world.roster
+                if p.holds_state and p.phase is not Phase.LEAVING and self.world.roster.is_member(p)
+            ]
+            assert not holders, "it ended although a process holds the state"
+
+    def teardown(self) -> None:
+        """When the trouble is over and there are enough hosts, the world becomes the wanted one."""
+        if self.finish is not None or not hasattr(self, "world"):
+            return
+        while len(self.hosts) < 3:
+            self.add(1, False)
+        for _ in range(60):
+            while self.finish is None and self.nobody_can_notice():
+                self.recover()
+            for index, host in reversed(list(enumerate(self.hosts))):
+                if host.alias in self.world.blacklisted(self.now):
+                    self.replace(index)
+            self.work(6)
+            self.wait(10.0)
+        if self.finish is None:
+            self.check_it_has_settled()
+
+    def nobody_can_notice(self) -> bool:
+        """Whether all members of the world hang; the newcomers that wait are no members."""
+        numbers = {process.number for process in self.world.roster.alive()}
+        members = [w for w in self.workers.values() if w.number in numbers]
+        return bool(members) and all(member.doing == "hung" for member in members)
+
+    def check_it_has_settled(self) -> None:
+        running = {w.slot.key for w in self.workers.values() if w.doing == "training"}
+        slots = {slot.key for slot in self.world.roster.slots}
+        assert not self.world.forming
+        assert running == slots, (running, slots)
+        assert len(slots) == self.world.wanted_size(self.now)
+
+
+TestWorld = Machine.TestCase
+TestWorld.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phases.explicit, Phases.generate],
+)

@@ -1,0 +1,153 @@
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic import horovod_build
+from hvd_elastic.horovod_build import HorovodBuildError, Recipe, missing_tools, required_cxx_standard, wheel
+
+RECIPE = Recipe(python="cp311", machine="linux-x86_64", torch="2.15.0+cu132", cxx_standard=20, cuda=False, mpi=False)
+
+
+def quiet(_: str) -> None:
+    """Takes progress lines."""
+
+
+@pytest.mark.parametrize(
+    ("header", "standard"),
+    [
+        ("#error C++20 or later compatible compiler is required to use ATen.", 20),
+        ("#error C++17 or later compatible compiler is required to use ATen.", 17),
+        ("#pragma once", 14),
+    ],
+)
+def test_the_standard_is_the_one_that_torch_asks_for(header: str, standard: int) -> None:
+    assert required_cxx_standard(header) == standard
+
+
+def test_everything_that_changes_the_wheel_changes_its_key() -> None:
+    others = [
+        replace(RECIPE, python="cp312"),
+        replace(RECIPE, torch="2.15.0"),
+        replace(RECIPE, cxx_standard=17),
+        replace(RECIPE, cuda=True),
+        replace(RECIPE, mpi=True),
+        replace(RECIPE, machine="linux-aarch64"),
+    ]
+
+    assert len({recipe.key for recipe in [RECIPE, *others]}) == 7
+
+
+def test_build_switches_follow_the_recipe() -> None:
+    plain, full = RECIPE.environment, replace(RECIPE, cuda=True, mpi=True).environment
+
+    assert plain["HOROVOD_WITHOUT_CUDA"] == plain["HOROVOD_WITHOUT_MPI"] == plain["HOROVOD_WITH_GLOO"] == "1"
+    assert full["HOROVOD_GPU_OPERATIONS"] == "NCCL"
+    assert "HOROVOD_WITHOUT_CUDA" not in full
+    assert "HOROVOD_WITHOUT_MPI" not in full
+
+
+def test_the_recipe_of_this_environment_is_that_of_its_torch() -> None:
+    import torch
+
+    recipe = horovod_build.read_recipe()
+
+    assert recipe.torch == str(torch.__version__)
+    assert recipe.python == f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert recipe.cxx_standard >= 17
+
+
+def test_a_missing_compiler_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+
+    missing = "\n".join(missing_tools(RECIPE))
+
+    assert "apt-get install g++" in missing
+    assert "apt-get install make" in missing
+    with pytest.raises(HorovodBuildError, match=r"apt-get install g\+\+"):
+        wheel(RECIPE, tmp_path, progress=quiet)
+
+
+def test_a_wheel_in_the_cache_is_not_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # nothing could be built
+    built = tmp_path / RECIPE.key / "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+    built.parent.mkdir()
+    built.touch()
+
+    assert wheel(RECIPE, tmp_path, progress=quiet) == built
+
+
+PIP = """\
+import pathlib, sys
+_, command, *words = sys.argv[1:]
+value = dict(zip(words, words[1:])).get
+if command == "download":
+    assert "--hash=sha256:92a43f5a" in pathlib.Path(value("-r")).read_text()
+    pathlib.Path(value("--dest"), "horovod-0.28.1.tar.gz").write_bytes(pathlib.Path({archive!r}).read_bytes())
+elif command == "wheel":
+    source, out = pathlib.Path(words[-1]), pathlib.Path(value("-w"))
+    texts = [(source / name).read_text() for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")]
+    if not all("CMAKE_CXX_STANDARD 20" in text for text in texts):
+        sys.exit("not patched")
+    out.mkdir()
+    (out / "horovod-0.28.1-cp311-cp311-linux_x86_64.whl").write_text("wheel")
+"""
+
+
+@pytest.fixture
+def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python whose pip knows one source distribution, and builds it only if it is patched."""
+    source = tmp_path / "horovod-0.28.1"
+    (source / "horovod" / "torch").mkdir(parents=True)
+    for name in horovod_build.PATCHED:
+        (source / name).write_text("set(CMAKE_CXX_STANDARD 14)\n")
+    archive = tmp_path / "source.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(source, source.name)
+    (tmp_path / "pip.py").write_text(PIP.format(archive=str(archive)))
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {tmp_path / "pip.py"} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+
+@pytest.mark.usefixtures("one_source")
+def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -> None:
+    lines: list[str] = []
+
+    built = wheel(RECIPE, tmp_path / "cache", progress=lines.append)
+
+    assert built.read_text() == "wheel"
+    assert built.parent.name == RECIPE.key
+    assert any("C++20" in line for line in lines)
+
+
+@pytest.mark.usefixtures("one_source")
+def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(HorovodBuildError, match="failed; from"):
+        wheel(replace(RECIPE, cxx_standard=14), tmp_path / "cache", progress=quiet)
+
+    assert not list((tmp_path / "cache").glob("*/*.whl"))
+
+
+def test_the_command_says_where_the_wheel_is() -> None:
+    command = [sys.executable, "-m", "hvd_elastic.cli", "install-horovod", "--wheel-only"]
+    if not next((horovod_build.default_cache() / horovod_build.read_recipe().key).glob("*.whl"), None):
+        pytest.skip("no wheel in the user's cache: this environment got Horovod in another way")
+
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).name.startswith("horovod-0.28.1-")
+
+
+def test_of_a_long_log_the_compilers_own_words_are_shown() -> None:
+    said = ["compiling", "x.cc:506: fatal error: No space left on device", *["removing 'build'"] * 100]
+
+    assert horovod_build._why("\n".join(said)) == said[1]
+    assert horovod_build._why("\n".join(said[2:])).count("\n") == 19

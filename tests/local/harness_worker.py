@@ -1,0 +1,299 @@
+"""A worker without torch: a plain Python process that speaks the launcher's protocol, so that hundreds can be run.
+
+It does what a worker of the product does, in the same order: join barrier (unless `--stock`), a world formed over the
+rendezvous server's key-value store, registration with the notification service, steps that every member takes together,
+a commit each step, a reset on a notification or on a lost peer. Its collectives go over rank 0 (a star of TCP
+connections); its state is the number of steps, which rank 0 hands to newcomers, so that a lost or repeated step shows.
+
+Environment: WORKER_LOG (a file; one JSON object a line), WORKER_STEPS, WORKER_STEP_SECONDS, WORKER_TROUBLE (a folder:
+a file `HOST:LOCAL_RANK@POINT` there holds what to do at that point: `kill`, `hang`, `sleep N`, `exit N`),
+WORKER_REMOVED_CODE (what a removed worker ends with).
+"""
+
+import base64
+import hmac
+import http.client
+import io
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import types
+
+STOCK = "--stock" in sys.argv
+ENV = os.environ
+NAME = f"{ENV['HOROVOD_HOSTNAME']}:{ENV['HOROVOD_LOCAL_RANK']}"
+PEER_SECONDS = float(ENV.get("HOROVOD_GLOO_TIMEOUT_SECONDS", "30"))
+
+
+class PeerLost(Exception):
+    pass
+
+
+class HostsUpdated(Exception):
+    pass
+
+
+def log(event: str, **fields: object) -> None:
+    line = json.dumps({"time": time.time(), "event": event, "name": NAME, "pid": os.getpid(), **fields}) + "\n"
+    fd = os.open(ENV["WORKER_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, line.encode())
+    os.close(fd)
+
+
+def point(where: str) -> None:
+    """A place where a test may have ordered trouble."""
+    path = f"{ENV.get('WORKER_TROUBLE', '')}/{NAME}@{where}"
+    try:
+        fd = os.open(path, os.O_RDONLY)
+        what = os.read(fd, 100).decode().split()
+        os.close(fd)
+        os.unlink(path)  # noqa: PTH108 - pathlib would double this program's start
+    except OSError:
+        return
+    log("trouble", where=where, what=what)
+    if what[0] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what[0] == "hang":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif what[0] == "sleep":
+        time.sleep(float(what[1]))
+    else:
+        print(f"ValueError: trouble at {where}", file=sys.stderr, flush=True)
+        os._exit(int(what[1]))
+
+
+def request(method: str, path: str, body: bytes | None = None) -> bytes | None:
+    connection = http.client.HTTPConnection(
+        ENV["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(ENV["HOROVOD_GLOO_RENDEZVOUS_PORT"]), timeout=3600
+    )
+    try:
+        connection.request(method, path, body)
+        response = connection.getresponse()
+        data = response.read()
+    except (OSError, http.client.HTTPException):
+        log("launcher lost")
+        os._exit(78)
+    if response.status == 404:
+        return None
+    if response.status != 200:
+        raise PeerLost(f"status {response.status}")
+    return data
+
+
+# --- The rendezvous --------------------------------------------------------------------------------------------------
+
+
+def join() -> bool:
+    if STOCK:
+        return True
+    while True:
+        point("barrier")
+        log("joins")
+        answer = request("GET", f"/join/{NAME}")
+        log("answered", answer=str(answer))
+        if answer is None:
+            return True
+        if answer != b"wait":
+            return answer == b"go"
+
+
+def ask_place() -> None:
+    while True:
+        point("ask")
+        log("asks")
+        answer = request("GET", f"/rank_and_size/{NAME}")
+        log("told")
+        assert answer is not None, "no place was answered"
+        numbers = answer.decode().split(",")
+        if numbers[0] == "-1":
+            log("removed")
+            point("removed")
+            sys.exit(int(ENV.get("WORKER_REMOVED_CODE", "77")))
+        names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+        ENV.update({f"HOROVOD_{name}": number for name, number in zip(names, numbers, strict=True)})
+        if join():
+            return
+
+
+def tell_synced() -> None:
+    if not STOCK and "SYNCED" not in ENV:
+        ENV["SYNCED"] = "1"
+        request("GET", f"/synced/{NAME}")
+
+
+# --- A world: a star of connections around rank 0 --------------------------------------------------------------------
+
+
+class World:
+    def __init__(self) -> None:
+        self.rank, self.size = int(ENV["HOROVOD_RANK"]), int(ENV["HOROVOD_SIZE"])
+        self.peers: list[socket.socket] = []
+        point("init")
+        server = socket.create_server(("127.0.0.1", 0), backlog=128)
+        request("PUT", f"/global/{self.rank}", str(server.getsockname()[1]).encode())
+        try:
+            ports = [self._port_of(rank) for rank in range(self.size)]
+            if self.rank == 0:
+                server.settimeout(PEER_SECONDS)
+                while len(self.peers) < self.size - 1:
+                    self.peers.append(server.accept()[0])
+            else:
+                port = int(ports[0])
+                self.peers.append(socket.create_connection(("127.0.0.1", port), timeout=PEER_SECONDS))
+        except OSError as error:
+            self.close()
+            raise PeerLost(str(error)) from error
+        finally:
+            server.close()
+
+    def _port_of(self, rank: int) -> bytes:
+        """As Gloo does: every process waits for every other one's key."""
+        deadline = time.monotonic() + PEER_SECONDS
+        while (port := request("GET", f"/global/{rank}")) is None:
+            if time.monotonic() > deadline:
+                raise PeerLost(f"rank {rank} did not come")
+            time.sleep(0.01)
+        return port
+
+    def close(self) -> None:
+        for peer in self.peers:
+            peer.close()
+
+    def exchange(self, value: object) -> object:
+        """Everybody waits for everybody; all get rank 0's value."""
+        try:
+            if self.rank == 0:
+                waiting = list(self.peers)
+                while waiting:
+                    ready, _, _ = select.select(waiting, [], [], PEER_SECONDS)
+                    if not ready:
+                        raise PeerLost("a peer is silent")
+                    for peer in ready:
+                        self._read(peer)
+                        waiting.remove(peer)
+                for peer in self.peers:
+                    self._write(peer, value)
+                return value
+            self._write(self.peers[0], None)
+            return self._read(self.peers[0])
+        except OSError as error:
+            raise PeerLost(str(error)) from error
+
+    def _write(self, peer: socket.socket, value: object) -> None:
+        data = json.dumps(value).encode()
+        peer.sendall(struct.pack("I", len(data)) + data)
+
+    def _read(self, peer: socket.socket) -> object:
+        peer.settimeout(PEER_SECONDS)
+        (length,) = struct.unpack("I", self._exactly(peer, 4))
+        return json.loads(self._exactly(peer, length))
+
+    def _exactly(self, peer: socket.socket, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            more = peer.recv(length - len(data))
+            if not more:
+                raise PeerLost("a peer has hung up")
+            data += more
+        return data
+
+
+# --- The notification service (horovod.runner.elastic.worker), without importing Horovod: that takes 0.4 s -----------
+
+
+class _Unpickler(pickle.Unpickler):
+    """Builds an empty object of the class's name for whatever is named."""
+
+    def find_class(self, module: str, name: str) -> type:
+        return type(name, (), {"__init__": lambda self, *_: None})
+
+
+class Notices:
+    def __init__(self) -> None:
+        self.count = 0
+        self._key = os.urandom(32)
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=16)
+        threading.Thread(target=self._serve, daemon=True).start()
+        address = ({"lo": [("127.0.0.1", self._server.getsockname()[1])]}, self._key)
+        request("PUT", f"/worker_addresses/{NAME}", base64.b64encode(pickle.dumps(address)))
+
+    def _serve(self) -> None:
+        module = types.ModuleType("horovod.runner.common.util.network")
+        ping, ack = (type(name, (), {"__module__": module.__name__}) for name in ("PingResponse", "AckResponse"))
+        module.PingResponse, module.AckResponse = ping, ack  # type: ignore[attr-defined]
+        sys.modules[module.__name__] = module
+        for name in ("horovod", "horovod.runner", "horovod.runner.common", "horovod.runner.common.util"):
+            sys.modules.setdefault(name, types.ModuleType(name))
+        pong = ping()
+        pong.service_name, pong.source_address = "worker notification service", "127.0.0.1"
+        while True:
+            connection, _ = self._server.accept()
+            with connection, connection.makefile("rb") as reader:
+                digest = reader.read(32)
+                (length,) = struct.unpack("i", reader.read(4))
+                body = reader.read(length)
+                if not hmac.compare_digest(digest, hmac.digest(self._key, body, "sha256")):
+                    continue
+                if type(_Unpickler(io.BytesIO(body)).load()).__name__ == "PingRequest":
+                    message = pickle.dumps(pong)
+                else:
+                    message = pickle.dumps(ack())
+                    log("notified")
+                    self.count += 1
+                connection.sendall(hmac.digest(self._key, message, "sha256") + struct.pack("i", len(message)) + message)
+
+
+# --- Training --------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    steps, pause = int(ENV.get("WORKER_STEPS", "1000000")), float(ENV.get("WORKER_STEP_SECONDS", "0.01"))
+    log("started", rank=int(ENV["HOROVOD_RANK"]), size=int(ENV["HOROVOD_SIZE"]))
+    point("start")
+    if not join():
+        ask_place()
+    state, notices, world = {"step": 0}, None, None
+    while True:
+        try:
+            world = World()
+            notices = notices or Notices()
+            if STOCK:
+                notices.count = (
+                    0  # Horovod empties the queue once the new world is formed: what came meanwhile is lost.
+                )
+            point("sync")
+            state["step"] = world.exchange(state["step"])  # type: ignore[assignment]
+            tell_synced()
+            log("joined", rank=world.rank, size=world.size, step=state["step"])
+            while state["step"] < steps:
+                train(world, state, notices, pause)
+            point("end")
+            log("finished", rank=world.rank, step=state["step"])
+            return
+        except (PeerLost, HostsUpdated) as reason:
+            log("reset", why=type(reason).__name__, step=state["step"])
+            if world is not None:
+                world.close()
+            if notices:
+                notices.count = 0
+            ask_place()
+
+
+def train(world: World, state: dict[str, int], notices: Notices, pause: float) -> None:
+    time.sleep(pause)
+    point("step")
+    updated = world.exchange(notices.count > 0)
+    state["step"] += 1
+    log("step", rank=world.rank, size=world.size, step=state["step"])
+    if updated:
+        raise HostsUpdated
+
+
+main()

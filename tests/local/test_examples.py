@@ -1,0 +1,71 @@
+"""The scripts that a researcher would copy: how far apart they are, and that they run."""
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def code(name: str) -> list[str]:
+    """The script without its docstring and blank lines."""
+    text = re.sub(r'\A""".*?"""', "", (EXAMPLES / name).read_text(), flags=re.DOTALL)
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def changed_lines(before: str, after: str) -> int:
+    """Lines of `after` that are new or changed, and lines of `before` that went without one in their place."""
+    matcher = difflib.SequenceMatcher(None, code(before), code(after), autojunk=False)
+    return sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
+
+
+def start(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return start([sys.executable, "-m", "hvd_elastic.cli", "run", *arguments])
+
+
+def last_accuracy(output: str) -> float:
+    return float(re.findall(r"accuracy (\d\.\d+)", output)[-1])
+
+
+def test_a_script_becomes_elastic_with_ten_changed_lines() -> None:
+    assert changed_lines("digits.py", "digits_elastic.py") <= 10
+
+
+def test_the_count_sees_changes() -> None:
+    assert changed_lines("digits.py", "digits.py") == 0
+    assert changed_lines("digits.py", "digits_learning_rate.py") > changed_lines("digits.py", "digits_elastic.py")
+
+
+@pytest.mark.parametrize("name", ["digits.py", "digits_elastic.py"])
+def test_it_learns_alone_with_plain_python(name: str) -> None:
+    done = start([sys.executable, str(EXAMPLES / name), "--epochs", "4"])
+
+    assert done.returncode == 0, done.stderr
+    assert last_accuracy(done.stdout) > 0.8
+
+
+@pytest.mark.horovod
+def test_the_elastic_script_learns_on_several_workers() -> None:
+    done = run("--workers", "2", "--", "python", str(EXAMPLES / "digits_elastic.py"), "--epochs", "6")
+
+    assert done.returncode == 0, done.stderr
+    assert last_accuracy(done.stdout) > 0.8
+
+
+@pytest.mark.horovod
+def test_the_learning_rate_follows_the_world_size() -> None:
+    script = str(EXAMPLES / "digits_learning_rate.py")
+    done = run("--workers", "2", "--", "python", script, "--epochs", "4")
+
+    assert done.returncode == 0, done.stderr
+    assert "learning rate x2.00" in done.stdout

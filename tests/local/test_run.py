@@ -1,0 +1,133 @@
+"""`hvd-elastic run` with real processes: its end, whatever brings it about."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.horovod
+
+SCRIPT = """\
+import os, sys, time
+import torch
+import horovod.torch as hvd
+
+hvd.init()
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
+state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0)
+
+@hvd.elastic.run
+def train(state):
+    while state.step < int(sys.argv[1]):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        state.step += 1
+        print(f"step {state.step} size {hvd.size()}", flush=True)
+        if state.step == int(sys.argv[2]):
+            raise SystemExit("my own mistake") if sys.argv[3] == "exit" else ValueError("my own mistake")
+        time.sleep(0.02)
+        state.commit()
+
+train(state)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A value in the environment of every process of a run; none may be left after the test."""
+    mark = uuid.uuid4().hex
+    yield mark
+    assert processes(mark) == []
+
+
+def processes(mark: str) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("HVD_ELASTIC_TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+def start(mark: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "hvd_elastic.cli", "run", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"HVD_ELASTIC_TEST_MARK": mark, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
+def test_a_failing_script_ends_with_its_code_and_its_last_lines(launcher: str, script: str, mark: str) -> None:
+    command = ["python", script, "100", "3", "raise"]
+    job = start(mark, "--workers", "2", "--launcher", launcher, "--", *command)
+
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == 1, output
+    assert "ValueError: my own mistake" in output
+    assert "RuntimeError: Horovod detected" not in output
+    assert "gloo_run" not in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_every_process(number: signal.Signals, script: str, mark: str) -> None:
+    job = start(mark, "--workers", "2", "--", "python", script, "100000", "-1", "-")
+    assert job.stdout is not None
+    next(line for line in job.stdout if "step 5" in line)
+
+    job.send_signal(number)
+    job.communicate(timeout=60)
+
+    assert job.returncode == 128 + number
+    assert processes(mark) == []
+
+
+def test_hosts_go_and_come_back_while_it_runs(script: str, mark: str) -> None:
+    job = start(mark, "--workers", "1:2:2", "--resize", "2:1,4:2", "--", "python", script, "100000", "-1", "-")
+    assert job.stdout is not None
+    sizes: list[str] = []
+    for line in job.stdout:
+        found = re.search(r"step \d+ size (\d)", line)
+        if found and (not sizes or sizes[-1] != found[1]):
+            sizes.append(found[1])
+        if sizes == ["2", "1", "2"]:
+            break
+
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=60)
+    assert sizes == ["2", "1", "2"]
+
+
+def test_bad_input_is_told_before_any_process_starts(mark: str) -> None:
+    job = start(mark, "--workers", "3:2:1", "--name", "Not A Name", "--image", "a b", "--", "python", "no-such.py")
+
+    output = job.communicate(timeout=60)[0]
+
+    assert job.returncode == 2
+    assert {line.removeprefix("error: ").split(":")[0] for line in output.splitlines()} >= {
+        "--workers",
+        "--name",
+        "--image",
+        "command[1]",
+    }

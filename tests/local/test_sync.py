@@ -1,0 +1,26 @@
+"""What a sync gives to whom, on two real workers under a static horovodrun."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES = Path(__file__).with_name("sync_cases.py")
+
+
+@pytest.mark.horovod
+def test_a_sync_leaves_all_with_the_newest_commit(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", "2", "--network-interface", "lo"]
+    done = subprocess.run(
+        [*command, sys.executable, str(CASES)],
+        env={**os.environ, "PYTHONPATH": str(CASES.parents[2]), "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(":ok ") == 10

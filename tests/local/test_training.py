@@ -1,0 +1,132 @@
+"""Real Horovod processes under the stock launcher: nothing of ours but what the training script imports."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from mpijob.contract import Exit
+from tests.local.training import HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
+
+pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+
+LENGTH = 303
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """The same global batch on one worker, without a launcher: what resizes must not change."""
+    job = Training(tmp_path_factory.mktemp("alone"), LENGTH=str(LENGTH), EPOCHS="6", STEP_SECONDS="0")
+    subprocess.run([sys.executable, str(SCRIPT)], env=job.environment, check=True, timeout=240)
+    return job
+
+
+def committed_steps(job: Training) -> dict[int, list[dict[str, object]]]:
+    """The steps that count, each with what its members told: a step taken again replaces the one that was undone."""
+    by_step: dict[int, list[dict[str, object]]] = {}
+    for event in job.events("step"):
+        by_step.setdefault(event["step"], []).append(event)
+    return by_step
+
+
+def check_every_sample_once(job: Training, epochs: int) -> None:
+    seen: dict[int, Counter[int]] = {}
+    for told in committed_steps(job).values():
+        for event in told:
+            seen.setdefault(event["epoch"], Counter()).update(event["taken"])  # type: ignore[arg-type, call-overload]
+    assert seen == {epoch: Counter(range(LENGTH)) for epoch in range(epochs)}
+
+
+def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed: Training) -> None:
+    """2 -> 3 -> 1 workers: every sample of every epoch once, and the loss curve of a run without resizes."""
+    with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="6", STEP_SECONDS="0.15", MICRO="20") as job:
+        job.hosts(*HOSTS[:2])
+        job.horovodrun("-np", "2", "--min-np", "1", "--max-np", "3")
+        job.trains(2)
+        job.hosts(*HOSTS)
+        job.trains(3)
+        job.hosts(HOSTS[0])
+        job.trains(1)
+        assert job.ends() == 0, job.said()
+
+        check_every_sample_once(job, epochs=6)
+        sizes = {event["size"] for event in job.events("step")}
+        assert sizes == {1, 2, 3}
+        assert "exit with status code 134" not in job.said()
+        assert job.said().count(f"exit with status code {int(Exit.REMOVED)}") == 2
+        assert len(job.events("left")) == 2
+        pauses = [event["seconds"] for event in job.events("reset", size=1)]
+        assert max(pauses) < 15
+
+        alone = {event["step"]: event["loss"] for event in undisturbed.events("step")}
+        for step, told in committed_steps(job).items():
+            assert told[0]["loss"] == pytest.approx(alone[step], abs=2e-4), step
+        (end,) = [end for end in job.written("end") if end["rank"] == 0]
+        (reference,) = undisturbed.written("end")
+        assert end["sum"] == pytest.approx(reference["sum"], abs=1e-3)
+        assert end["done"] == [0, 1, 2, 3, 4, 5]
+        assert end["rate"] == reference["rate"]
+
+
+def test_a_killed_worker_costs_a_blink(tmp_path: Path) -> None:
+    """Every survivor of three learns of the death at once; as Horovod leaves it, one waits for Gloo's time-out."""
+    with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="400") as job:
+        job.hosts(*HOSTS)
+        job.horovodrun("-np", "3", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "60", "61")
+        job.trains(3)
+        killed = job.kill(HOSTS[1])
+        job.trains(2)
+        (first, *_) = [e for e in job.events("step", size=2) if e["time"] > killed]
+        assert first["time"] - killed < 15
+        assert {e["cause"] for e in job.events("reset", size=2)} == {"failure"}
+        undone = {e["step"] for e in job.events("step", size=3)} & {e["step"] for e in job.events("step", size=2)}
+        assert len(undone) <= 1
+
+
+@pytest.mark.parametrize(
+    "cured", [pytest.param("", id="stock", marks=pytest.mark.stock), pytest.param("1", id="cured")]
+)
+def test_a_script_for_horovod_alone_needs_one_import(tmp_path: Path, cured: str) -> None:
+    """Horovod issue 3494: A,B -> A -> A,C, never below min workers, so removal and addition are one reset.
+
+    With `hvd.elastic.run` and TorchState. As Horovod leaves it, it stands still for good.
+    """
+    with training(tmp_path, CURED=cured) as job:
+        job.hosts(*HOSTS[:2])
+        job.horovodrun("-np", "2", "--min-np", "2", "--max-np", "2", script=STOCK_SCRIPT)
+        job.until(lambda: len(job.written("step")) > 10, "two train")
+        started = len(job.written("ready"))
+        job.hosts(HOSTS[0])
+        job.until(lambda: time.time() - max(job.written("step")) > 2, "the survivor waits")
+        job.hosts(HOSTS[0], HOSTS[2])
+        job.until(lambda: len(job.written("ready")) > started, "the newcomer comes")
+        came = max(job.written("ready"))
+        if cured:
+            job.until(lambda: max(job.written("step")) > came, "they train")
+        else:
+            job.until(lambda: time.time() - came > 10, "time for many steps goes by")
+            assert max(job.written("step")) < came
+
+
+def test_the_launcher_of_ours_brings_a_killed_worker_back(tmp_path: Path) -> None:
+    with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="400") as job:
+        snapshot(job.run_dir, "a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "2")
+        job.trains(2)
+        killed = job.kill("b")
+        job.until(lambda: [e for e in job.events("step", size=1) if e["time"] > killed], "the survivor steps")
+        assert job.events("step", size=1)[0]["time"] - killed < 15
+        snapshot(job.run_dir, "a", "b-2", generation=2)
+        job.trains(2)
+
+
+def snapshot(folder: Path, *aliases: str, generation: int = 1) -> None:
+    hosts = tuple(Host(address="127.0.0.1", slots=1, alias=alias, pod=alias) for alias in aliases)
+    now = uptime_seconds()
+    write_snapshot(
+        folder, Snapshot(hosts=hosts, generation=generation, uptime_seconds=now, unix_seconds=int(time.time()))
+    )

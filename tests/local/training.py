@@ -1,0 +1,161 @@
+"""A real training job on this machine: a launcher, Horovod processes, hosts that come and go, and what they tell."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).with_name("train_digits.py")
+STOCK_SCRIPT = Path(__file__).with_name("train_stock.py")
+HOSTS = ("localhost", "127.0.0.1", socket.gethostname())
+"""Names that Horovod takes for this machine, so that it starts processes without ssh."""
+
+Event = dict[str, Any]
+
+
+class Training:
+    """One job. Every process is gone after `close`."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        self.told, self.log, self.run_dir = folder / "told", folder / "log", folder / "run"
+        for path in (self.told, self.log, self.run_dir):
+            path.mkdir(exist_ok=True)
+        self.environment = {
+            **os.environ,
+            ENV_EVENTS: str(self.told),
+            ENV_RUN_DIR: str(self.run_dir),
+            "TEST_LOG": str(self.log),
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            # How long survivors wait for a newcomer that imports torch on a busy machine.
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "300",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **environment,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def hosts(self, *names: str) -> None:
+        """Offer these hosts, one slot each."""
+        new = self.folder / "hosts.new"
+        new.write_text("".join(f"{name}:1\n" for name in names))
+        new.rename(self.folder / "hosts")
+
+    def horovodrun(self, *flags: str, script: Path = SCRIPT) -> None:
+        """Start under the stock launcher."""
+        discover = self.folder / "discover"
+        discover.write_text(f"#!/bin/sh\ncat {self.folder}/hosts\n")
+        discover.chmod(0o755)
+        stock = [sys.executable, "-m", "horovod.runner.launch", "--network-interface", "lo"]
+        self.start([*stock, "--host-discovery-script", str(discover), *flags, sys.executable, str(script)])
+
+    def launch(self, *flags: str, script: Path = SCRIPT) -> None:
+        """Start under our launcher, with the snapshot as its source."""
+        ours = [sys.executable, "-m", "hvd_elastic.cli", "launch", "--run-dir", str(self.run_dir)]
+        where = [
+            "--host-discovery-script",
+            str(self.run_dir / "discover-hosts"),
+            "--local-hosts",
+            str(self.folder / "at"),
+        ]
+        (self.folder / "at").mkdir()
+        self.start([*ours, *where, *flags, sys.executable, str(script)])
+
+    def start(self, command: Sequence[str]) -> None:
+        self.process = subprocess.Popen(
+            command,
+            env=self.environment,
+            stdout=(self.folder / "out").open("ab"),
+            stderr=subprocess.STDOUT,
+            cwd=self.folder,
+            start_new_session=True,
+        )
+
+    def events(self, kind: str | None = None, **fields: object) -> list[Event]:
+        """What the training processes told, in the order of time."""
+        found = [
+            {**json.loads(line), "pid": int(path.name.rsplit("-", 2)[1]), "host": path.name.rsplit("-", 2)[0]}
+            for path in self.told.glob("*.jsonl")
+            for line in path.read_text().splitlines()
+            if line.endswith("}")
+        ]
+        wanted = {**fields, **({"event": kind} if kind else {})}
+        return sorted((e for e in found if wanted.items() <= e.items()), key=lambda e: float(e["time"]))
+
+    def written(self, key: str) -> list[Any]:
+        """What the script wrote down itself."""
+        lines = [json.loads(line) for path in self.log.glob("*.jsonl") for line in path.read_text().splitlines()]
+        return [line[key] for line in lines if key in line]
+
+    def until(self, true: Callable[[], object], what: str, seconds: float = 240.0) -> None:
+        """Wait for a condition; the job's end before it fails the test with what it said."""
+        deadline = time.monotonic() + seconds
+        while not true():
+            ended = self.process is None or self.process.poll() is not None
+            if (ended and not true()) or time.monotonic() > deadline:
+                raise AssertionError(f"not in {seconds} s: {what}\n{self.said()}")
+            time.sleep(0.05)
+
+    def trains(self, size: int, steps: int = 3, seconds: float = 240.0) -> None:
+        """Wait until a world of this size has taken some steps from now on."""
+        mark = time.time()
+
+        def stepped() -> bool:
+            return len({e["step"] for e in self.events("step", size=size) if e["time"] > mark}) >= steps
+
+        self.until(stepped, f"{steps} steps at size {size}", seconds)
+
+    def pid(self, host: str) -> int:
+        """The newest process on this host."""
+        return int([e for e in self.events() if e["host"] == host][-1]["pid"])
+
+    def kill(self, host: str) -> float:
+        """SIGKILL; the UNIX time of it."""
+        os.kill(self.pid(host), signal.SIGKILL)
+        return time.time()
+
+    def ends(self, seconds: float = 240.0) -> int:
+        """Wait for the launcher's end; its exit code."""
+        assert self.process is not None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job did not end in {seconds} s\n{self.said()}") from None
+
+    def said(self) -> str:
+        """The end of what launcher and workers have printed."""
+        out = self.folder / "out"
+        return out.read_text(errors="replace")[-6000:] if out.exists() else ""
+
+    def close(self) -> None:
+        """End the launcher, and what it left behind."""
+        pids = {e["pid"] for e in self.events()}
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(8)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def training(folder: Path, **environment: str) -> Iterator[Training]:
+    job = Training(folder, **environment)
+    try:
+        yield job
+    finally:
+        job.close()
