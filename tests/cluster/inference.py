@@ -1,0 +1,69 @@
+"""The load that training gives way to: a Deployment of inference pods with the higher PriorityClass."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.cluster.kube import store, waiting
+from tests.cluster.kube.kubectl import Kubectl, condition_of
+from tests.cluster.pods import SAFE
+from tests.cluster.site import Site
+
+_NAME: Final = "inference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """Inference pods of one GPU each on one node."""
+
+    kubectl: Kubectl
+
+    def scale(self, count: int) -> None:
+        """Ask for `count` pods; returns at once."""
+        self.kubectl("scale", f"deployment/{_NAME}", f"--replicas={count}")
+
+    def wait(self, count: int, *, within_seconds: float = 90) -> None:
+        """Wait until exactly `count` pods are there, all of them Ready."""
+
+        def there() -> bool:
+            pods = self.kubectl.list("pods", selector=f"app={_NAME}")
+            return len(pods) == count and all(condition_of(pod, "Ready") == "True" for pod in pods)
+
+        waiting.until(
+            f"{count} inference pods are Ready",
+            there,
+            within_seconds=within_seconds,
+            seen=lambda: self.kubectl("get", "pods,events"),
+        )
+
+
+def deploy(site: Site, kubectl: Kubectl, *, node: str = "spot", gpus: int = 1, cpu: str = "0") -> Inference:
+    """Make the Deployment with no pods. It must run on the node under test, not on a GPU that is free elsewhere."""
+    image = store.PAUSE_IMAGE if site.machine else site.image
+    command = [] if site.machine else ["sleep", "infinity"]
+    container = {
+        "name": "server",
+        "image": image,
+        "command": command,
+        "securityContext": SAFE,
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": cpu}},
+    }
+    pod = {
+        "priorityClassName": "inference-pc",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+    }
+    labels = {"app": _NAME}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": _NAME},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    kubectl.apply([deployment])
+    return Inference(kubectl=kubectl)

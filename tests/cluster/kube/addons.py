@@ -1,0 +1,194 @@
+"""What runs on top of the control plane: DNS, the MPI Operator, and on request kwok and the enforcement of policies.
+
+Each is a process of this machine under the service account and the roles that it has in any cluster: none holds an
+administrator's rights.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.cluster.kube import firewall, gomodules, waiting
+from tests.cluster.kube.controlplane import ControlPlane, free_ports
+from tests.cluster.kube.daemons import Daemon
+from tests.cluster.kube.errors import ClusterError
+from tests.cluster.kube.images import PROJECT
+from tests.cluster.kube.kubectl import Kubectl
+
+_TOKEN_LIFE: Final = "24h"
+_PLAIN_LISTS: Final = {"KUBE_FEATURE_WatchListClient": "false"}
+"""Environment of a program whose client-go (0.35 and later) would list by a watch. Over the etcd of Debian 12 (3.4.23)
+the API server cannot serve that, says so at each attempt, and the client never sees a pod."""
+
+_DNS_ROLE: Final[dict[str, Any]] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "system:coredns"},
+    "rules": [
+        {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    ],
+}
+_POLICIES: Final = "network-policies"
+_POLICIES_ROLE: Final[dict[str, Any]] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": _POLICIES},
+    "rules": [
+        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+    ],
+}
+_KWOK_ROLE: Final[dict[str, Any]] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "kwok"},
+    "rules": [
+        {
+            "apiGroups": [""],
+            "resources": ["nodes", "pods"],
+            "verbs": ["get", "list", "watch", "patch", "update", "delete"],
+        },
+        {"apiGroups": [""], "resources": ["nodes/status", "pods/status"], "verbs": ["patch", "update"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+    ],
+}
+
+
+def start_dns(plane: ControlPlane, kubectl: Kubectl) -> None:
+    """Start CoreDNS on this machine's end of the bridge; the nodes translate the service address to it."""
+    kubectl.apply([account("kube-system", "coredns"), _DNS_ROLE, binding("kube-system", "coredns", "system:coredns")])
+    kubeconfig = as_account(plane, kubectl, "kube-system", "coredns")
+    corefile = plane.state / "Corefile"
+    corefile.write_text(
+        f".:{plane.dns_port} {{\n  bind {plane.subnets.gateway}\n  errors\n"
+        f"  kubernetes cluster.local in-addr.arpa {{\n    kubeconfig {kubeconfig}\n    ttl 1\n  }}\n}}\n"
+    )
+    program = gomodules.binaries(gomodules.DNS_KWOK) / "coredns"
+    plane.daemon("coredns", str(program), "-conf", str(corefile)).start()
+
+
+def start_mpi_operator(plane: ControlPlane, kubectl: Kubectl, *, netns: str) -> None:
+    """Apply the operator's own manifests but its Deployment, and run it as its service account.
+
+    It listens on port 8080 and cannot be told otherwise: in a node's network namespace nobody else has that.
+    """
+    built = gomodules.binaries(gomodules.MPI_OPERATOR)
+    kubectl.apply([item for item in _manifests(built) if item["kind"] != "Deployment"])
+    kubeconfig = as_account(plane, kubectl, "mpi-operator", "mpi-operator")
+    program = str(built / "mpi-operator")
+    # The default of 5 requests a second makes one job wait for another's thousand pods.
+    pace = ("-kube-api-qps=50", "-kube-api-burst=100")
+    command = (program, f"-kubeConfig={kubeconfig}", "-lock-namespace=mpi-operator", *pace)
+    plane.daemon("mpi-operator", *command, netns=netns, comes_back=True).start()
+    kubectl.wait("customresourcedefinition", "mpijobs.kubeflow.org", condition="Established", within_seconds=30)
+
+
+def wait_mpi_operator(kubectl: Kubectl) -> None:
+    """Wait until the operator leads: from then on it takes jobs up."""
+    operators = kubectl.within("mpi-operator")
+    waiting.until("the MPI Operator leads", lambda: operators.list("lease"), within_seconds=60)
+
+
+def start_kwok(plane: ControlPlane, kubectl: Kubectl, *, nodes: int) -> None:
+    """Start kwok and make tainted nodes that only say that they run what is put on them."""
+    kubectl.apply([account("kube-system", "kwok"), _KWOK_ROLE, binding("kube-system", "kwok", "kwok")])
+    kubeconfig = as_account(plane, kubectl, "kube-system", "kwok")
+    built = gomodules.binaries(gomodules.DNS_KWOK)
+    stages = [
+        built / "source" / "kustomize" / "stage" / part
+        for part in ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+    ]
+    files = [file for stage in stages for file in sorted(stage.glob("*.yaml")) if file.name != "kustomization.yaml"]
+    port = free_ports("127.0.0.1", 1)[0]
+    described = plane.daemon(
+        "kwok",
+        str(built / "kwok"),
+        f"--kubeconfig={kubeconfig}",
+        *(f"--config={file}" for file in files),
+        "--node-lease-duration-seconds=40",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        f"--server-address=127.0.0.1:{port}",
+    )
+    kwok = replace(described, env=_PLAIN_LISTS)
+    kwok.start()
+    kubectl.apply([_fake_node(number) for number in range(nodes)])
+    for number in range(nodes):
+        kubectl.wait("node", f"kwok-{number}", condition="Ready", within_seconds=60, seen=kwok.tail)
+
+
+def _manifests(built: Path) -> Iterator[dict[str, Any]]:
+    file = built / "source" / "deploy" / "v2beta1" / "mpi-operator.yaml"
+    yield from (item for item in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader) if item)
+
+
+def start_policies(plane: ControlPlane, kubectl: Kubectl, *, nodes: Mapping[str, str]) -> Daemon:
+    """Enforce NetworkPolicies on nodes (name to network namespace) from now on; returns the process that does."""
+    kubectl.apply([account("kube-system", _POLICIES), _POLICIES_ROLE, binding("kube-system", _POLICIES, _POLICIES)])
+    kubeconfig = as_account(plane, kubectl, "kube-system", _POLICIES)
+    pairs = [f"{node}={netns}" for node, netns in nodes.items()]
+    described = plane.daemon(_POLICIES, sys.executable, "-m", firewall.__name__, str(kubeconfig), *pairs)
+    engine = replace(described, env={"PYTHONPATH": str(PROJECT)})
+    engine.stop()  # one that a killed run of the tests left
+    engine.start()
+    return engine
+
+
+def stop_policies(plane: ControlPlane, *, nodes: Mapping[str, str]) -> None:
+    """Enforce none any more."""
+    Daemon.load(plane.state, _POLICIES).end()
+    for netns in nodes.values():
+        firewall.clear(netns)
+
+
+def stop_kwok(plane: ControlPlane, kubectl: Kubectl) -> None:
+    """Stop kwok, and remove its nodes with what runs on them."""
+    Daemon.load(plane.state, "kwok").end()
+    kubectl("delete", "nodes", "--selector=type=kwok")
+
+
+def as_account(plane: ControlPlane, kubectl: Kubectl, namespace: str, account: str) -> Path:
+    """Return a kubeconfig with a token of a service account, which the controllers may still be making."""
+    create = ("create", "token", account, f"--duration={_TOKEN_LIFE}")
+    scope = kubectl.within(namespace)
+
+    def token() -> str:
+        try:
+            return scope(*create).strip()
+        except ClusterError:
+            return ""
+
+    return plane.kubeconfig(account, waiting.until(f"a token of {account}", token, within_seconds=20))
+
+
+def account(namespace: str, name: str) -> dict[str, Any]:
+    """Describe a service account."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+
+
+def binding(namespace: str, account: str, role: str) -> dict[str, Any]:
+    """Describe what gives it a role in the whole cluster."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+
+
+def _fake_node(number: int) -> dict[str, Any]:
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    name = f"kwok-{number}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
+        "spec": {"taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}]},
+        "status": {"capacity": room, "allocatable": room},
+    }

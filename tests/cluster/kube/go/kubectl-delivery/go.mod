@@ -1,0 +1,3 @@
+module hvd-elastic.test/kubectl-delivery
+
+go 1.23

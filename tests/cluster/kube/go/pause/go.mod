@@ -1,0 +1,3 @@
+module hvd-elastic.test/pause
+
+go 1.23

@@ -1,0 +1,169 @@
+"""The product's image: the project's own Dockerfile, built by buildah over a Debian that debootstrap made.
+
+No registry is needed. What this machine needs to reach a package index (certificates, pip.conf) goes into that Debian,
+as it would into a company's base image, and never into the Dockerfile.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.kube import folders
+from tests.cluster.kube.errors import ClusterError
+from tests.cluster.kube.store import Layout
+
+PROJECT: Final = Path(__file__).resolve().parents[3]
+SUITE: Final = "bookworm"
+BASE: Final = f"localhost/hvd-elastic-base:{SUITE}"
+REPOSITORY: Final = "hvd-elastic.test/image"
+_BELOW: Final = "runtime"
+"""The stage of the Dockerfile below which nothing of ours is: gigabytes that change when uv.lock or Horovod does."""
+_CONTEXT: Final = (
+    *("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "README.md", "LICENSE"),
+    *("docker", "examples", "hvd_elastic", "mpijob", "discovery", "trainer", "priorityclasses"),
+)
+_CERTIFICATES: Final = Path("/usr/local/share/ca-certificates")
+
+
+def layout() -> Layout:
+    """Return the layout in the cache that holds the built images."""
+    return Layout(folder=folders.cache() / "oci")
+
+
+def tag() -> str:
+    """Return a name for what the image is made of: the same files, the same tag."""
+    digest = hashlib.sha256()
+    for file in _files(PROJECT / name for name in _CONTEXT):
+        digest.update(str(file.relative_to(PROJECT)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def build() -> str:
+    """Build the image of the checkout as it is, unless the layout has it; return its tag.
+
+    Raises:
+        ClusterError: the build failed; the message ends with its last lines.
+
+    """
+    wanted = tag()
+    if wanted not in _tags():
+        _make_base()
+        with tempfile.TemporaryDirectory() as wheels:
+            _collect_wheels(Path(wheels))
+            inputs = [f"--build-arg=BASE={BASE}", f"--build-context=wheels={wheels}"]
+            _bud(f"{REPOSITORY}:{_BELOW}", "--layers", f"--target={_BELOW}", *inputs)
+            _bud(f"{REPOSITORY}:{wanted}", "--layers", *inputs)
+        _publish_below(f"{REPOSITORY}:{_BELOW}")
+        publish(f"{REPOSITORY}:{wanted}", wanted)
+    return wanted
+
+
+def publish(image: str, as_tag: str) -> None:
+    """Put an image of buildah's into the layout. Layers that are there already are not written again."""
+    layout().folder.mkdir(parents=True, exist_ok=True)
+    _buildah("push", image, f"oci:{layout().folder}:{as_tag}")
+
+
+def _publish_below(image: str) -> None:
+    """Put the layers that seldom change into the layout as they are.
+
+    A push to a layout compresses, two minutes for torch, and takes every blob for new whose compressed form it would
+    have to make first; it looks for the uncompressed ones by their digest. A push to a folder does not compress.
+    """
+    layers = json.loads(_buildah("inspect", "--type=image", image))["OCIv1"]["rootfs"]["diff_ids"]
+    if all(layout().blob(digest).exists() for digest in layers):
+        return
+    with tempfile.TemporaryDirectory(dir=folders.cache()) as scratch:
+        _buildah("push", "--disable-compression", image, f"dir:{scratch}")
+        for digest in layers:
+            layout().blob(digest).parent.mkdir(parents=True, exist_ok=True)
+            (Path(scratch) / digest.removeprefix("sha256:")).replace(layout().blob(digest))
+
+
+def derive(as_tag: str, containerfile: str) -> str:
+    """Build a user's image from the text of a Containerfile and publish it; return its tag."""
+    with tempfile.TemporaryDirectory() as context:
+        (Path(context) / "Containerfile").write_text(containerfile)
+        _bud(f"{REPOSITORY}:{as_tag}", file=Path(context) / "Containerfile")
+    publish(f"{REPOSITORY}:{as_tag}", as_tag)
+    return as_tag
+
+
+def _bud(image: str, *options: str, file: Path = PROJECT / "Dockerfile") -> None:
+    how = ["--isolation=chroot", "--network=host", "--pull-never"]
+    _buildah("bud", *how, *options, f"--tag={image}", f"--file={file}", str(file.parent))
+
+
+def _tags() -> set[str]:
+    index = layout().folder / "index.json"
+    if not index.exists():
+        return set()
+    entries = json.loads(index.read_text())["manifests"]
+    return {entry.get("annotations", {}).get("org.opencontainers.image.ref.name", "") for entry in entries}
+
+
+def _make_base() -> None:
+    if _buildah("images", "--quiet", "--filter", f"reference={BASE}").strip():
+        return
+    with tempfile.TemporaryDirectory(dir=folders.cache()) as scratch:
+        root = Path(scratch) / "root"
+        _run("debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(root), _mirror())
+        _furnish(root)
+        container = _buildah("from", "scratch").strip()
+        _buildah("add", "--quiet", container, str(root), "/")
+        _buildah("commit", "--quiet", "--rm", container, BASE)
+
+
+def _furnish(root: Path) -> None:
+    """Let the base reach what this machine reaches."""
+    for certificate in _CERTIFICATES.glob("*.crt"):
+        shutil.copy(certificate, root / _CERTIFICATES.relative_to("/"))
+    _run("chroot", str(root), "update-ca-certificates")
+    if (pip := Path("/etc/pip.conf")).exists():
+        shutil.copy(pip, root / "etc/pip.conf")
+    mirror = _mirror()
+    (root / "etc/apt/sources.list").write_text(
+        f"deb {mirror} {SUITE} main\ndeb {mirror} {SUITE}-updates main\ndeb {mirror}-security {SUITE}-security main\n"
+    )
+    for package in (root / "var/cache/apt/archives").glob("*.deb"):
+        package.unlink()
+
+
+def _mirror() -> str:
+    return os.environ.get("HVD_ELASTIC_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+
+
+def _collect_wheels(into: Path) -> None:
+    """Offer this machine's Horovod wheel to the build, where it fits: built on the same Debian and Python."""
+    system = platform.freedesktop_os_release().get("VERSION_CODENAME")
+    if system == SUITE and sys.version_info[:2] == (3, 11):
+        found = sorted(
+            (folders.cache() / "horovod").rglob("horovod-*-cp311-*.whl"), key=lambda path: path.stat().st_mtime
+        )
+        for wheel in found[-1:]:
+            shutil.copy(wheel, into)
+
+
+def _files(roots: Iterable[Path]) -> list[Path]:
+    found = [file for root in roots for file in ([root] if root.is_file() else root.rglob("*")) if file.is_file()]
+    return sorted(file for file in found if "__pycache__" not in file.parts)
+
+
+def _buildah(*arguments: str) -> str:
+    where = [f"--root={folders.cache()}/buildah", "--runroot=/run/hvd-elastic-buildah", "--storage-driver=overlay"]
+    return _run("buildah", *where, *arguments)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise ClusterError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout

@@ -1,0 +1,64 @@
+"""Single pods of a test: what runs beside a job, and programs run inside."""
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.cluster.kube import waiting
+from tests.cluster.kube.kubectl import Kubectl, condition_of
+
+SAFE: Final[dict[str, Any]] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""What Pod Security `restricted` asks of a container."""
+
+
+def pod(
+    name: str,
+    *,
+    image: str,
+    selector: dict[str, str],
+    command: Sequence[str] = (),
+    gpus: int = 0,
+    priority: str = "",
+) -> dict[str, Any]:
+    """Describe a pod of one container on a node with the labels, whatever its taints."""
+    container: dict[str, Any] = {"name": "main", "image": image, "command": [*command], "securityContext": SAFE}
+    container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)} if gpus else {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "nodeSelector": selector,
+            "tolerations": [{"operator": "Exists"}],
+            "priorityClassName": priority,
+            "containers": [container],
+        },
+    }
+
+
+def wait_ready(kubectl: Kubectl, name: str, *, within_seconds: float = 120) -> str:
+    """Wait until a pod is Ready; return its address."""
+
+    def address() -> str | None:
+        found = kubectl.find("pod", name)
+        return found["status"].get("podIP") if found and condition_of(found, "Ready") == "True" else None
+
+    return waiting.until(
+        f"pod {name} is Ready", address, within_seconds=within_seconds, seen=lambda: kubectl("get", "events")
+    )
+
+
+def python(kubectl: Kubectl, name: str, program: str, *arguments: str, container: str = "") -> str:
+    """Run a Python program in a pod; return what it prints."""
+    which = [f"--container={container}"] if container else []
+    argv = kubectl.argv("exec", name, *which, "--", "python3", "-c", program, *arguments)
+    done = subprocess.run(argv, text=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

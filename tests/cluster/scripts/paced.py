@@ -1,0 +1,50 @@
+"""The digits of examples/digits_elastic.py at a steady pace, until a file says stop: long enough for a scenario."""
+
+import argparse
+import time
+from pathlib import Path
+
+import horovod.torch as hvd
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import hvd_elastic as elastic
+from hvd_elastic.demo.data import read_digits
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
+parser.add_argument(
+    "--stop", type=Path, default=Path("/output/stop"), help="training ends with the epoch once it is there"
+)
+parser.add_argument("--epochs", type=int, default=1000)
+args = parser.parse_args()
+
+hvd.init()
+images, labels = read_digits()
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+
+@elastic.run
+def train(state: elastic.State) -> None:
+    for state.epoch in state.remaining_epochs(args.epochs):
+        for inputs, labels in state.batches(dataset, global_batch_size=60):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            (loss * state.weight).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            time.sleep(args.pace)
+            state.commit(loss=loss.item())
+        if hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop"):
+            break
+    with torch.no_grad():
+        accuracy = (model(dataset.tensors[0]).argmax(1) == dataset.tensors[1]).float().mean().item()
+    if hvd.rank() == 0:
+        print(f"steps {state.step_count} accuracy {accuracy:.4f}", flush=True)
+
+
+train(elastic.State(model=model, optimizer=optimizer, epoch=0))

@@ -1,0 +1,55 @@
+"""paced.py as Horovod's own documentation would write it: its State, its `run`, of hvd_elastic the data alone."""
+
+# First, for `import hvd_elastic` cures a Horovod that is there already: this script is to show Horovod alone.
+from hvd_elastic.demo.data import read_digits
+
+# isort: split
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import horovod.torch as hvd
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
+parser.add_argument("--stop", type=Path, default=Path("/output/stop"), help="training ends once it is there")
+parser.add_argument("--events", type=Path, default=Path("/output/events"))
+args = parser.parse_args()
+
+hvd.init()
+images, labels = read_digits()
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+sampler = hvd.elastic.ElasticSampler(dataset, shuffle=True)
+args.events.mkdir(exist_ok=True)
+events = (args.events / f"{os.uname().nodename}-{os.getpid()}.jsonl").open("a", buffering=1)
+
+
+@hvd.elastic.run  # type: ignore[untyped-decorator]
+def train(state: hvd.elastic.TorchState) -> None:
+    while not state.over:
+        for number, (inputs, labels) in enumerate(DataLoader(dataset, batch_size=20, sampler=sampler)):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            time.sleep(args.pace)
+            state.sampler.record_batch(number, 20)
+            state.step += 1
+            event = {"time": time.time(), "event": "step", "rank": hvd.rank(), "size": hvd.size(), "step": state.step}
+            events.write(json.dumps(event) + "\n")
+            state.commit()
+        state.over = hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop")
+        state.epoch += 1
+        state.sampler.set_epoch(state.epoch)
+        state.commit()
+
+
+train(hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=0, step=0, over=False))

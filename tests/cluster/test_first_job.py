@@ -1,0 +1,39 @@
+"""A researcher's first job: described in a file, generated, applied, trained on real data to its end, nothing left."""
+
+import re
+
+import pytest
+
+from mpijob.contract import Role
+from tests.cluster import jobs
+from tests.cluster.kube import waiting
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import Site, owned_by_nobody
+from tests.cluster.timeline import Timeline
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
+
+
+@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
+def test_first_job(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> None:
+    jobs.priority_classes(cluster)
+    command = ["python", "/workspace/examples/digits_elastic.py", "--epochs", "10"]
+    kind = {"kind": launcher, "cpu": "100m"}
+    description = jobs.describe(cluster, namespace, "digits", command, launcher=kind)
+    timeline.mark("apply")
+    job = jobs.submit(cluster, namespace, description)
+    job.wait_end()
+    timeline.mark("succeeded")
+    assert not job.account.skipped()
+    assert not job.account.repeated()
+    accuracies = re.findall(r"accuracy ([\d.]+)", job.log())
+    assert float(accuracies[-1]) > 0.9
+    waiting.until("all workers are gone", lambda: not job.pods(Role.WORKER), within_seconds=60, seen=job.describe)
+
+    namespace("delete", "-f", str(job.shared / "manifests.yaml"), "--wait=true")
+    waiting.until(
+        "nothing is left behind",
+        lambda: not owned_by_nobody(namespace),
+        within_seconds=60,
+        seen=lambda: str(owned_by_nobody(namespace)),
+    )

@@ -1,0 +1,36 @@
+"""Nodes that only say that they run their pods, for scenarios of more nodes than this machine has."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import pods
+from tests.cluster.kube import addons, waiting
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import Site
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
+
+NODES = 3
+
+
+@pytest.fixture
+def kwok(cluster: Site) -> Iterator[None]:
+    """Three nodes of kwok's, for one test."""
+    machine = cluster.local()
+    addons.start_kwok(machine.plane, cluster.kubectl, nodes=NODES)
+    yield
+    addons.stop_kwok(machine.plane, cluster.kubectl)
+
+
+@pytest.mark.usefixtures("kwok")
+def test_pods_on_kwok_nodes_say_that_they_run_and_go_when_they_are_deleted(namespace: Kubectl) -> None:
+    names = [f"fake-{index}" for index in range(2 * NODES)]
+    namespace.apply(
+        [pods.pod(name, image="registry.invalid/none:1", command=["none"], selector={"type": "kwok"}) for name in names]
+    )
+    for name in names:
+        pods.wait_ready(namespace, name)
+    assert {pod["status"]["phase"] for pod in namespace.list("pods")} == {"Running"}
+    namespace("delete", "pods", "--all", "--wait=false")
+    waiting.until("the pods are gone", lambda: not namespace.list("pods"), within_seconds=60)

@@ -1,0 +1,93 @@
+"""Nodes that are drained, that are cut off and come back, and that lack a little of what inference asks for."""
+
+import pytest
+
+from mpijob.contract import Role
+from tests.cluster import inference, jobs
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import Site
+from tests.cluster.standing import LAUNCHERS, nothing_lost, start
+from tests.cluster.timeline import Timeline
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+
+
+def test_spot_node_is_drained_and_comes_back(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    cluster.local()
+    tainted = ("taint", "node", "spot", "test.hvd-elastic.dev/reclaimed=true:NoExecute")
+    job = start(cluster, namespace, "launch", node_labels={}, workers=jobs.workers((1, 6, 6)))
+    job.wait_size(6)
+    timeline.mark("the spot node is tainted")
+    cluster.kubectl(*tainted)
+    try:
+        job.wait_size(2)
+        job.wait_steps(10)
+    finally:
+        back = timeline.mark("the taint is taken back")
+        cluster.kubectl(*tainted[:3], "test.hvd-elastic.dev/reclaimed-")
+    job.wait_size(6, since=back)
+    job.finish()
+    nothing_lost(job.account, ended=True)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_node_lost_and_found(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> None:
+    """Two of four workers are on the node. With `launch` rank 0 may be among them.
+
+    Stock's driver tells rank 0 of every change of the hosts, holds its lock meanwhile, and stands still for as long as
+    TCP tries to reach it, minutes: here its rank 0 is on the other node, for the first two workers can be nowhere else.
+    """
+    spot = cluster.local().nodes["spot"]
+    first = 4 if launcher == "launch" else 2
+    spot.set_gpus(cluster.kubectl, first - 2)
+    workers = jobs.workers((1, first, 4))
+    try:
+        job = start(cluster, namespace, launcher, node_labels={}, workers=workers, capacity="on-demand")
+        job.wait_size(first)
+        spot.set_gpus(cluster.kubectl, 2)
+        job.wait_size(4)
+        cut = timeline.mark("the cable is pulled")
+        spot.link.set(up=False)
+        job.wait_size(2, since=cut)
+        job.wait_steps(10)
+    finally:
+        back = timeline.mark("the cable is plugged in")
+        spot.link.set(up=True)
+        spot.set_gpus(cluster.kubectl, spot.node.gpus)
+    cluster.kubectl.wait("node", "spot", condition="Ready", within_seconds=60)
+    job.wait_size(4, since=back, within_seconds=180)
+    job.finish()
+    assert not job.account.skipped()
+
+
+def test_workers_are_preempted_before_the_launcher(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    """Inference lacks a little CPU on a node where launcher and workers stand: it gets a worker's."""
+    node = cluster.local().nodes["on-demand"]
+    here = {"kubernetes.io/hostname": "on-demand"}
+    node.set_gpus(cluster.kubectl, 4)
+    try:
+        job = start(cluster, namespace, "launch", node_labels=here, launcher_node_labels=here)
+        job.wait_size(4)
+        launcher = job.pods(Role.LAUNCHER)[0]["metadata"]["uid"]
+        load = inference.deploy(cluster, namespace, node="on-demand", gpus=0, cpu=f"{_free_millicpu(cluster) + 50}m")
+        load.scale(1)
+        load.wait(1)
+        job.wait_size(3)
+        assert job.pods(Role.LAUNCHER)[0]["metadata"]["uid"] == launcher
+        victims = {seen.pod for seen in timeline.pods if seen.disrupted}
+        assert len(victims) == 1
+        assert "worker" in victims.pop()
+        job.finish()
+    finally:
+        node.set_gpus(cluster.kubectl, node.node.gpus)
+
+
+def _free_millicpu(site: Site) -> int:
+    """What the on-demand node still has, by the requests of its pods."""
+    node = site.kubectl.get("node", "on-demand")
+    free = 1000 * int(node["status"]["allocatable"]["cpu"])
+    for pod in site.kubectl.list("pods", everywhere=True):
+        if pod["spec"].get("nodeName") == "on-demand" and pod["status"]["phase"] == "Running":
+            every = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+            free -= sum(int(each["resources"].get("requests", {}).get("cpu", "0m").removesuffix("m")) for each in every)
+    return free

@@ -1,0 +1,105 @@
+"""The other two kinds of jobs that `generate` writes, under the operator that owns them: the training-operator 1.8."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpijob.contract import ENV_EVENTS
+from tests.cluster import jobs
+from tests.cluster.kube import trainingoperator, waiting
+from tests.cluster.kube.kubectl import Kubectl, condition_of
+from tests.cluster.site import RESULTS, Site, owned_by_nobody
+from tests.cluster.timeline import Timeline
+from tests.cluster.training import Account
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.usefixtures("training_operator"),
+    pytest.mark.timeout(420, func_only=True),
+]
+
+DEADLINE_SECONDS = 180
+
+
+@pytest.fixture(scope="module")
+def training_operator(cluster: Site) -> Iterator[None]:
+    """The training-operator in the MPI Operator's place, while the tests of this module run."""
+    machine = cluster.local()
+    try:
+        trainingoperator.start(machine).require_alive()
+        yield
+    finally:
+        trainingoperator.stop(machine)
+
+
+def test_first_job_as_a_legacy_mpijob(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    # The operator's own init container says nothing of its security, which `restricted` asks for.
+    namespace("label", "namespace", namespace.namespace, "pod-security.kubernetes.io/enforce=baseline", "--overwrite")
+    command = ["python", "/workspace/examples/digits_elastic.py", "--epochs", "10"]
+    shared = _apply(cluster, namespace, "mpijob-v1", command, launcher={"kind": "horovodrun", "cpu": "100m"})
+    timeline.mark("applied")
+    _wait_succeeded(namespace, "mpijob")
+    timeline.mark("succeeded")
+    account = Account.read(shared / "events")
+    assert account.steps
+    assert not account.skipped()
+    assert not account.repeated()
+    said = [log.read_text() for log in (timeline.folder / "logs").glob("digits-launcher.*.launcher.log")]
+    accuracies = re.findall(r"accuracy ([\d.]+)", "".join(said))
+    assert float(accuracies[-1]) > 0.9
+    _nothing_is_left(namespace, shared)
+
+
+def test_first_job_as_a_pytorchjob(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    shared = _apply(cluster, namespace, "pytorchjob", ["python", "/output/scripts/digits_torchrun.py"])
+    timeline.mark("applied")
+    _wait_succeeded(namespace, "pytorchjob")
+    timeline.mark("succeeded")
+    result = json.loads((shared / "result.json").read_text())
+    assert result["size"] in range(1, 4)
+    assert result["accuracy"] > 0.9
+    _nothing_is_left(namespace, shared)
+
+
+def _apply(site: Site, kubectl: Kubectl, target: str, command: list[str], **keys: Any) -> Path:
+    """Generate the job as that kind and apply it; returns this machine's view of its /output."""
+    jobs.priority_classes(site)
+    shared = jobs.share_results(site, kubectl)
+    keys |= {"output": {"claim": RESULTS}, "env": {ENV_EVENTS: "/output/events"}}
+    manifests = jobs.generate(jobs.describe(site, kubectl, "digits", command, **keys), "--as", target)
+    (shared / "manifests.yaml").write_text(manifests)
+    kubectl.apply(manifests)
+    return shared
+
+
+def _wait_succeeded(kubectl: Kubectl, kind: str) -> None:
+    def succeeded() -> bool:
+        job = kubectl.get(kind, "digits")
+        assert condition_of(job, "Failed") != "True", _state(kubectl)
+        return condition_of(job, "Succeeded") == "True"
+
+    waiting.until(
+        f"{kind} digits succeeds",
+        succeeded,
+        within_seconds=DEADLINE_SECONDS,
+        every_seconds=0.5,
+        seen=lambda: _state(kubectl),
+    )
+
+
+def _state(kubectl: Kubectl) -> str:
+    return kubectl("get", "pods,events", "-o", "wide")
+
+
+def _nothing_is_left(kubectl: Kubectl, shared: Path) -> None:
+    kubectl("delete", "-f", str(shared / "manifests.yaml"), "--wait=true")
+    waiting.until(
+        "nothing is left behind",
+        lambda: not owned_by_nobody(kubectl),
+        within_seconds=60,
+        seen=lambda: str(owned_by_nobody(kubectl)),
+    )
