@@ -1,0 +1,146 @@
+"""Durable checkpoints, side by side with what they are compared to, in one run on this machine.
+
+* blocking: how long training stands still for `Checkpoints.save()`, against a synchronous `torch.save` to the disk;
+* upload: bytes a second into moto's S3 server (a process of its own), against boto3's `upload_file` of a file of the
+  same size; the checkpoint's parts carry and verify SHA-256, boto3's its default CRC32.
+
+    python -m benchmarks.checkpoint [--parameters 100] [--upload-mib 256] [--repeats 5]
+"""
+
+import argparse
+import contextlib
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer.checkpoint import Checkpoints, open_checkpoints
+
+MIB = 1 << 20
+SERVER = """
+import sys, logging
+from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+"""
+
+
+def model_state(millions: int) -> dict[str, object]:
+    """Host memory as `State.commit()` leaves it: parameters of a transformer's shape."""
+    tensors: dict[str, object] = {}
+    width, left = 1024, millions * 1_000_000
+    while left > 0:
+        rows = min(4096, -(-left // width))
+        tensors[f"layers.{len(tensors)}.weight"] = torch.rand(rows, width)
+        left -= rows * width
+    return {"objects": {"model": tensors}, "values": {"epoch": 1}}
+
+
+def timed(action: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def save_synchronously(snapshot: dict[str, object], path: Path) -> None:
+    with path.open("wb") as file:
+        torch.save(snapshot, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def blocking(snapshot: dict[str, object], repeats: int) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="bench-checkpoint-"))
+    checkpoints = open_checkpoints(f"file://{folder}/ours", job="bench", incarnation="one", keep=1)
+    ours, whole, theirs = [], [], []
+    try:
+        for step in range(1, repeats + 1):
+            hand_over = timed(lambda step=step: save(checkpoints, snapshot, step))  # type: ignore[misc]
+            ours.append(hand_over)
+            whole.append(hand_over + timed(lambda: durable(checkpoints)))
+            theirs.append(timed(lambda: save_synchronously(snapshot, folder / "theirs.pt")))
+    finally:
+        checkpoints.close()
+        shutil.rmtree(folder)
+    report("blocking, Checkpoints.save()", ours, "s")
+    report("  until durable, with SHA-256 and fsync", whole, "s")
+    report("synchronous torch.save, with fsync", theirs, "s")
+    print(f"  ratio of the medians: {100 * statistics.median(ours) / statistics.median(theirs):.3f} % (promise: 2 %)")
+
+
+def save(checkpoints: Checkpoints, snapshot: dict[str, object], step: int) -> None:
+    checkpoints.save(snapshot, step=step, world_size=1, reason="bench")
+
+
+def durable(checkpoints: Checkpoints) -> None:
+    if not checkpoints.flush(600):
+        raise SystemExit(f"the save failed: {checkpoints.counts.error}")
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[str]:
+    os.environ |= {"AWS_ACCESS_KEY_ID": "b", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def upload(mib: int, repeats: int) -> None:
+    import boto3
+
+    with s3_server() as endpoint, tempfile.NamedTemporaryFile() as file:
+        client: Any = boto3.client("s3", endpoint_url=endpoint)
+        client.create_bucket(Bucket="bench")
+        weight = torch.randint(0, 255, (mib * MIB,), dtype=torch.uint8)
+        weight.numpy().tofile(file.name)
+        url = f"s3://bench/ours?endpoint={endpoint}"
+        checkpoints = open_checkpoints(url, job="bench", incarnation="one", keep=1)
+        ours, theirs = [], []
+        for step in range(repeats + 1):  # the first warms both up and does not count
+            save(checkpoints, {"weight": weight}, step)
+            durable(checkpoints)
+            ours.append(mib / checkpoints.counts.seconds)
+            theirs.append(mib / timed(lambda: client.upload_file(file.name, "bench", "theirs")))
+            client.delete_object(Bucket="bench", Key="theirs")
+        checkpoints.close()
+    report("upload, checkpoint with manifest", ours[1:], "MiB/s")
+    report("boto3 upload_file", theirs[1:], "MiB/s")
+    ratio = statistics.median(ours[1:]) / statistics.median(theirs[1:])
+    print(f"  ratio of the medians: {100 * ratio:.0f} % (promise: at least 90 %)")
+
+
+def report(what: str, values: list[float], unit: str) -> None:
+    shown = " / ".join(f"{value:.4g}" for value in (min(values), statistics.median(values), max(values)))
+    print(f"{what:42} {shown} {unit} (min / median / max of {len(values)})", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--parameters", type=int, default=100, help="millions")
+    parser.add_argument("--upload-mib", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start, torch {torch.__version__}")
+    blocking(model_state(arguments.parameters), arguments.repeats)
+    upload(arguments.upload_mib, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,399 @@
+"""What discovery costs: event to snapshot, memory and CPU of the sidecar, and its script beside /bin/true.
+
+    python -m benchmarks.discovery [--pods 1000] [--changes 50] [--seconds 30]
+
+The sidecar is a process of its own, over TLS, against a small API server and real ready ports in this process. A change
+is the Ready condition of one pod; its latency ends when a reader of the snapshot file sees it. A fault lasts for
+FAULT_SECONDS, in which the pods change; what counts is the time from the API server's return to the right list.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import random
+import resource
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
+from mpijob.contract import SNAPSHOT_FILE
+from tests.discovery.kubeapi import JOBS, NODES, PODS, Cut, Fault, KubeApi, Request, Status, mpijob, pod
+
+SHELL = "/bin/sh"
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where the run folder lies: in a pod it is an emptyDir in memory."""
+
+FAULT_SECONDS = 5.0
+FAULT_PODS = 8
+
+Action = Callable[[KubeApi], object]
+
+CHILD = """
+import sys
+from pathlib import Path
+from discovery import credentials
+from discovery.metrics import Metrics
+from discovery.sidecar import Options, Sidecar
+from hvd_elastic import logs
+folder, port, pods = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+logs.configure("json")
+options = Options(job="job", namespace="default", run_dir=folder, max_workers=pods, ready_port=port)
+Sidecar(options, credentials.in_cluster(folder=folder), Metrics()).run()
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--changes", type=int, default=50, help="a second")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    print(machine())
+    sidecar(options.pods, options.changes, options.seconds)
+    faults()
+    imports()
+    for hosts in (3, 64, options.pods):
+        script(hosts)
+
+
+def machine() -> str:
+    """The machine that the figures are from."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    memory = psutil.virtual_memory().total / 2**30
+    load = os.getloadavg()[0]
+    return (
+        f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, load {load:.1f}"
+    )
+
+
+def sidecar(pods: int, changes: int, seconds: float) -> None:
+    with discovering(pods) as (api, folder, process):
+        started = time.perf_counter()
+        until_shown(folder, pods)
+        full = time.perf_counter() - started
+        time.sleep(3)
+        quiet = busy_share(process.pid, lambda: time.sleep(10))
+        latencies: list[float] = []
+        loaded = busy_share(process.pid, lambda: latencies.extend(churn(api, folder, pods, changes, seconds)))
+        watched = time.perf_counter() - started
+        memory = psutil.Process(process.pid).memory_info().rss / 2**20
+        peak = resource_peak(process.pid)
+    cuts = statistics.quantiles(latencies, n=100)
+    size = len(json.dumps(large(0)))
+    print(f"sidecar at {pods} pods of {size} bytes, {changes} changes a second, {len(latencies)} changes:")
+    p50, p99, most = (1e3 * value for value in (cuts[49], cuts[98], max(latencies)))
+    print(f"  event to snapshot   p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {most:.1f} ms")
+    print(f"  resident            {memory:.1f} MiB, at most {peak:.1f} MiB")
+    print(f"  CPU                 {loaded:.2%} of a core; quiet, asking {pods} workers: {quiet:.2%}")
+    print(f"  first full list     {full:.2f} s after its process was started")
+    print(
+        f"  lists and watches   pods: {api.lists()} list in {api.asked(watch=False)} pages; at most "
+        f"{api.most_watching[PODS]} watch open at a time, {api.asked(watch=True)} in turn in {watched:.0f} s"
+    )
+    print(
+        f"                      job: at most {api.most_watching[JOBS]} watch open at a time; "
+        f"nodes: refused by this server, asked for {api.asked(watch=False, path=NODES)} time"
+    )
+
+
+def faults() -> None:
+    """Each one in turn, on one sidecar: seconds from its end to the right list."""
+    with discovering(FAULT_PODS) as (api, folder, _):
+        until_shown(folder, FAULT_PODS)
+        took = {}
+        for name, (begin, end) in FAULTS.items():
+            begin(api)
+            api.cut()
+            api.put(PODS, large(0, ready=False))
+            time.sleep(FAULT_SECONDS)
+            started = time.perf_counter()
+            end(api)
+            until_shown(folder, FAULT_PODS - 1)
+            took[name] = time.perf_counter() - started
+            api.put(PODS, large(0))
+            until_shown(folder, FAULT_PODS)
+    print(f"right list after the end of a fault of {FAULT_SECONDS:.0f} s, {FAULT_PODS} pods:")
+    print("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items()))
+
+
+def refusing(fault: Fault) -> tuple[Action, Action]:
+    """Every request for pods meets the fault."""
+
+    def begin(api: KubeApi) -> None:
+        def on_pods(request: Request) -> None:
+            if request.path == PODS:
+                fault(request)
+            no_nodes(request)
+
+        api.fault = on_pods
+
+    def end(api: KubeApi) -> None:
+        api.fault = no_nodes
+
+    return begin, end
+
+
+def status(code: int) -> Fault:
+    def fault(_: Request) -> None:
+        raise Status(code, {"Retry-After": "1"} if code == HTTPStatus.TOO_MANY_REQUESTS else {})
+
+    return fault
+
+
+def cut(_: Request) -> None:
+    raise Cut
+
+
+def hanging() -> tuple[Action, Action]:
+    """Requests are taken and not answered."""
+    healed = threading.Event()
+
+    def hang(_: Request) -> None:
+        healed.wait()
+
+    begin, end = refusing(hang)
+
+    def heal(api: KubeApi) -> None:
+        end(api)
+        healed.set()
+
+    return begin, heal
+
+
+def garbled() -> tuple[Action, Action]:
+    """Pods are listed, but their events make no sense."""
+
+    def begin(api: KubeApi) -> None:
+        api.chop = lambda line: [line.replace(b'"type":', b'"tyqe":')]
+
+    def end(api: KubeApi) -> None:
+        api.chop = lambda line: [line]
+
+    return begin, end
+
+
+FAULTS: dict[str, tuple[Action, Action]] = {
+    "stopped": (KubeApi.stop, KubeApi.start),
+    "cutting": refusing(cut),
+    **{str(code): refusing(status(code)) for code in (401, 403, 429, 500, 503)},
+    "hanging": hanging(),
+    "garbled": garbled(),
+}
+
+
+@contextlib.contextmanager
+def discovering(pods: int) -> Iterator[tuple[KubeApi, Path, subprocess.Popen[bytes]]]:
+    """A sidecar in a process of its own, the API server that it asks and the folder that it writes to."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name, serving(Path(name), pods) as (api, port):
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, name, str(port), str(pods)],
+            env={**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(api.port)},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield api, Path(name), process
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def until_shown(folder: Path, hosts: int) -> None:
+    while len(names(folder)) != hosts:
+        time.sleep(0.005)
+
+
+def no_nodes(request: Request) -> None:
+    if request.path == NODES:
+        raise Status(403)
+
+
+@contextlib.contextmanager
+def serving(folder: Path, pods: int) -> Iterator[tuple[KubeApi, int]]:
+    """An API server with a job and its pods, credentials in `folder`, and the workers' ready port."""
+    api = KubeApi(tls=certificate(folder))
+    api.fault = no_nodes
+    api.put(JOBS, mpijob(replicas=pods))
+    for index in range(pods):
+        api.put(PODS, large(index))
+    listener = socket.create_server(("0.0.0.0", 0), backlog=1024)
+    threading.Thread(target=answer, args=(listener,), daemon=True).start()
+    try:
+        yield api, listener.getsockname()[1]
+    finally:
+        listener.close()
+        api.stop()
+
+
+def large(index: int, *, ready: bool = True) -> dict[str, Any]:
+    """A pod of the size that a real one has, most of it of no interest here."""
+    made = pod(index, ip=f"127.{1 + index // 65025}.{index // 255 % 255}.{index % 255 + 1}", ready=ready)
+    environment = [{"name": f"VARIABLE_{number}", "value": "some value of a usual length"} for number in range(60)]
+    made["spec"]["containers"] = [{"name": "worker", "image": "registry.example.com/a:1", "env": environment}]
+    made["metadata"]["managedFields"] = [
+        {"manager": "kubelet", "fieldsV1": {f"f:field-{number}": {"f:x": {}} for number in range(40)}}
+    ]
+    return made
+
+
+def answer(listener: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            connection.send(b"hvd-elastic 1 0 training 1000 0\n")
+            connection.close()
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """A self-signed server certificate; CA and token where a pod would find them."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "token").write_text("token")
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "ca.crt", folder / "key.pem")
+    return context
+
+
+def churn(api: KubeApi, folder: Path, pods: int, changes: int, seconds: float) -> list[float]:
+    """Change one pod after the other, evenly spaced; how long each took to show."""
+    dice, latencies, stop = random.Random(1), [], threading.Event()
+    pending: dict[str, tuple[float, bool]] = {}
+
+    def observe() -> None:
+        seen = 0
+        while not stop.is_set() or pending:
+            inode = (folder / SNAPSHOT_FILE).stat().st_ino
+            if inode != seen:
+                seen, present, now = inode, names(folder), time.perf_counter()
+                for name, (since, expected) in list(pending.items()):
+                    if (name in present) is expected:
+                        del pending[name]
+                        latencies.append(now - since)
+            time.sleep(0.0005)
+
+    observer = threading.Thread(target=observe)
+    observer.start()
+    down: set[int] = set()
+    due = time.perf_counter()
+    for _ in range(int(seconds * changes)):
+        index = dice.randrange(pods)
+        down ^= {index}
+        made = large(index, ready=index not in down)
+        if made["metadata"]["name"] not in pending:
+            pending[made["metadata"]["name"]] = (time.perf_counter(), index not in down)
+            api.put(PODS, made)
+        else:
+            down ^= {index}
+        due += 1 / changes
+        time.sleep(max(0.0, due - time.perf_counter()))
+    stop.set()
+    observer.join()
+    return latencies
+
+
+def names(folder: Path) -> set[str]:
+    try:
+        return {line.rpartition(" ")[2] for line in (folder / SNAPSHOT_FILE).read_text().splitlines()[:-1]}
+    except FileNotFoundError:
+        return set()
+
+
+def busy_share(pid: int, work: Any) -> float:
+    """CPU seconds of `pid` a second while `work` runs."""
+    process = psutil.Process(pid)
+    before, started = process.cpu_times(), time.perf_counter()
+    work()
+    after = process.cpu_times()
+    return (after.user + after.system - before.user - before.system) / (time.perf_counter() - started)
+
+
+def resource_peak(pid: int) -> float:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in text.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def imports() -> None:
+    """Why the sidecar speaks HTTP itself."""
+    for what in ("discovery.sidecar", "kubernetes.client"):
+        code = (
+            f"import time; t = time.time(); import {what}; d = time.time() - t\n"
+            "import psutil; print(d, psutil.Process().memory_info().rss)"
+        )
+        seconds, rss = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+        print(f"import {what:<18} {float(seconds):.2f} s, {int(rss) / 2**20:.0f} MiB resident")
+
+
+def script(hosts: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = write_script(Path(name))
+        offered = tuple(
+            Host(
+                address=f"10.0.{i // 250}.{i % 250}",
+                slots=8,
+                alias=f"1f1e2d3c-aaaa-4bbb-8ccc-{i:012}-0",
+                pod=f"job-worker-{i}",
+            )
+            for i in range(hosts)
+        )
+        write_snapshot(
+            path.parent,
+            Snapshot(hosts=offered, generation=1, uptime_seconds=uptime_seconds(), unix_seconds=int(time.time())),
+        )
+        rounds = [(timed("/bin/true"), timed(str(path))) for _ in range(100)]
+    wall, cpu = ([script[kind] - true[kind] for true, script in rounds] for kind in (0, 1))
+    print(
+        f"script at {hosts} hosts, above /bin/true through {SHELL}: {statistics.median(wall) * 1e3:.2f} ms of time, "
+        f"{statistics.median(cpu) * 1e3:.2f} ms of CPU (medians of 100)"
+    )
+
+
+def timed(command: str) -> tuple[float, float]:
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([SHELL, "-c", command], stdout=subprocess.DEVNULL, check=True)
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,334 @@
+"""`hvd-elastic launch` beside stock `horovodrun`, on this machine, with a real job of torch and Horovod over Gloo.
+
+    python -m benchmarks.launcher [--rounds N] [--stock-rounds N] [--patience SECONDS]
+
+A stall is the longest pause between two steps of a survivor around the change, the worst of all survivors. A job that
+ends, or takes no step in its new size within the patience, is reported as that, and the next change gets a new job.
+
+Stock runs Horovod's own worker side and its own defaults (Gloo time-out 30 s, a look at the hosts each second), the
+product the cured one and its own defaults (10 s, inotify). Both start their processes without ssh and without standby,
+commit each step, and have what they import in the page cache. The newcomer that dies is killed at the worst moment of
+each: before its `hvd.init()`, while the others wait for it (stock), and when the others stop training for it (launch).
+"""
+
+import argparse
+import contextlib
+import itertools
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.local.harness import Job, own_addresses
+from tests.local.harness import job as make_job
+
+WORKER = str(Path(__file__).with_name("_launcher_worker.py"))
+START_SECONDS = 90.0
+STEPS_AFTER = 10
+"""In its new size the world must take so many steps: a second reset right after the first one counts as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """How a job is started and told its hosts."""
+
+    name: str
+    start: Callable[[Job], None]
+    offer: Callable[[Job, list[str]], None]
+    hosts: Callable[[], Iterator[str]]
+    """Names of hosts that were never used; stock knows three on one machine."""
+    killer: Callable[[list[str], str], tuple[str, str]]
+    """Given those who train and the newcomer: whose code kills the newcomer, and at which point of it."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """One job, as long as it can be used."""
+
+    job: Job
+    launcher: Launcher
+    fresh: Iterator[str]
+    names: list[str] = field(default_factory=list)
+    spare: list[str] = field(default_factory=list)
+
+    def bring(self, count: int, newcomers: int) -> bool:
+        """Let it train on `count` hosts and have names for newcomers; whether it can."""
+        missing = count + newcomers - len(self.names) - len(self.spare)
+        self.spare += itertools.islice(self.fresh, max(0, missing))
+        while len(self.names) < count and self.spare:
+            self.names.append(self.spare.pop(0))
+        if len(self.names) < count or len(self.spare) < newcomers:
+            return False
+        self.offer(self.names[:count])
+        if self.job.process is None:
+            self.launcher.start(self.job)
+        return self.steps(count, time.time(), START_SECONDS)
+
+    def offer(self, names: list[str]) -> None:
+        """These hosts from now on."""
+        self.names = names
+        self.launcher.offer(self.job, names)
+
+    def steps(self, size: int, since: float, seconds: float) -> bool:
+        """Whether every host takes some steps in a world of that size within the time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.runs():
+            events = [e for e in self.job.events("step") if e["time"] > since and e["size"] == size]
+            if all(sum(e["name"] == f"{name}:0" for e in events) >= STEPS_AFTER for name in self.names):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def runs(self) -> bool:
+        """Whether the launcher has not ended."""
+        return self.job.process is not None and self.job.process.poll() is None
+
+    def stall(self, since: float) -> float:
+        """The longest pause of any host that trained before `since`."""
+        pauses: list[float] = []
+        for name in self.names:
+            times = [e["time"] for e in self.job.events("step", f"{name}:0")]
+            if times[0] < since:
+                # Not those that ended before: the change that came ahead of this one had its own.
+                pauses.append(max(later - earlier for earlier, later in itertools.pairwise(times) if later > since))
+        return max(pauses)
+
+
+# --- The changes: each returns nothing; what follows is measured ------------------------------------------------------
+
+
+def grow(trial: Trial) -> None:
+    trial.offer([*trial.names, trial.spare.pop()])
+
+
+def shrink(trial: Trial) -> None:
+    trial.offer(trial.names[:-1])
+
+
+def kill(trial: Trial, rank: int) -> None:
+    name = trial.names.pop(rank)
+    trial.job.kill(f"{name}:0")
+
+
+def newcomer_dies(trial: Trial) -> None:
+    newcomer = trial.spare.pop()
+    killer, point = trial.launcher.killer(trial.names, newcomer)
+    trial.job.order(f"{killer}:0", point, f"{newcomer}:0")
+    trial.launcher.offer(trial.job, [*trial.names, newcomer])
+    deadline = time.monotonic() + START_SECONDS
+    while not trial.job.events("kills") and time.monotonic() < deadline and trial.runs():
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A row of the table."""
+
+    label: str
+    before: int
+    newcomers: int = 0
+    make: Callable[[Trial], None]
+    promise: str
+    kept: Callable[[float, float], bool]
+    """Whether a median beside stock's median keeps the promise; stock's is infinite where it never went on."""
+
+
+CHANGES = (
+    Change(
+        label="grow 1 -> 2",
+        before=1,
+        newcomers=1,
+        make=grow,
+        promise="<= 0.3, stock >= 10x",
+        kept=lambda ours, stock: ours <= 0.3 and stock >= 10 * ours,
+    ),
+    Change(label="shrink 2 -> 1", before=2, make=shrink, promise="<= stock", kept=lambda ours, stock: ours <= stock),
+    Change(
+        label="SIGKILL of rank 1 of 3",
+        before=3,
+        make=partial(kill, rank=1),
+        promise="<= 0.5",
+        kept=lambda ours, _: ours <= 0.5,
+    ),
+    Change(
+        label="SIGKILL of rank 0 of 3",
+        before=3,
+        make=partial(kill, rank=0),
+        promise="<= 0.5",
+        kept=lambda ours, _: ours <= 0.5,
+    ),
+    Change(
+        label="death of a newcomer to 2",
+        before=2,
+        newcomers=1,
+        make=newcomer_dies,
+        promise="< 1",
+        kept=lambda ours, _: ours < 1,
+    ),
+)
+NOTICE = Change(
+    label="event to notification",
+    before=2,
+    make=shrink,
+    promise="< 0.020",
+    kept=lambda ours, _: ours < 0.020,
+)
+
+
+@dataclass(slots=True)
+class Row:
+    """What was seen of one change under one launcher."""
+
+    seconds: list[float] = field(default_factory=list)
+    never: list[str] = field(default_factory=list)
+
+    def median(self) -> float:
+        """Infinite where more than half of the tries came to nothing; NaN without a try."""
+        return statistics.median([*self.seconds, *(float("inf") for _ in self.never)] or [float("nan")])
+
+    def text(self, digits: int = 2) -> str:
+        """As a cell of the table."""
+        parts = []
+        if self.seconds:
+            values = (min(self.seconds), statistics.median(self.seconds), max(self.seconds))
+            parts.append(" / ".join(f"{value:.{digits}f}" for value in values))
+        return ", ".join([*parts, *dict.fromkeys(f"never ({why})" for why in self.never)]) or "not measured"
+
+
+class Bench:
+    """Makes the changes on one launcher, with as few jobs as it survives."""
+
+    def __init__(self, launcher: Launcher, patience: float) -> None:
+        self._launcher, self._patience = launcher, patience
+        self._trial: Trial | None = None
+        self._stack = contextlib.ExitStack()
+        self.rows = {change.label: Row() for change in (*CHANGES, NOTICE)}
+
+    def __enter__(self) -> "Bench":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def measure(self, change: Change) -> None:
+        """Make the change once, in a job that fits."""
+        row = self.rows[change.label]
+        trial = self._ready(change)
+        if trial is None:
+            row.never.append("the job did not start")
+            return
+        began = time.time()
+        change.make(trial)
+        if not trial.steps(len(trial.names), time.time(), self._patience):
+            row.never.append(f"no step in {self._patience:g} s" if trial.runs() else "the job ended")
+            progress(f"{self._launcher.name}: {change.label}: {row.never[-1]}")
+            self._drop()
+            return
+        row.seconds.append(trial.stall(began))
+        if change.make is shrink:
+            told = [e["time"] for e in trial.job.events("notified") if e["time"] > began]
+            self.rows[NOTICE.label].seconds.append(told[0] - began)
+        progress(f"{self._launcher.name}: {change.label}: {row.seconds[-1]:.3f} s")
+
+    def _ready(self, change: Change) -> Trial | None:
+        for _ in range(2):
+            if self._trial is None:
+                folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+                job = self._stack.enter_context(make_job(Path(folder), step_seconds=0.02))
+                self._trial = Trial(job, self._launcher, self._launcher.hosts())
+            if self._trial.bring(change.before, change.newcomers):
+                return self._trial
+            self._drop()
+        return None
+
+    def _drop(self) -> None:
+        self._stack.close()
+        self._trial = None
+
+
+# --- The two launchers ------------------------------------------------------------------------------------------------
+
+FLAGS = ("-np", "1", "--min-np", "1", "--max-np", "4")
+
+
+def launch(job: Job) -> None:
+    job.launch(*FLAGS, command=[sys.executable, WORKER, "--cured"])
+
+
+def horovodrun(job: Job) -> None:
+    script = job.folder / "discover"
+    script.write_text(f"#!/bin/sh\nexec cat {job.folder}/list\n")
+    script.chmod(0o755)
+    job.horovodrun(*FLAGS, discovery=str(script), command=[sys.executable, WORKER])
+
+
+def offer_list(job: Job, names: list[str]) -> None:
+    new = job.folder / ".list"
+    new.write_text("".join(f"{name}:1\n" for name in names))
+    new.rename(job.folder / "list")
+
+
+OURS = Launcher(
+    name="launch",
+    start=launch,
+    offer=lambda job, names: job.hosts(*names),
+    hosts=lambda: (f"h{number}" for number in itertools.count()),
+    killer=lambda names, _: (names[0], "interrupted"),
+)
+STOCK = Launcher(
+    name="horovodrun",
+    start=horovodrun,
+    offer=offer_list,
+    hosts=lambda: iter(own_addresses()),
+    killer=lambda _, newcomer: (newcomer, "arriving"),
+)
+
+
+def main() -> None:
+    """Measure both and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--stock-rounds", type=int, default=1)
+    parser.add_argument("--patience", type=float, default=45.0, help="seconds without a step that count as never")
+    flags = parser.parse_args()
+    print(
+        f"{platform.node()}: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
+    )
+    os.environ["OMP_NUM_THREADS"] = "1"
+    subprocess.run([sys.executable, "-c", "import horovod.torch, torch._dynamo"], check=True)
+    ours, stock = (
+        run(launcher, count, flags.patience) for launcher, count in ((OURS, flags.rounds), (STOCK, flags.stock_rounds))
+    )
+    report(ours, stock)
+
+
+def run(launcher: Launcher, rounds: int, patience: float) -> dict[str, Row]:
+    with Bench(launcher, patience) as bench:
+        for _ in range(rounds):
+            for change in CHANGES:
+                bench.measure(change)
+        return bench.rows
+
+
+def report(ours: dict[str, Row], stock: dict[str, Row]) -> None:
+    print(f"{'seconds: min / median / max':28}{'launch':>24}  {'promised':22}{'kept':6}horovodrun")
+    for change in (*CHANGES, NOTICE):
+        mine, theirs = ours[change.label], stock[change.label]
+        digits = 3 if change is NOTICE else 2
+        kept = "yes" if change.kept(mine.median(), theirs.median()) else "NO"
+        print(f"{change.label:28}{mine.text(digits):>24}  {change.promise:22}{kept:6}{theirs.text(digits)}")
+
+
+def progress(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

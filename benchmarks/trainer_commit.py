@@ -1,0 +1,116 @@
+"""What a commit costs: `elastic.State` beside Horovod's own TorchState, same model, same process.
+
+    python -m benchmarks.trainer_commit [--parameters 100] [--commits 6] [--step 0.1] [--steps 10]
+
+A step is a pause, as it is for a host whose GPU computes, followed by the optimizer's step. Blocked is what the
+training thread loses: the time in `commit()`, and before the optimizer's next step the wait for what is still being
+copied. The copy hides behind one step, so it costs nothing where memory is copied within a step's time.
+"""
+
+import argparse
+import gc
+import os
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+
+from trainer import rendezvous
+from trainer.memory import VERIFIED_COMMITS
+from trainer.state import State
+
+WARM = VERIFIED_COMMITS + 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--parameters", type=int, default=100, help="millions")
+    parser.add_argument("--commits", type=int, default=9)
+    parser.add_argument("--step", type=float, default=0.1, help="seconds")
+    parser.add_argument("--steps", type=int, default=10, help="between commits")
+    options = parser.parse_args()
+    rendezvous.init()
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, torch {torch.__version__}, {torch.get_num_threads()} threads")
+    print(f"{options.parameters} M parameters, SGD with momentum: {options.parameters * 8} MB of state")
+    work = options.step * options.steps
+    for momentum in (0.9, 0.0):
+        print(f"momentum {momentum}, load {os.getloadavg()[0]:.1f}")
+        stock = sum(_blocked(_stock, options, momentum))
+        print(f"  {'hvd.elastic.TorchState':30} blocked {stock * 1e3:6.1f} ms")
+        for name, make in (("elastic.State", _ours), ("elastic.State(overlap=False)", _synchronous)):
+            committing, waiting = _blocked(make, options, momentum)
+            ours = committing + waiting
+            print(
+                f"  {name:30} blocked {ours * 1e3:6.1f} ms ({committing * 1e3:.1f} in commit(), {waiting * 1e3:.1f} "
+                f"before the next step): {ours / stock:.2f} of TorchState (promise: 0.5), "
+                f"{100 * ours / work:.2f} % of {work:g} s of work (promise: 1 %)",
+                flush=True,
+            )
+
+
+def _blocked(make: Callable[..., Any], options: argparse.Namespace, momentum: float) -> tuple[float, float]:
+    """Median seconds lost per commit: in it, and after it. The first ones, which allocate and verify, are left out."""
+    model, optimizer = _model(options.parameters, momentum)
+    state, waited = make(model, optimizer)
+    lost: list[tuple[float, float]] = []
+    for _ in range(options.commits + WARM):
+        start, before = time.perf_counter(), waited[0]
+        state.commit()
+        committed = time.perf_counter() - start
+        for _ in range(options.steps):
+            time.sleep(options.step)
+            _step(optimizer)
+        lost.append((committed, waited[0] - before))
+    del model, optimizer, state
+    gc.collect()
+    committing, waiting = zip(*sorted(lost[WARM:], key=sum), strict=True)
+    middle = (len(committing) - 1) // 2
+    return committing[middle], waiting[middle]
+
+
+def _model(millions: int, momentum: float) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """Layers of 4 M weights, as in a transformer of that size."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(2000, 2000) for _ in range(millions // 4)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9, momentum=momentum)
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    return model, optimizer
+
+
+def _step(optimizer: torch.optim.Optimizer) -> None:
+    """The optimizer's hooks without its arithmetic, which is the same for all and would drown what is measured."""
+    groups, optimizer.param_groups = optimizer.param_groups, []
+    try:
+        optimizer.step()
+    finally:
+        optimizer.param_groups = groups
+
+
+def _stock(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, list[float]]:
+    return hvd.elastic.TorchState(model=model, optimizer=optimizer), [0.0]
+
+
+def _ours(model: torch.nn.Module, optimizer: torch.optim.Optimizer, overlap: bool = True) -> tuple[Any, list[float]]:
+    state, waited = State(model=model, optimizer=optimizer, overlap=overlap), [0.0]
+    release = state._commits.memory.release
+
+    def timed() -> None:
+        start = time.perf_counter()
+        release()
+        waited[0] += time.perf_counter() - start
+
+    state._commits.memory.release = timed  # type: ignore[method-assign]
+    state.sync()
+    return state, waited
+
+
+def _synchronous(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, list[float]]:
+    return _ours(model, optimizer, overlap=False)
+
+
+if __name__ == "__main__":
+    main()
