@@ -57,7 +57,7 @@ FROM dependencies AS horovod
 ENV DEBIAN_FRONTEND=noninteractive
 COPY --from=wheels / /wheels/
 COPY mpijob/__init__.py mpijob/contract.py /src/mpijob/
-COPY hvd_elastic/__init__.py hvd_elastic/horovod_build.py /src/hvd_elastic/
+COPY hvd_elastic/__init__.py hvd_elastic/horovod_build.py hvd_elastic/horovod_patch.py /src/hvd_elastic/
 # What `hvd-elastic install-horovod` does, from the files that decide it alone: another verb must not compile it again.
 RUN if test -z "$(ls /wheels)"; then \
         apt-get update \

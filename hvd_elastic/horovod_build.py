@@ -2,8 +2,7 @@
 
 Data: a `Recipe` (all that decides what the wheel is) is read off this machine; its `key` names a folder of the cache;
 the wheel lies there or is built there once. The source distribution is the one on the package index, its checksum
-pinned; the one change made to it is the C++ standard, which Horovod hard-codes as 14 while torch's headers ask for
-17 (torch >= 2.1) or 20 (torch >= 2.15; they say so themselves in an `#error`).
+pinned; what is changed in it stands in `horovod_patch`.
 """
 
 import fcntl
@@ -24,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from hvd_elastic.horovod_patch import EDITS, Edit, PatchError, apply, cxx_standard_edits
 from mpijob.contract import HvdElasticError
 
 VERSION: Final = "0.28.1"
@@ -31,9 +31,6 @@ SDIST_SHA256: Final = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e22
 
 BUILD_REQUIREMENTS: Final = ("setuptools<81", "wheel", "packaging", "cmake==3.31.*")
 """Horovod's setup.py needs pkg_resources (gone in setuptools 81); CMake 4 refuses what its bundled Gloo asks for."""
-
-PATCHED: Final = ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")
-"""Where Horovod sets the C++ standard to 14."""
 
 
 class HorovodBuildError(HvdElasticError):
@@ -50,15 +47,22 @@ class Recipe:
     torch: str
     """Version with its local part: `2.15.0+cu132`."""
     cxx_standard: int
+    """What torch's headers ask for in an `#error` of theirs."""
     cuda: bool
     """Build NCCL operations: a CUDA toolkit (nvcc) is installed."""
     mpi: bool
     """Build MPI operations: an MPI compiler (mpicxx) is installed."""
 
     @property
+    def edits(self) -> tuple[Edit, ...]:
+        """What is changed in the source."""
+        return (*cxx_standard_edits(self.cxx_standard), *EDITS)
+
+    @property
     def key(self) -> str:
         """Name of the wheel's folder in the cache: a hash over source, patch and recipe."""
-        text = json.dumps([SDIST_SHA256, PATCHED, BUILD_REQUIREMENTS, asdict(self)])
+        edits = [(edit.path, edit.before, edit.after) for edit in self.edits]
+        text = json.dumps([SDIST_SHA256, edits, BUILD_REQUIREMENTS, asdict(self)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -185,7 +189,7 @@ def _build(recipe: Recipe, work: Path, *, log: Path, progress: Callable[[str], N
         fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes", "--dest", str(work))
         pip("download", *fetch, "-r", str(requirement))
         source = _unpack(work)
-        _patch(source, recipe.cxx_standard)
+        _patch(source, recipe.edits)
         progress(
             f"Horovod {VERSION}: compiling with C++{recipe.cxx_standard} for torch {recipe.torch}, "
             f"Gloo{', NCCL' if recipe.cuda else ''}{', MPI' if recipe.mpi else ''} (some minutes; log: {log})"
@@ -214,14 +218,11 @@ def _unpack(work: Path) -> Path:
     return work / f"horovod-{VERSION}"
 
 
-def _patch(source: Path, cxx_standard: int) -> None:
-    for name in PATCHED:
-        path = source / name
-        before = path.read_text()
-        after = before.replace("CMAKE_CXX_STANDARD 14", f"CMAKE_CXX_STANDARD {cxx_standard}")
-        if after == before and cxx_standard != 14:
-            raise HorovodBuildError(f"{name} of Horovod {VERSION} is not what it was when this patch was written")
-        path.write_text(after)
+def _patch(source: Path, edits: tuple[Edit, ...]) -> None:
+    try:
+        apply(source, edits)
+    except PatchError as error:
+        raise HorovodBuildError(str(error)) from error
 
 
 def install(path: Path) -> None:

@@ -7,6 +7,8 @@ It stands in for `hvd.init()` and for the reset inside `hvd.elastic.run`, under 
   in a C++ thread and aborts the process (exit 134).
 * Before a world is formed its members meet at the launcher's join barrier, so that a newcomer's death costs a blink and
   not the job. The stock server answers 404: there is no barrier.
+* A member that dies in `hvd.init()` costs the others one more question. Horovod ends them (exit 134); this needs the
+  Horovod that `hvd-elastic install-horovod` builds, whose `hvd.init()` raises instead.
 * Gloo's leftover sockets are shut down, so that every survivor of a death learns of it at once.
 * A process whose pod is about to end, and whose state is durable, does not wait for a place that may never come.
 * A lost rendezvous server ends the process with `Exit.HOST_CHANGE`, which says that a restart is worth while.
@@ -19,6 +21,7 @@ import logging
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -46,6 +49,16 @@ HANDOVER_SECONDS: Final = 1.0
 """Whoever could leave waits so long for a place: a launcher that wants its state handed over answers at once."""
 
 _LOOK_SECONDS: Final = 0.1
+
+WATCH_SECONDS: Final = 0.25
+"""How often the launcher is asked about the others while `hvd.init()` lasts; mostly it is over before that."""
+
+_INIT_FAILED: Final = "Horovod initialization failed"
+"""How the ValueError begins (`horovod/common/basics.py`)."""
+
+FORM_ATTEMPTS: Final = 10
+"""Worlds that may fail to form one after the other. More deaths than that in a row are no chance: the members do not
+reach each other."""
 
 _ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 _PORT: Final = "HOROVOD_GLOO_RENDEZVOUS_PORT"
@@ -130,9 +143,12 @@ def enter(init: Callable[[], None]) -> None:
     """
     if not launched():
         _without_launcher()
-    elif not _joined():
+        _sockets.note(init)
+        return
+    if not _joined():
         _take_place()
-    return _sockets.note(init)
+    if not _is_formed(lambda: _watched(init)):
+        _meet(init)
 
 
 def reset(may_leave: Callable[[], bool] = lambda: False) -> None:
@@ -143,13 +159,11 @@ def reset(may_leave: Callable[[], bool] = lambda: False) -> None:
     """
     import horovod.torch as hvd
 
-    hvd.shutdown()
-    left = _sockets.cut()
-    if left:
-        logger.info("shut down %d sockets that a lost peer had left open", left)
+    _leave_world()
     if launched():
-        _take_place(may_leave)
-    _form(hvd.init)
+        _meet(hvd.init, may_leave)
+    else:
+        _form(hvd.init)
 
 
 def synced() -> None:
@@ -204,9 +218,10 @@ def pass_gate() -> bool:
     for name in list(_own_answers):
         setattr(hvd, name, _own_answers.pop(name))
     hvd.shutdown()
-    if launched() and not _joined():
-        _take_place()
-    _form(hvd.init)
+    if not launched():
+        _form(hvd.init)
+    elif not (_joined() and _is_formed(lambda: _form(hvd.init))):
+        _meet(hvd.init)
     return True
 
 
@@ -270,6 +285,36 @@ def _answer_as(local_rank: int, local_size: int) -> None:
         setattr(hvd, name, lambda value=value: value)
 
 
+def _leave_world() -> None:
+    import horovod.torch as hvd
+
+    hvd.shutdown()
+    left = _sockets.cut()
+    if left:
+        logger.info("shut down %d sockets that a lost peer had left open", left)
+
+
+def _meet(init: Callable[[], None], may_leave: Callable[[], bool] = lambda: False) -> None:
+    """Ask for a place in the next world and form it, until one is formed that nobody dies in."""
+    for _ in range(FORM_ATTEMPTS):
+        _take_place(may_leave)
+        if _is_formed(lambda: _form(init)):
+            return
+    raise RendezvousLost
+
+
+def _is_formed(form: Callable[[], None]) -> bool:
+    try:
+        form()
+    except ValueError as error:
+        if not str(error).startswith(_INIT_FAILED):
+            raise
+        logger.warning("a member of the new world was lost before it was formed")
+        _leave_world()
+        return False
+    return True
+
+
 def _form(init: Callable[[], None]) -> None:
     """Any world but the first. The place is in the environment already: with HOROVOD_ELASTIC=0 Horovod asks no second
     time.
@@ -277,9 +322,42 @@ def _form(init: Callable[[], None]) -> None:
     was = os.environ.get(_ELASTIC, "0")
     os.environ[_ELASTIC] = "0"
     try:
-        _sockets.note(init)
+        _watched(init)
     finally:
         os.environ[_ELASTIC] = was
+
+
+def _watched(init: Callable[[], None]) -> None:
+    """Call `init`, and end it when a member has died whom Gloo still waits for.
+
+    Gloo's listening side waits the Gloo time-out for a peer to connect, and nothing tells it that the peer is gone. The
+    launcher knows, and answers Gloo's look-ups with 410 from then on.
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(WATCH_SECONDS):
+            if _is_broken() and not ended.is_set():
+                _sockets.cut_new()
+                return
+
+    watcher = threading.Thread(target=watch, name="init-watch", daemon=True)
+    if _ADDRESS in os.environ:
+        watcher.start()
+    try:
+        _sockets.note(init)
+    finally:
+        ended.set()
+
+
+def _is_broken() -> bool:
+    """Whether the launcher knows of a member of the forming world that has died."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        connection = http.client.HTTPConnection(os.environ[_ADDRESS], int(os.environ[_PORT]), CONNECT_TIMEOUT_SECONDS)
+        with contextlib.closing(connection):
+            connection.request("GET", "/global/watch")
+            return connection.getresponse().status == http.HTTPStatus.GONE
+    return False
 
 
 def _take_place(may_leave: Callable[[], bool] = lambda: False) -> None:

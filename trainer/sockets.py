@@ -8,7 +8,7 @@ once. They are known by their inode: what appears while `hvd.init()` runs is Glo
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _FDS = Path("/proc/self/fd")
@@ -30,15 +30,16 @@ class WorldSockets:
 
     def __init__(self) -> None:
         self._inodes: frozenset[str] = frozenset()
+        self._before: frozenset[str] = frozenset()
         os.register_at_fork(after_in_child=self._close)
 
     def note(self, init: Callable[[], None]) -> None:
         """Call `init` and remember the sockets that appear meanwhile."""
-        before = open_sockets().keys()
+        self._before = frozenset(open_sockets())
         try:
             init()
         finally:
-            self._inodes = frozenset(open_sockets().keys() - before)
+            self._inodes = frozenset(open_sockets().keys() - self._before)
 
     def _close(self) -> None:
         """In a forked child (a loader's process): it would keep a dead parent's connections open while it lives."""
@@ -54,8 +55,16 @@ class WorldSockets:
         number.
         """
         left = [fd for inode, fd in open_sockets().items() if inode in self._inodes]
-        for fd in left:
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as leftover:
-                leftover.shutdown(socket.SHUT_RDWR)
+        _shut_down(left)
         self._inodes = frozenset()
         return len(left)
+
+    def cut_new(self) -> None:
+        """Shut down those that have appeared since `note` was called, from another thread: it ends `init`."""
+        _shut_down([fd for inode, fd in open_sockets().items() if inode not in self._before])
+
+
+def _shut_down(descriptors: Iterable[int]) -> None:
+    for fd in descriptors:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as leftover:
+            leftover.shutdown(socket.SHUT_RDWR)

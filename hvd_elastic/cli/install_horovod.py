@@ -14,8 +14,9 @@ def command(cache: Path | None, *, wheel_only: bool) -> None:
     """Build Horovod 0.28.1 for the torch that is installed here, once, and install it.
 
     The source distribution on the package index does not compile against torch >= 2.1. This command pins its checksum,
-    raises the C++ standard to what the installed torch asks for, builds with Gloo (and NCCL where nvcc is found, MPI
-    where mpicxx is found), and keeps the wheel, so that the next environment gets it in a second.
+    raises the C++ standard to what the installed torch asks for, mends what ends or stalls the survivors of a death
+    (docs/training.md), builds with Gloo (and NCCL where nvcc is found, MPI where mpicxx is found), and keeps the wheel,
+    so that the next environment gets it in a second.
     """
 
     def progress(line: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from hvd_elastic import horovod_build
 from hvd_elastic.horovod_build import HorovodBuildError, Recipe, missing_tools, required_cxx_standard, wheel
+from hvd_elastic.horovod_patch import Edit, PatchError, apply
 
 RECIPE = Recipe(python="cp311", machine="linux-x86_64", torch="2.15.0+cu132", cxx_standard=20, cuda=False, mpi=False)
 
@@ -91,8 +92,7 @@ if command == "download":
     pathlib.Path(value("--dest"), "horovod-0.28.1.tar.gz").write_bytes(pathlib.Path({archive!r}).read_bytes())
 elif command == "wheel":
     source, out = pathlib.Path(words[-1]), pathlib.Path(value("-w"))
-    texts = [(source / name).read_text() for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")]
-    if not all("CMAKE_CXX_STANDARD 20" in text for text in texts):
+    if "CMAKE_CXX_STANDARD 20" not in (source / "horovod/torch/CMakeLists.txt").read_text():
         sys.exit("not patched")
     out.mkdir()
     (out / "horovod-0.28.1-cp311-cp311-linux_x86_64.whl").write_text("wheel")
@@ -103,9 +103,12 @@ elif command == "wheel":
 def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python whose pip knows one source distribution, and builds it only if it is patched."""
     source = tmp_path / "horovod-0.28.1"
-    (source / "horovod" / "torch").mkdir(parents=True)
-    for name in horovod_build.PATCHED:
-        (source / name).write_text("set(CMAKE_CXX_STANDARD 14)\n")
+    texts = {"CMakeLists.txt": "", "horovod/torch/CMakeLists.txt": ""}
+    for edit in RECIPE.edits:
+        texts[edit.path] = texts.get(edit.path, "") + edit.before
+    for name, text in texts.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
     archive = tmp_path / "source.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(source, source.name)
@@ -114,6 +117,14 @@ def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {tmp_path / "pip.py"} "$@"\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
+
+
+def test_a_source_that_is_another_is_not_patched(tmp_path: Path) -> None:
+    edit = Edit(path="one.cc", before="once", after="", why="")
+    (tmp_path / "one.cc").write_text("once and once more")
+
+    with pytest.raises(PatchError, match=r"one\.cc is not what it was"):
+        apply(tmp_path, (edit,))
 
 
 @pytest.mark.usefixtures("one_source")
@@ -130,7 +141,7 @@ def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -
 @pytest.mark.usefixtures("one_source")
 def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(HorovodBuildError, match="failed; from"):
-        wheel(replace(RECIPE, cxx_standard=14), tmp_path / "cache", progress=quiet)
+        wheel(replace(RECIPE, cxx_standard=17), tmp_path / "cache", progress=quiet)
 
     assert not list((tmp_path / "cache").glob("*/*.whl"))
 

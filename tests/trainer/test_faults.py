@@ -1,6 +1,7 @@
 """Processes that are killed at any point, and pods that all leave at once, with real Horovod under our launcher."""
 
 import itertools
+import random
 import sys
 import time
 from pathlib import Path
@@ -52,11 +53,17 @@ class Faulty(Training):
         command = f'exec "${ENV_RUN_DIR}/adopt" {sys.executable} {SCRIPT}'
         self.start([*ours, *where, "sh", "-c", command])
 
-    def order(self, host: str, point: str) -> Path:
+    def order(self, host: str, point: str, how: str = "") -> Path:
         """Have the process of `host` die when it comes to `point`."""
         path = Path(self.environment["TEST_ORDERS"]) / f"{host}@{point}"
-        path.touch()
+        path.write_text(how)
         return path
+
+    def stands_still(self, host: str) -> bool:
+        """Whether its process has taken no step for a while."""
+        before = len(self.events("step", host=host))
+        time.sleep(2)
+        return len(self.events("step", host=host)) == before
 
     def dies(self, *orders: Path) -> None:
         """Wait until the orders were carried out."""
@@ -112,6 +119,49 @@ def _begin_again_from_the_durable_checkpoint(job: Faulty, last: int) -> None:
     job.trains(1)
     first = next(event["step"] for event in job.events("step") if event["host"] == "d")
     assert last - INTERVAL <= first - 1 <= last, "from the manifest that was written just before the last death"
+
+
+def test_a_death_inside_init_costs_nobody_else(tmp_path: Path) -> None:
+    """Stock Horovod ends all others there (exit 134): they are past the join barrier, and Gloo is forming the world."""
+    (tmp_path / "orders").mkdir()
+    job = Faulty(tmp_path, TEST_ORDERS=str(tmp_path / "orders"), TEST_LENGTH=str(LENGTH), TEST_BATCH=str(BATCH))
+    seconds = random.Random(4)
+    try:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "5", script=SCRIPT)
+        job.trains(2)
+        for attempt in range(4):
+            doomed = [f"{attempt}-{which}" for which in range(3)]
+            orders = [job.order(host, "init", f"{seconds.uniform(0, 0.12):.3f}") for host in doomed]
+            job.offer("a", "b", *doomed)
+            job.dies(*orders)
+            job.trains(2)
+        order = job.order("a", "init", "0.02")
+        job.offer("a", "b", "c")
+        job.dies(order)
+        job.trains(2)
+        assert {event["host"] for event in job.events("step", size=2)[-4:]} == {"b", "c"}
+        assert len({event["pid"] for event in job.events("step", host="b")}) == 1, "it never had to begin again"
+    finally:
+        job.close()
+    check_steps(job.events("step"))
+
+
+def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -> None:
+    """Stock Gloo tells all who wait for a message but not who has begun to receive it: a wait of the Gloo time-out."""
+    orders = {"TEST_ORDERS": str(tmp_path), "TEST_LENGTH": str(LENGTH), "TEST_BATCH": str(BATCH)}
+    job = Faulty(tmp_path, **orders, TEST_BALLAST=str(60_000_000))
+    assert int(job.environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 240, "longer than `trains` waits"
+    try:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+        job.trains(2)
+        handing_over = job.order("a", "broadcast", "0.05")
+        job.offer("a", "b", "c")
+        job.dies(handing_over)
+        job.trains(2)
+    finally:
+        job.close()
 
 
 def test_pods_that_all_leave_give_their_places_back_as_soon_as_the_state_is_durable(tmp_path: Path) -> None:

@@ -24,12 +24,16 @@ class Launcher:
     answers: dict[str, list[str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     inits: list[dict[str, str]] = field(default_factory=list)
+    fails: list[str] = field(default_factory=list)
+    """With which messages the next inits fail."""
     over: threading.Event = field(default_factory=threading.Event)
     """Ends what is held."""
 
     def init(self) -> None:
         """In place of `hvd.init()`: note what it would have read."""
         self.inits.append({name: os.environ.get(f"HOROVOD_{name}", "") for name in ("ELASTIC", "RANK", "SIZE")})
+        if self.fails:
+            raise ValueError(self.fails.pop(0))
 
 
 @pytest.fixture
@@ -101,6 +105,37 @@ def test_a_reset_asks_once_and_horovod_does_not_ask_again(horovod: Launcher) -> 
     assert horovod.inits == [{"ELASTIC": "0", "RANK": "1", "SIZE": "3"}]
     assert os.environ["HOROVOD_ELASTIC"] == "1"
     assert os.environ["HOROVOD_CROSS_SIZE"] == "3"
+
+
+FAILED = "Horovod initialization failed. Please check log messages above for a more descriptive error."
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_world_that_a_member_dies_in_is_followed_by_another(horovod: Launcher, first: bool) -> None:
+    horovod.fails = [FAILED, FAILED]
+    horovod.answers["rank_and_size"] = ["0,2,0,1,0,2", ASSIGNED, ASSIGNED]
+    if first:
+        rendezvous.enter(horovod.init)
+    else:
+        rendezvous.reset()
+    assert [init["ELASTIC"] for init in horovod.inits] == ["1" if first else "0", "0", "0"]
+    assert [asked.partition("/")[0] for asked in horovod.asked].count("rank_and_size") == (2 if first else 3)
+    assert horovod.inits[-1]["RANK"] == "1"
+
+
+def test_members_that_never_reach_each_other_do_not_try_for_ever(horovod: Launcher) -> None:
+    horovod.fails = [FAILED] * 100
+    horovod.answers["rank_and_size"] = [ASSIGNED] * 100
+    with pytest.raises(RendezvousLost):
+        rendezvous.reset()
+    assert len(horovod.inits) == rendezvous.FORM_ATTEMPTS
+
+
+def test_a_mistake_in_the_call_of_init_is_the_scripts(horovod: Launcher) -> None:
+    horovod.fails = ["Horovod could not be initialized because process_sets entry number 0 is a duplicate"]
+    with pytest.raises(ValueError, match="duplicate"):
+        rendezvous.enter(horovod.init)
+    assert len(horovod.inits) == 1
 
 
 def test_a_removed_worker_unwinds_with_a_code_of_its_own(horovod: Launcher) -> None:

@@ -1,5 +1,6 @@
 import os
 import socket
+import threading
 
 import pytest
 
@@ -39,6 +40,32 @@ def test_what_fails_to_form_is_cut_too(pairs: list[socket.socket]) -> None:
     assert world.cut() == 2
     for each in pairs:
         each.close()
+
+
+def test_an_init_that_waits_for_a_peer_is_ended_from_another_thread() -> None:
+    kept, other = socket.socketpair()
+    listening = threading.Event()
+    ended: list[OSError] = []
+
+    def wait_for_a_peer() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            listening.set()
+            with pytest.raises(OSError, match="Invalid argument") as error:
+                server.accept()
+            ended.append(error.value)
+
+    world = WorldSockets()
+    waiting = threading.Thread(target=world.note, args=(wait_for_a_peer,))
+    waiting.start()
+    listening.wait(60)
+    while waiting.is_alive():  # `accept` may not have been called yet
+        world.cut_new()
+        waiting.join(0.05)
+    assert ended
+    kept.send(b"x")
+    assert other.recv(1) == b"x"
+    kept.close()
+    other.close()
 
 
 def test_a_childs_copy_keeps_no_connection_open(pairs: list[socket.socket]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,25 @@ from trainer.checkpoint import claim, writing
 
 ORDERS = Path(os.environ["TEST_ORDERS"])
 LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
+BALLAST = int(os.environ.get("TEST_BALLAST", "0"))
+"""Parameters that are of no use but to take long on the wire."""
 
 
 def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
-    """Die before or after a call of `owner.name`, once `ORDERS/HOST@point` is there."""
+    """Die before or after a call of `owner.name`, once `ORDERS/HOST@point` is there; if it holds a number, so many
+    seconds later.
+    """
     call = getattr(owner, name)
 
     def wrapped(*args: Any, **options: Any) -> Any:
         result = call(*args, **options) if after else None
         order = ORDERS / f"{os.environ['HOROVOD_HOSTNAME']}@{point}"
         if order.exists():
+            seconds = float(order.read_text() or 0)
             order.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            if not seconds:
+                time.sleep(60)
         return result if after else call(*args, **options)
 
     setattr(owner, name, wrapped)
@@ -36,6 +44,7 @@ def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
 die_at(elastic.State, "save", "commit")
 die_at(elastic.State, "_agree", "committed")
 die_at(rendezvous, "_take_place", "rendezvous")
+die_at(rendezvous, "_watched", "init")
 die_at(hvd, "allgather", "sync", after=True)
 die_at(states, "broadcast", "broadcast")
 die_at(writing, "upload", "uploaded", after=True)
@@ -44,6 +53,8 @@ die_at(claim.Claim, "advance", "manifest")
 elastic.init()
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+ballast = torch.nn.Parameter(torch.zeros(BALLAST))
+model.register_parameter("ballast", ballast)
 optimizer = hvd.DistributedOptimizer(
     torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), named_parameters=model.named_parameters()
 )
@@ -54,7 +65,7 @@ state = elastic.State(model=model, optimizer=optimizer)
 def train(state: elastic.State) -> None:
     for state.epoch in state.remaining_epochs(10**6):
         for batch in state.batches(range(LENGTH), global_batch_size=BATCH, seed=4):
-            loss = model(batch[:, None] / LENGTH).square().mean() * state.weight
+            loss = model(batch[:, None] / LENGTH).square().mean() * state.weight + ballast.sum() * 0
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -1,0 +1,196 @@
+"""What is changed in the source of Horovod 0.28.1 before it is compiled, and why.
+
+Data: `EDITS`, replacements of text that must stand in a file exactly once. They close what nothing outside of Horovod's
+C++ can close: errors of a connection that abort the process, or that nobody is told of.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+
+class PatchError(ValueError):
+    """The source is not the one that the edits were written for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One replacement."""
+
+    path: str
+    """Relative to the root of the source."""
+    before: str
+    """Stands in the file exactly once."""
+    after: str
+    why: str
+
+
+def cxx_standard_edits(standard: int) -> tuple[Edit, ...]:
+    """Horovod hard-codes C++14; torch's headers ask for 17 (torch >= 2.1) or 20 (torch >= 2.15)."""
+    if standard == 14:
+        return ()
+    return tuple(
+        Edit(
+            path=path,
+            before="CMAKE_CXX_STANDARD 14",
+            after=f"CMAKE_CXX_STANDARD {standard}",
+            why="torch's headers do not compile with an older standard",
+        )
+        for path in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")
+    )
+
+
+_OPERATIONS: Final = "horovod/common/operations.cc"
+_PAIR: Final = "third_party/gloo/gloo/transport/tcp/pair.cc"
+
+EDITS: Final = (
+    Edit(
+        path=_OPERATIONS,
+        before='#include "ops/gloo_operations.h"\n',
+        after='#include "ops/gloo_operations.h"\n#include "gloo/common/error.h"\n',
+        why="as the next one but three",
+    ),
+    Edit(
+        path=_OPERATIONS,
+        before="""\
+    global_gloo_context.Initialize(ParseGlooIface());
+  }
+  if (state.control_operation == LibType::GLOO) {
+    // Initializes global controller
+    state.process_set_table.Initialize(global_gloo_context);
+  }
+""",
+        after="""\
+    try {
+      global_gloo_context.Initialize(ParseGlooIface());
+      if (state.control_operation == LibType::GLOO) {
+        state.process_set_table.Initialize(global_gloo_context);
+      }
+    } catch (const std::exception& ex) {
+      LOG(WARNING) << "Horovod could not be initialized: " << ex.what();
+      if (state.control_operation == LibType::GLOO) {
+        state.process_set_table.Finalize(global_gloo_context, SHUT_DOWN_ERROR);
+      }
+      global_gloo_context.Finalize();
+      SetBoolFromEnv(HOROVOD_ELASTIC, state.elastic_enabled, true);
+      state.initialization_failed = true;
+      return;
+    }
+  }
+#if HAVE_MPI
+  if (global_mpi_context.IsEnabled() &&
+      state.control_operation == LibType::GLOO) {
+    // Initializes global controller
+    state.process_set_table.Initialize(global_gloo_context);
+  }
+#endif // HAVE_MPI
+""",
+        why="a peer that dies while the world is formed ends this process: the exception leaves its thread. "
+        "`hvd.init()` raises instead, and may be called again after `hvd.shutdown()`",
+    ),
+    Edit(
+        path=_OPERATIONS,
+        before="""\
+    horovod_global.initialization_done = false;
+    horovod_global.background_thread =
+""",
+        after="""\
+    horovod_global.initialization_done = false;
+    horovod_global.initialization_failed = false;
+    horovod_global.background_thread =
+""",
+        why="an initialization that failed once has failed for ever",
+    ),
+    Edit(
+        path=_OPERATIONS,
+        before="""\
+  Status status;
+  try {
+    // process_set is passed here only for the case of Response::JOIN where
+""",
+        after="""\
+  Status status;
+  bool connection_lost = false;
+  try {
+    // process_set is passed here only for the case of Response::JOIN where
+""",
+        why="as the next one",
+    ),
+    Edit(
+        path=_OPERATIONS,
+        before="""\
+        << "ExecuteOperation Failed";
+    status = Status::UnknownError(ex.what());
+  }
+
+  if (!status.in_progress()) {
+    for (auto& e : entries) {
+      timeline.End(e.tensor_name, status.ok() ? e.output : nullptr);
+      e.FinishWithCallback(status);
+    }
+  }
+""",
+        after="""\
+        << "ExecuteOperation Failed";
+    status = Status::UnknownError(ex.what());
+#if HAVE_GLOO
+    connection_lost = dynamic_cast<const gloo::IoException*>(&ex) != nullptr;
+#endif
+  }
+
+  if (!status.in_progress()) {
+    for (auto& e : entries) {
+      timeline.End(e.tensor_name, status.ok() ? e.output : nullptr);
+      e.FinishWithCallback(status);
+    }
+  }
+  if (connection_lost) {
+    throw std::runtime_error(status.reason());
+  }
+""",
+        why="after an operation that a dead peer broke, the loop goes on to negotiate over the connections to the "
+        "living, who are in that operation still: they take the message for a part of it, and abort (Gloo's "
+        "`op.preamble.length <= op.nbytes`) or reduce it",
+    ),
+    Edit(
+        path=_PAIR,
+        before="""\
+    if (op.buf != nullptr) {
+      op.buf->signalException(ex);
+    }
+  }
+
+  // Loop through pending send operations.
+""",
+        after="""\
+    if (op.buf != nullptr) {
+      op.buf->signalException(ex);
+    }
+    NonOwningPtr<UnboundBuffer> sending(op.ubuf);
+    if (sending) {
+      sending->signalException(ex);
+    }
+  }
+
+  // The receive operation that has begun.
+  NonOwningPtr<UnboundBuffer> receiving(rx_.ubuf);
+  if (receiving) {
+    receiving->signalException(ex);
+  }
+
+  // Loop through pending send operations.
+""",
+        why="whoever is in the middle of a message when its peer dies is not told, and waits for the Gloo time-out",
+    ),
+)
+
+
+def apply(source: Path, edits: tuple[Edit, ...]) -> None:
+    """Change the source tree in place. Raises PatchError where a text does not stand exactly once."""
+    for edit in edits:
+        path = source / edit.path
+        text = path.read_text()
+        if text.count(edit.before) != 1:
+            first = edit.before.splitlines()[0].strip()
+            raise PatchError(f"{edit.path} is not what it was when this patch was written (at `{first}`)")
+        path.write_text(text.replace(edit.before, edit.after))
