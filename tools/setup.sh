@@ -6,18 +6,8 @@ python=${PYTHON:-python3}
 
 say() { printf '%s\n' "$*" >&2; }
 
-# On a fresh Debian or Ubuntu the pieces of Python that are packages of their own, and the compiler, may be missing.
-# `$1` is a shell test, `$2` the packages that make it true.
-need() {
-    if eval "$1" >/dev/null 2>&1; then return; fi
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "installing $2"
-        apt-get update -q >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -q $2 >&2
-    else
-        say "missing here: $2 (Debian, Ubuntu: sudo apt-get install $2)"
-        exit 1
-    fi
-}
+export python
+need() { sh "$(dirname "$0")/need.sh" "$@"; }
 
 need 'command -v "$python"' "python3"
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || {
