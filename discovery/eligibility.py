@@ -107,8 +107,8 @@ class Answer:
 class Candidate:
     """A pod with nothing against it, seen for itself."""
 
-    key: tuple[bool, float, float, str]
-    """Sorts by likelihood to live: on-demand, oldest Ready, oldest, name."""
+    key: tuple[bool, float, float, str, str]
+    """Sorts by likelihood to live: on-demand, oldest Ready, oldest; then name and UID, so that it is one order."""
     host: Host
     created: float
     uid: str
@@ -161,7 +161,7 @@ def judge(
         return LeftOut(pod=pod.name, reason=against[0], detail=against[1])
     assert worker is not None
     return Candidate(
-        key=(node is not None and node.spot, pod.ready_since, pod.created, pod.name),
+        key=(node is not None and node.spot, pod.ready_since, pod.created, pod.name, pod.uid),
         host=Host(address=pod.ip, slots=rules.slots, alias=f"{pod.uid}-{worker.generation}", pod=pod.name),
         created=pod.created,
         uid=pod.uid,

@@ -1,6 +1,6 @@
 """The verdicts on all pods, kept in order: one change costs one place, not a sort of all."""
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping
 from operator import attrgetter
@@ -40,7 +40,7 @@ class Ranking:
         if isinstance(verdict, LeftOut):
             insort(self._left_out, verdict, key=order_of_left_out)
         else:
-            place = bisect_right(self._ranked, verdict.key, key=_key)
+            place = bisect_left(self._ranked, verdict.key, key=_key)
             self._ranked.insert(place, verdict)
             self._hosts.insert(place, verdict.host)
             self._lines.insert(place, verdict.host.line)
@@ -57,10 +57,7 @@ class Ranking:
             place = bisect_left(self._left_out, order_of_left_out(verdict), key=order_of_left_out)
             del self._left_out[place]
         elif verdict is not None:
-            place = bisect_left(self._ranked, verdict.key, key=_key)
-            # Two pods of one name, the old and the new, may share a key.
-            while self._ranked[place] is not verdict:
-                place += 1
+            place = bisect_left(self._ranked, verdict.key, key=_key)  # a key has the UID in it: no other shares it
             del self._ranked[place], self._hosts[place], self._lines[place]
             self._leave(verdict)
 

@@ -131,6 +131,12 @@ def test_the_order_is_on_demand_first_then_longest_ready() -> None:
     assert [host.pod[-1] for host in answer.hosts] == ["2", "1", "3", "0"]
 
 
+def test_pods_of_one_name_and_age_have_an_order_too() -> None:
+    """A ghost and its heir, with times of whole seconds."""
+    twins = [replace(GOOD, uid=uid, ip=ip) for uid, ip in (("b", "10.0.0.2"), ("a", "10.0.0.3"))]
+    assert decide(*twins) == decide(*reversed(twins))
+
+
 def test_an_address_stands_for_the_younger_of_two_pods() -> None:
     ghost, heir = replace(GOOD, created=1.0), replace(GOOD, name="job-worker-1", uid="b", created=2.0)
     answer = decide(heir, ghost)
