@@ -9,9 +9,7 @@ Asking costs about 0.1 ms a worker, so a large job asks each one less often, and
 
 import contextlib
 import heapq
-import itertools
 import os
-import select
 import selectors
 import socket
 import time
@@ -100,12 +98,10 @@ class Prober:
         self._scheduled: set[str] = set()
         self._open: dict[str, tuple[socket.socket, float]] = {}
         """Who is being asked, since when; the oldest first."""
-        self._asked_at: dict[int, str] = {}
-        """By the descriptor of the connection."""
         self._last_answer = clock()
-        self._epoll = select.epoll()  # `selectors` doubles the cost of an answer
+        self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._wake, select.EPOLLIN)
+        self._selector.register(self._wake, selectors.EVENT_READ)
         self._aimed: Mapping[str, str] = {}
         self._stopped = False
         self.asked = self.missed = 0
@@ -147,26 +143,31 @@ class Prober:
         """Let go of all connections; for who calls `turn` and not `run`."""
         for uid in list(self._open):
             self._close(uid)
-        self._epoll.close()
+        self._selector.close()
         os.close(self._wake)
 
     def turn(self) -> None:
         """Wait for the next thing to do, and do it."""
-        for fd, _ in self._epoll.poll(self._patience()):
-            if fd == self._wake:
+        for key, _ in self._selector.select(self._patience()):
+            if key.fileobj == self._wake:
                 os.eventfd_read(self._wake)
             else:
-                self._read(self._asked_at[fd])
+                self._read(key.data)
         self._take_aim()
         now = self._clock()
-        while (oldest := next(iter(self._open.items()), None)) and now - oldest[1][1] >= self._timeout:
+        while (oldest := self._oldest()) and now - oldest[1] >= self._timeout:
             self._miss(oldest[0])
         while self._due and self._due[0][0] <= now + self._together and len(self._open) < AT_ONCE:
             self._ask(heapq.heappop(self._due)[1], now)
         self._tell()
 
+    def _oldest(self) -> tuple[str, float] | None:
+        """Who has been asked for longest, and since when."""
+        return next(((uid, since) for uid, (_, since) in self._open.items()), None)
+
     def _patience(self) -> float | None:
-        moments = [since + self._timeout for _, since in itertools.islice(self._open.values(), 1)]
+        oldest = self._oldest()
+        moments = [oldest[1] + self._timeout] if oldest else []
         if self._due and len(self._open) < AT_ONCE:
             moments.append(self._due[0][0])
         return max(0.0, min(moments) - self._clock()) if moments else None
@@ -196,8 +197,7 @@ class Prober:
         self.asked += 1
         asking = _nonblocking()
         self._open[uid] = (asking, now)
-        self._asked_at[asking.fileno()] = uid
-        self._epoll.register(asking, select.EPOLLIN)
+        self._selector.register(asking, selectors.EVENT_READ, uid)
         try:
             asking.connect_ex((self._addresses[uid], self._port))
         except OSError:
@@ -234,8 +234,8 @@ class Prober:
     def _close(self, uid: str) -> None:
         if uid in self._open:
             asking, _ = self._open.pop(uid)
-            del self._asked_at[asking.fileno()]
-            asking.close()  # which takes it out of the epoll set
+            self._selector.unregister(asking)
+            asking.close()
 
     def _reported_lost(self) -> bool:
         return any(view.lost for view in list(self._reported.values()))
