@@ -145,10 +145,7 @@ def enter(init: Callable[[], None]) -> None:
         _without_launcher()
         _sockets.note(init)
         return
-    if not _joined():
-        _take_place()
-    if not _is_formed(lambda: _watched(init)):
-        _meet(init)
+    _arrive(init, form=_watched)
 
 
 def reset(may_leave: Callable[[], bool] = lambda: False) -> None:
@@ -218,10 +215,10 @@ def pass_gate() -> bool:
     for name in list(_own_answers):
         setattr(hvd, name, _own_answers.pop(name))
     hvd.shutdown()
-    if not launched():
+    if launched():
+        _arrive(hvd.init, form=_form)
+    else:
         _form(hvd.init)
-    elif not (_joined() and _is_formed(lambda: _form(hvd.init))):
-        _meet(hvd.init)
     return True
 
 
@@ -294,6 +291,14 @@ def _leave_world() -> None:
         logger.info("shut down %d sockets that a lost peer had left open", left)
 
 
+def _arrive(init: Callable[[], None], *, form: Callable[[Callable[[], None]], None]) -> None:
+    """Form the first world under the launcher, with the place that it gave at the start if that still holds."""
+    if not _joined():
+        _take_place()
+    if not _is_formed(lambda: form(init)):
+        _meet(init)
+
+
 def _meet(init: Callable[[], None], may_leave: Callable[[], bool] = lambda: False) -> None:
     """Ask for a place in the next world and form it, until one is formed that nobody dies in."""
     for _ in range(FORM_ATTEMPTS):
@@ -352,11 +357,9 @@ def _watched(init: Callable[[], None]) -> None:
 
 def _is_broken() -> bool:
     """Whether the launcher knows of a member of the forming world that has died."""
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        connection = http.client.HTTPConnection(os.environ[_ADDRESS], int(os.environ[_PORT]), CONNECT_TIMEOUT_SECONDS)
-        with contextlib.closing(connection):
-            connection.request("GET", "/global/watch")
-            return connection.getresponse().status == http.HTTPStatus.GONE
+    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(_server()) as connection:
+        connection.request("GET", "/global/watch")
+        return connection.getresponse().status == http.HTTPStatus.GONE
     return False
 
 
@@ -394,7 +397,7 @@ def _joined() -> bool:
 def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = lambda: False) -> str | None:
     """One GET for this worker; None where the server knows no such thing."""
     host = f"{os.environ.get('HOROVOD_HOSTNAME', 'localhost')}:{os.environ.get('HOROVOD_LOCAL_RANK', '0')}"
-    connection = http.client.HTTPConnection(os.environ[_ADDRESS], int(os.environ[_PORT]), CONNECT_TIMEOUT_SECONDS)
+    connection = _server()
     try:
         connection.connect()
         _keep_alive(connection.sock)
@@ -409,6 +412,10 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = lam
     finally:
         connection.close()
     return body if response.status == http.client.OK else None
+
+
+def _server() -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(os.environ[_ADDRESS], int(os.environ[_PORT]), CONNECT_TIMEOUT_SECONDS)
 
 
 def _wait(sock: socket.socket, timeout_seconds: float, may_leave: Callable[[], bool]) -> None:
