@@ -1,15 +1,15 @@
-"""What `Trainer` costs a step, beside the same loop on raw Horovod: blocks of steps in turn, within one process.
+"""What `Trainer` costs a step, beside the same loop on raw Horovod: blocks of steps in turn.
 
     python -m benchmarks.loop [--processes 6] [--pairs 12] [--steps 10] [--batch 512] [--width 1024]
 
-One process without a launcher, on the CPU: what is measured is the loop, its commits, events and metrics, not the
-network. The raw loop runs inside the loss function of the Trainer, between two of its steps, so both see the same
-machine. A block of the Trainer holds one commit, from the middle of one interval to the middle of the next, so that
-the copy that runs beside the next step is paid for where it belongs. Every block is compared with the mean of the raw
-blocks before and after it; a process gives the median of these differences. Where in memory its two models lie is a
-matter of luck that lasts as long as the process, and can be worth more than what is looked for: so there are several
-processes, every second of which makes the raw model first. Given are their medians; by the clock and, for a machine
-that others use too, by the CPU time of all threads.
+Processes without a launcher, one after the other, on the CPU: what is measured is the loop, its commits, events and
+metrics, not the network. The raw loop runs inside the loss function of the Trainer, between two of its steps, so both
+see the same machine. A block of the Trainer holds one commit, from the middle of one interval to the middle of the
+next, so that the copy that runs beside the next step is paid for where it belongs. Every block is compared with the
+mean of the raw blocks before and after it; a process gives the median of these differences. Where in memory its two
+models lie is a matter of luck that lasts as long as the process, and can be worth more than what is looked for: so
+there are several processes, every second of which makes the raw model first. Given are their medians; by the clock and,
+for a machine that others use too, by the CPU time of all threads.
 """
 
 import argparse

@@ -43,12 +43,19 @@ def cxx_standard_edits(standard: int) -> tuple[Edit, ...]:
 _OPERATIONS: Final = "horovod/common/operations.cc"
 _PAIR: Final = "third_party/gloo/gloo/transport/tcp/pair.cc"
 
+_MIXED_UP: Final = (
+    "after an operation that a dead peer broke, the loop goes on to negotiate over the connections to the living, who "
+    "are in that operation still: they take the message for a part of it, and abort (Gloo's "
+    "`op.preamble.length <= op.nbytes`) or reduce it"
+)
+"""Why there are three of the edits."""
+
 EDITS: Final = (
     Edit(
         path=_OPERATIONS,
         before='#include "ops/gloo_operations.h"\n',
         after='#include "ops/gloo_operations.h"\n#include "gloo/common/error.h"\n',
-        why="as the next one but three",
+        why=_MIXED_UP,
     ),
     Edit(
         path=_OPERATIONS,
@@ -114,7 +121,7 @@ EDITS: Final = (
   try {
     // process_set is passed here only for the case of Response::JOIN where
 """,
-        why="as the next one",
+        why=_MIXED_UP,
     ),
     Edit(
         path=_OPERATIONS,
@@ -148,9 +155,7 @@ EDITS: Final = (
     throw std::runtime_error(status.reason());
   }
 """,
-        why="after an operation that a dead peer broke, the loop goes on to negotiate over the connections to the "
-        "living, who are in that operation still: they take the message for a part of it, and abort (Gloo's "
-        "`op.preamble.length <= op.nbytes`) or reduce it",
+        why=_MIXED_UP,
     ),
     Edit(
         path=_PAIR,

@@ -1,9 +1,11 @@
 """Processes that are killed at any point, and pods that all leave at once, with real Horovod under our launcher."""
 
+import contextlib
 import itertools
 import random
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -59,32 +61,28 @@ class Faulty(Training):
         path.write_text(how)
         return path
 
-    def stands_still(self, host: str) -> bool:
-        """Whether its process has taken no step for a while."""
-        before = len(self.events("step", host=host))
-        time.sleep(2)
-        return len(self.events("step", host=host)) == before
-
     def dies(self, *orders: Path) -> None:
         """Wait until the orders were carried out."""
         self.until(lambda: not any(order.exists() for order in orders), f"deaths at {[o.name for o in orders]}")
 
 
-def test_a_kill_at_any_point_repeats_one_commit_at_most_and_loses_no_sample(tmp_path: Path) -> None:
-    (tmp_path / "orders").mkdir()
-    job = Faulty(
-        tmp_path,
-        TEST_ORDERS=str(tmp_path / "orders"),
-        TEST_LENGTH=str(LENGTH),
-        TEST_BATCH=str(BATCH),
-        **{ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: str(INTERVAL), ENV_INCARNATION: "one"},
-    )
+@contextlib.contextmanager
+def faulty(folder: Path, **environment: str) -> Iterator[Faulty]:
+    orders = folder / "orders"
+    orders.mkdir()
+    job = Faulty(folder, TEST_ORDERS=str(orders), TEST_LENGTH=str(LENGTH), TEST_BATCH=str(BATCH), **environment)
     try:
+        yield job
+    finally:
+        job.close()
+
+
+def test_a_kill_at_any_point_repeats_one_commit_at_most_and_loses_no_sample(tmp_path: Path) -> None:
+    durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: str(INTERVAL)}
+    with faulty(tmp_path, **durable, **{ENV_INCARNATION: "one"}) as job:
         _kill_one_after_the_other(job)
         last = max(event["step"] for event in job.events("step"))
         _begin_again_from_the_durable_checkpoint(job, last)
-    finally:
-        job.close()
     check_steps(job.events("step"))
 
 
@@ -123,10 +121,8 @@ def _begin_again_from_the_durable_checkpoint(job: Faulty, last: int) -> None:
 
 def test_a_death_inside_init_costs_nobody_else(tmp_path: Path) -> None:
     """Stock Horovod ends all others there (exit 134): they are past the join barrier, and Gloo is forming the world."""
-    (tmp_path / "orders").mkdir()
-    job = Faulty(tmp_path, TEST_ORDERS=str(tmp_path / "orders"), TEST_LENGTH=str(LENGTH), TEST_BATCH=str(BATCH))
     seconds = random.Random(4)
-    try:
+    with faulty(tmp_path) as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "5", script=SCRIPT)
         job.trains(2)
@@ -142,17 +138,13 @@ def test_a_death_inside_init_costs_nobody_else(tmp_path: Path) -> None:
         job.trains(2)
         assert {event["host"] for event in job.events("step", size=2)[-4:]} == {"b", "c"}
         assert len({event["pid"] for event in job.events("step", host="b")}) == 1, "it never had to begin again"
-    finally:
-        job.close()
     check_steps(job.events("step"))
 
 
 def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -> None:
     """Stock Gloo tells all who wait for a message but not who has begun to receive it: a wait of the Gloo time-out."""
-    orders = {"TEST_ORDERS": str(tmp_path), "TEST_LENGTH": str(LENGTH), "TEST_BATCH": str(BATCH)}
-    job = Faulty(tmp_path, **orders, TEST_BALLAST=str(60_000_000))
-    assert int(job.environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 240, "longer than `trains` waits"
-    try:
+    with faulty(tmp_path, TEST_BALLAST=str(60_000_000)) as job:
+        assert int(job.environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 240, "longer than `trains` waits"
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
         job.trains(2)
@@ -160,8 +152,6 @@ def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -
         job.offer("a", "b", "c")
         job.dies(handing_over)
         job.trains(2)
-    finally:
-        job.close()
 
 
 def test_pods_that_all_leave_give_their_places_back_as_soon_as_the_state_is_durable(tmp_path: Path) -> None:
