@@ -3,9 +3,40 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from hvd_elastic.launcher.events import Resized
 from hvd_elastic.launcher.placement import Slot
 
 _KINDS = {" joined": "joined", " removed": "removed", " lost": "lost", " written off": "hung", " left": "left"}
+
+
+class Change:
+    """What has happened since the last world began to run."""
+
+    def __init__(self) -> None:
+        self.causes: list[str] = []
+        self._size_before = 0
+        self._disturbed: float | None = None
+
+    def disturb(self, now: float) -> None:
+        """A member was notified, has died, or asks: the pause is counted from the first time on."""
+        if self._disturbed is None:
+            self._disturbed = now
+
+    def words(self) -> str:
+        """All causes, for a person."""
+        return "; ".join(dict.fromkeys(self.causes))
+
+    def end(self, generation: int, size: int, now: float) -> Resized:
+        """The next world runs; from here on everything counts towards the one after it."""
+        resized = Resized(
+            generation=generation,
+            before=self._size_before,
+            after=size,
+            causes=tuple(dict.fromkeys(self.causes)),
+            pause_seconds=None if self._disturbed is None else now - self._disturbed,
+        )
+        self.causes, self._size_before, self._disturbed = [], size, None
+        return resized
 
 
 def differences(before: Sequence[Slot], after: Sequence[Slot], said: Sequence[str]) -> list[str]:

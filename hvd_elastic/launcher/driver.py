@@ -98,7 +98,7 @@ class Driver:
         return Outcome(
             exit_code=self._outcome.exit_code,
             reason=self._outcome.reason,
-            generations=self._world.generation,
+            generations=self._world.roster.generation,
             seconds=self._clock() - started,
         )
 
@@ -143,7 +143,7 @@ class Driver:
     # --- Its own thread ----------------------------------------------------------------------------------------------
 
     def _next_event(self) -> None:
-        timeout = max(0.0, min(self._world.wake_at - self._clock(), 3600.0))
+        timeout = max(0.0, min(self._world.agenda.wake_at - self._clock(), 3600.0))
         try:
             event = self._events.get(timeout=timeout)
         except queue.Empty:
@@ -153,8 +153,7 @@ class Driver:
 
     def _carry_out(self) -> None:
         """What workers wait for comes first, the report after it."""
-        while self._world.actions:
-            actions, self._world.actions = self._world.actions, []
+        while actions := self._world.agenda.take():
             for action in actions:
                 self._do(action)
                 self._is_stale |= isinstance(action, Form | Resized | Warn | Finish)
@@ -199,7 +198,7 @@ class Driver:
     @_do.register
     def _(self, action: Break) -> None:
         assert self._server is not None
-        self._server.broken = self._world.generation == action.generation
+        self._server.broken = self._world.roster.generation == action.generation
 
     @_do.register
     def _(self, action: Start) -> None:
@@ -207,7 +206,7 @@ class Driver:
         self._registrations.pop(slot.key, None)
         self._ranks[number] = slot.rank
         self._report.status.started_processes += 1
-        self._report.status.restarted_processes += self._world.generation > 1 or not self._world.forming
+        self._report.status.restarted_processes += self._world.roster.generation > 1 or not self._world.forming
         streams = self._launching.streams(number, slot, lambda: str(self._ranks.get(number, slot.rank)))
         try:
             self._workers.start(
@@ -278,7 +277,7 @@ class Driver:
         if not world.roster.slots and not world.finished:
             status.state = "starting"
         status.world_size, status.wanted_size = len(world.roster.slots), world.wanted_size(now)
-        status.generation, status.resets = world.generation, world.resets
+        status.generation, status.resets = world.roster.generation, world.resets
         status.blacklisted = world.blacklisted(now)
         status.hosts = _host_statuses(world.roster.slots)
         if self._outcome:

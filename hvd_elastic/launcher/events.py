@@ -1,5 +1,6 @@
 """What the world decides to have done, as values. The driver carries them out in this order."""
 
+import math
 from dataclasses import dataclass
 
 from hvd_elastic.launcher.placement import Key, Slot
@@ -83,3 +84,24 @@ class Finish:
 
 
 Action = Form | Start | End | Answer | Notify | Break | Resized | Warn | Finish
+
+
+class Agenda:
+    """What is to be done, in this order, and when the world is to decide again."""
+
+    def __init__(self) -> None:
+        self.wake_at = math.inf
+        self._actions: list[Action] = []
+
+    def add(self, action: Action) -> None:
+        """Have it done after all that was added before."""
+        self._actions.append(action)
+
+    def take(self) -> list[Action]:
+        """What was added since the last time; the caller carries it out."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def wake(self, at: float) -> None:
+        """Decide again no later than then."""
+        self.wake_at = min(self.wake_at, at)

@@ -28,6 +28,11 @@ class Slot:
         """The place without its numbers."""
         return self.host.alias, self.local_rank
 
+    @property
+    def signature(self) -> tuple[Key, str]:
+        """What its process knows of it: for those with the same one nothing has changed."""
+        return self.key, self.response()
+
     def response(self) -> str:
         """The answer to GET rank_and_size, in the order that `gloo_context.cc` parses."""
         return f"{self.rank},{self.size},{self.local_rank},{self.local_size},{self.cross_rank},{self.cross_size}"

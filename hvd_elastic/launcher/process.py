@@ -1,4 +1,13 @@
-"""A process as the world sees it, and what bounds the world."""
+"""A process as the world sees it, and what bounds the world.
+
+A process goes through these phases::
+
+    STARTED ──(asks the barrier)──► WAITING ─┐                      a newcomer, warm, not yet part of a world
+       └─(the first world)──────────────────►├─► ASSIGNED ─(barrier)─► ARRIVED ─(all are)─► RUNNING
+                                             │        ▲                   │ a member died      │ error or notification
+    ASKING ◄──(GET rank_and_size)────────────┼────────┴───────────────────┴───────────────────┘
+       └──(all members ask or are gone)──────┘        └──(no place in the new world)──► LEAVING
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +17,7 @@ from hvd_elastic.launcher.placement import Key, Slot
 
 
 class Phase(StrEnum):
-    """Where a process is on its way; see the picture in `world`."""
+    """Where a process is on its way; see the picture above."""
 
     STARTED = "started"
     WAITING = "waiting"
@@ -53,6 +62,16 @@ class Process:
     def alias(self) -> str:
         """Its host."""
         return self.slot.host.alias
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{self.slot.host.label}[{self.slot.local_rank}]"
+
+    def enter(self, phase: Phase, now: float) -> None:
+        """From now on it is in this phase, if it was not before."""
+        if self.phase is not phase:
+            self.phase, self.since = phase, now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The processes of a job: by number, by place, and which of them are the members of the present world."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from hvd_elastic.launcher.placement import Key, Slot
 from hvd_elastic.launcher.process import Phase, Process
@@ -15,6 +15,10 @@ class Roster:
     def __init__(self) -> None:
         self.slots: tuple[Slot, ...] = ()
         """The present world; empty before the first one and when all of its processes are gone."""
+        self.generation = 0
+        """How many worlds there were, with the present one."""
+        self.newcomers_join = False
+        """Whether a newcomer has asked at the barrier, as those of this project do and stock ones never do."""
         self._processes: dict[int, Process] = {}
         self._present: dict[Key, Process] = {}
         self._members: dict[Key, int] = {}
@@ -48,11 +52,11 @@ class Roster:
         if self._present.get(process.key) is process:
             del self._present[process.key]
 
-    def form(self, members: Iterable[tuple[Slot, Process]]) -> None:
-        """From now on these are the world."""
-        pairs = tuple(members)
-        self.slots = tuple(slot for slot, _ in pairs)
-        self._members = {slot.key: process.number for slot, process in pairs}
+    def form(self, slots: tuple[Slot, ...]) -> None:
+        """From now on those who are present in these places are the world."""
+        self.generation += 1
+        self.slots = slots
+        self._members = {slot.key: self._present[slot.key].number for slot in slots}
 
     def dissolve(self) -> None:
         """There is no world any more."""
@@ -61,6 +65,10 @@ class Roster:
     def is_member(self, process: Process) -> bool:
         """Whether it is part of the present world."""
         return self._members.get(process.key) == process.number
+
+    def slot_of(self, member: Process) -> Slot:
+        """A member's place in the present world; it may not have been told yet."""
+        return next(slot for slot in self.slots if slot.key == member.key)
 
     def alive(self) -> list[Process]:
         """The members that are present, by rank."""

@@ -64,7 +64,7 @@ class Story:
         return actions + self.actions()
 
     def actions(self) -> list[Action]:
-        made, self.world.actions = self.world.actions, []
+        made = self.world.agenda.take()
         self.numbers.update({action.slot.key: action.number for action in made if isinstance(action, Start)})
         return made
 

@@ -129,12 +129,12 @@ class Machine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         end = self.now + seconds
         for _ in range(2000):
-            at = min(max(self.world.wake_at, self.now), end)
+            at = min(max(self.world.agenda.wake_at, self.now), end)
             self.now = at
             self.call(lambda: self.world.decide(self.now))
             if at >= end:
                 return
-            if self.world.wake_at <= at:
+            if self.world.agenda.wake_at <= at:
                 self.now += 1e-6
 
     # --- the workers -------------------------------------------------------------------------------------------------
@@ -182,8 +182,7 @@ class Machine(RuleBasedStateMachine):
     def call(self, event: object) -> None:
         if self.finish is None:
             event()  # type: ignore[operator]
-        while self.world.actions and self.finish is None:
-            actions, self.world.actions = self.world.actions, []
+        while self.finish is None and (actions := self.world.agenda.take()):
             for action in actions:
                 self.do(action)
 
@@ -226,7 +225,7 @@ class Machine(RuleBasedStateMachine):
         elif text == "go":
             if worker.place == (0, 0):
                 worker.place = (worker.slot.rank, worker.slot.size)
-            worker.world, worker.doing = self.world.generation, "syncing"
+            worker.world, worker.doing = self.world.roster.generation, "syncing"
             key = worker.slot.key
             self.call(lambda: self.world.registered(key, self.now))
         elif text == "again":
