@@ -51,7 +51,7 @@ class Notify:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break:
-    """A member of the world died while it was forming: let those who still form it fail at once."""
+    """A member of this world is lost: if others are forming it still, let them fail at once."""
 
     generation: int
 

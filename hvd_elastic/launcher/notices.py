@@ -24,10 +24,6 @@ class Notices:
         """A world begins to run: what was said to the last one does not count."""
         self._next, self._told = now, None
 
-    def hasten(self, now: float) -> None:
-        """A process can be notified from now on; do not keep it waiting."""
-        self._next = now
-
     def postpone(self, now: float) -> None:
         """The members are about to notice by themselves."""
         self._next = now + self._rules.notify_again

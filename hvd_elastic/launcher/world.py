@@ -125,7 +125,6 @@ class World:
                     process.enter(Phase.ARRIVED, now)
                 if not self._sync_is_told:
                     process.holds_state = self._ever_state = True
-            self._notices.hasten(now)
         self.decide(now)
 
     def synced(self, key: Key, now: float) -> None:
@@ -263,7 +262,7 @@ class World:
         slots = place(hosts, None if maximum is None else maximum + handover)
         if len(slots) - handover < self._rules.minimum:
             self._keep_only(hosts, now)
-            self._wait_for_slots(len(slots), self._rules.minimum, now)
+            self._wait_for_slots(len(slots) - handover, self._rules.minimum, now)
         else:
             self._form(slots, now)
 
@@ -320,7 +319,7 @@ class World:
                 # Its host would stay unused for ever.
                 deadline = process.since + self._rules.first_start_timeout
                 self._crew.wait_for(process, deadline, "did not reach hvd.init() in time", now)
-        if self.roster.newcomers_join:
+        if self.roster.newcomers_join and not self._succeeded:
             for slot in place(in_order(eligible, self.roster.slots), self._rules.maximum):
                 if self.roster.at(slot.key) is None and slot.key not in self.roster.leaving():
                     self._crew.start(slot, told=-1, phase=Phase.STARTED, now=now)

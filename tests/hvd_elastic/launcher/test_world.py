@@ -95,6 +95,20 @@ def test_the_survivors_of_a_death_are_not_notified_on_top(story: Story) -> None:
     assert notices(story.wait(1.0)) == 0
 
 
+def test_a_worker_that_registers_after_a_death_brings_no_notice_forward() -> None:
+    story = Story()
+    story.hosts(a=1, b=1, c=1)
+    for alias in "abc":
+        story.joins(alias)
+    story.world.registered(("a", 0), story.now)
+    story.actions()
+    assert notices(story.dies("c")) == 0
+    story.now += 0.1
+    story.world.registered(("b", 0), story.now)
+    assert notices(story.actions()) == 0
+    assert notices(story.wait(0.5)) == 1
+
+
 def test_survivors_that_do_not_notice_a_death_are_told_after_all(story: Story) -> None:
     story.dies("b")
     assert notices(story.wait(0.6)) == 1
@@ -190,3 +204,22 @@ def test_old_hosts_keep_their_order(story: Story) -> None:
     for member in "ab":
         story.asks(member)
     assert [slot.host.alias for slot in story.world.roster.slots] == ["a", "b", "d", "c"]
+
+
+def test_nobody_is_started_once_the_script_has_ended_somewhere(story: Story) -> None:
+    """A rank may have something left to do; the places of the others stay free."""
+    story.world.exited(story.numbers["b", 0], 0, story.now)
+    assert not any(isinstance(action, Start) for action in story.actions() + story.wait(10.0))
+    assert not story.world.blacklisted(story.now)
+
+
+def test_slots_that_only_hand_the_state_over_do_not_count_as_slots() -> None:
+    story = Story(minimum=2)
+    story.hosts(a=1, b=1)
+    story.train("a", "b")
+    story.hosts(c=1)
+    story.joins("c")
+    story.asks("a")
+    story.asks("b")
+    (finish,) = [action for action in story.wait(601.0) if isinstance(action, Finish)]
+    assert finish.reason.startswith("1 of 2 needed slots for 600 s")
