@@ -142,10 +142,11 @@ class Trainer:
 
     def _epoch(self, state: State) -> None:
         self._model.train()
-        loss: torch.Tensor | float = 0.0
+        loss: torch.Tensor | None = None
         since = 0
         for batch in state.batches(self._data, **self._loading):
-            loss = loss + self._backward(batch, state.weight)
+            part = self._backward(batch, state.weight)
+            loss = part if loss is None else loss + part
             self._progress.count(samples_in(batch) * hvd.size())
             if state.accumulating:
                 continue
@@ -155,7 +156,7 @@ class Trainer:
             if since == self._commit_every:
                 state.commit(loss=loss)
                 since = 0
-            loss = 0.0
+            loss = None
 
     def _backward(self, batch: Any, weight: float) -> torch.Tensor:
         with self._arithmetic.autocast():
@@ -165,7 +166,7 @@ class Trainer:
         self._arithmetic.backward(loss)
         return loss.detach()
 
-    def _tell(self, state: State, loss: torch.Tensor | float) -> None:
+    def _tell(self, state: State, loss: torch.Tensor) -> None:
         """Only here is the loss fetched from the device."""
         if hvd.rank() == 0 and self._progress.due():
             values = {"loss": float(loss), "learning_rate": self._optimizer.param_groups[0]["lr"]}

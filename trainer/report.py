@@ -52,7 +52,6 @@ class Progress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since = clock()
-        self._step: int | None = None
         self._samples = 0
 
     def due(self) -> bool:
@@ -70,5 +69,5 @@ class Progress:
         told = {**values, "samples_per_second": self._samples / seconds if seconds > 0 else 0.0, "world_size": size}
         shown = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
         logger.info("epoch %d of %d, step %d: %s", epoch + 1, epochs, step, shown)
-        self._since, self._samples, self._step = now, 0, step
+        self._since, self._samples = now, 0
         return told
