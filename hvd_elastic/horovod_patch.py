@@ -42,6 +42,8 @@ def cxx_standard_edits(standard: int) -> tuple[Edit, ...]:
 
 _OPERATIONS: Final = "horovod/common/operations.cc"
 _PAIR: Final = "third_party/gloo/gloo/transport/tcp/pair.cc"
+_PROCESS_SETS: Final = "horovod/common/process_set"
+_BASICS: Final = "horovod/common/basics.py"
 
 _MIXED_UP: Final = (
     "after an operation that a dead peer broke, the loop goes on to negotiate over the connections to the living, who "
@@ -49,6 +51,15 @@ _MIXED_UP: Final = (
     "`op.preamble.length <= op.nbytes`) or reduce it"
 )
 """Why there are three of the edits."""
+
+_NEGOTIATED: Final = (
+    "a script's own process sets are removed by negotiation with all processes, also when one of them is dead: the "
+    "exception ends the survivors"
+)
+_SHUT_DOWN: Final = (
+    "a peer that dies while a process set is added or removed looks like a mistake of the script, and what is asked "
+    "for then has been freed"
+)
 
 EDITS: Final = (
     Edit(
@@ -186,6 +197,115 @@ EDITS: Final = (
   // Loop through pending send operations.
 """,
         why="whoever is in the middle of a message when its peer dies is not told, and waits for the Gloo time-out",
+    ),
+    Edit(
+        path=f"{_PROCESS_SETS}.h",
+        before="""\
+  int32_t RegisterProcessSet(std::vector<int> global_ranks = {});
+""",
+        after="""\
+  // Finalize and remove all process sets but the global one without asking the
+  // other processes, of whom one is lost.
+  void Abandon(const Status& status);
+
+  int32_t RegisterProcessSet(std::vector<int> global_ranks = {});
+""",
+        why=_NEGOTIATED,
+    ),
+    Edit(
+        path=f"{_PROCESS_SETS}.cc",
+        before="""\
+int32_t ProcessSetTable::RegisterProcessSet(std::vector<int> global_ranks) {
+""",
+        after="""\
+void ProcessSetTable::Abandon(const Status& status) {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  for (auto id : Ids()) {
+    if (id != 0) {
+      Get(id).Finalize(status);
+      DeregisterProcessSet(id);
+    }
+  }
+  id_to_be_removed_ = NO_PENDING_REMOVAL;
+}
+
+int32_t ProcessSetTable::RegisterProcessSet(std::vector<int> global_ranks) {
+""",
+        why=_NEGOTIATED,
+    ),
+    Edit(
+        path=_OPERATIONS,
+        before="""\
+        << "Horovod could not be initialized: " << ex.what();
+    state.initialization_failed = true;
+    goto shutdown;
+""",
+        after="""\
+        << "Horovod could not be initialized: " << ex.what();
+    state.initialization_failed = true;
+    state.shut_down = true;
+    state.process_set_table.Abandon(SHUT_DOWN_ERROR);
+    goto shutdown;
+""",
+        why=_NEGOTIATED,
+    ),
+    Edit(
+        path=_OPERATIONS,
+        before="""\
+        << "Horovod background loop uncaught exception: " << ex.what();
+  }
+""",
+        after="""\
+        << "Horovod background loop uncaught exception: " << ex.what();
+    state.shut_down = true;
+    state.process_set_table.Abandon(SHUT_DOWN_ERROR);
+  }
+""",
+        why=_NEGOTIATED,
+    ),
+    Edit(
+        path=_OPERATIONS,
+        before="""\
+    if (process_set->initialization_done) {
+      return id;
+    }
+    if (horovod_global.shut_down) {
+      return HOROVOD_PROCESS_SET_ERROR_SHUTDOWN;
+    }
+""",
+        after="""\
+    {
+      std::lock_guard<std::recursive_mutex> table_lock(
+          horovod_global.process_set_table.mutex);
+      if (horovod_global.shut_down) {
+        return HOROVOD_PROCESS_SET_ERROR_SHUTDOWN;
+      }
+      if (process_set->initialization_done) {
+        return id;
+      }
+    }
+""",
+        why=_SHUT_DOWN,
+    ),
+    *(
+        Edit(
+            path=_BASICS,
+            before=f"""\
+            raise ValueError('Horovod is shutting down.')
+        elif result == self.HOROVOD_PROCESS_SET_ERROR_DYNAMIC:
+            raise ValueError(
+                "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow {doing} process sets after Horovod initialization.")
+""",
+            after=f"""\
+            from horovod.common.exceptions import HorovodInternalError
+            raise HorovodInternalError('Horovod is shutting down.')
+        elif result == self.HOROVOD_PROCESS_SET_ERROR_DYNAMIC:
+            raise ValueError(
+                "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow {doing} process sets after Horovod initialization.")
+""",
+            why=_SHUT_DOWN,
+        )
+        for doing in ("adding", "removing")
     ),
 )
 

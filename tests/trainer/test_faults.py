@@ -154,6 +154,26 @@ def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -
         job.trains(2)
 
 
+def test_a_death_costs_nobody_else_where_the_script_has_process_sets_of_its_own(tmp_path: Path) -> None:
+    """Stock Horovod ends the survivors (issue 4021): it goes on to negotiate with the dead about their removal."""
+    with faulty(tmp_path, HOROVOD_DYNAMIC_PROCESS_SETS="1") as job:
+        job.offer("a", "b", "c")
+        job.launch("-np", "3", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+        job.trains(3)
+        job.dies(job.order("c", "committed"))
+        job.trains(2)
+        while_adding = job.order("d", "add")
+        job.offer("a", "b", "d")
+        job.dies(while_adding)
+        job.trains(2)
+        job.dies(job.order("a", "commit", "0.01"))
+        job.trains(1)
+        job.offer("b", "e", "f")
+        job.trains(3)
+        assert len({event["pid"] for event in job.events("step", host="b")}) == 1, "it never had to begin again"
+    check_steps(job.events("step"))
+
+
 def test_pods_that_all_leave_give_their_places_back_as_soon_as_the_state_is_durable(tmp_path: Path) -> None:
     """Two at once; the grace of ten minutes is not waited out for a place that no launcher can give."""
     yard = make_yard(tmp_path, real=True)

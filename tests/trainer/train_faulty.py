@@ -19,6 +19,8 @@ ORDERS = Path(os.environ["TEST_ORDERS"])
 LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
 BALLAST = int(os.environ.get("TEST_BALLAST", "0"))
 """Parameters that are of no use but to take long on the wire."""
+PROCESS_SETS = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
+"""Whether all ranks but the last have a process set of their own."""
 
 
 def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
@@ -46,6 +48,7 @@ die_at(elastic.State, "_agree", "committed")
 die_at(rendezvous, "_take_place", "rendezvous")
 die_at(rendezvous, "_watched", "init")
 die_at(hvd, "allgather", "sync", after=True)
+die_at(hvd, "add_process_set", "add")
 die_at(states, "broadcast", "broadcast")
 die_at(writing, "upload", "uploaded", after=True)
 die_at(claim.Claim, "advance", "manifest")
@@ -61,8 +64,19 @@ optimizer = hvd.DistributedOptimizer(
 state = elastic.State(model=model, optimizer=optimizer)
 
 
+def meet_in_process_set(world: list[Any]) -> None:
+    """Sum something up over the process set of this world, which is made at its first step."""
+    if not world:
+        world.append(hvd.add_process_set(range(hvd.size() - 1)) if hvd.size() > 1 else None)
+    chosen = world[0]
+    if chosen is not None and chosen.included():
+        count = hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=chosen, name="chosen")
+        assert count.item() == hvd.size() - 1
+
+
 @elastic.run
 def train(state: elastic.State) -> None:
+    world: list[Any] = []
     for state.epoch in state.remaining_epochs(10**6):
         for batch in state.batches(range(LENGTH), global_batch_size=BATCH, seed=4):
             loss = model(batch[:, None] / LENGTH).square().mean() * state.weight + ballast.sum() * 0
@@ -70,6 +84,8 @@ def train(state: elastic.State) -> None:
             loss.backward()
             optimizer.step()
             time.sleep(0.02)
+            if PROCESS_SETS:
+                meet_in_process_set(world)
             total = sum(weight.detach().double().sum().item() for weight in model.parameters())
             state.commit(taken=batch.tolist() if state.weight else [], total=total)
 
