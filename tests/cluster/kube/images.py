@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from hvd_elastic import horovod_build
 from tests.cluster.kube import folders
 from tests.cluster.kube.errors import ClusterError
 from tests.cluster.kube.store import Layout
@@ -63,6 +64,7 @@ def build() -> str:
             _bud(f"{REPOSITORY}:{wanted}", "--layers", *inputs)
         _publish_below(f"{REPOSITORY}:{_BELOW}")
         publish(f"{REPOSITORY}:{wanted}", wanted)
+        _forget_others(wanted)
     return wanted
 
 
@@ -86,6 +88,19 @@ def _publish_below(image: str) -> None:
         for digest in layers:
             layout().blob(digest).parent.mkdir(parents=True, exist_ok=True)
             (Path(scratch) / digest.removeprefix("sha256:")).replace(layout().blob(digest))
+
+
+def _forget_others(wanted: str) -> None:
+    """Keep one state of the code: each other Horovod or torch below it would keep some ten gigabytes."""
+    names = _buildah("images", "--noheading", "--format={{.Name}}:{{.Tag}}").split()
+    others = {name for name in names if name.startswith(REPOSITORY)} - {
+        f"{REPOSITORY}:{_BELOW}",
+        f"{REPOSITORY}:{wanted}",
+    }
+    if others:
+        _buildah("rmi", "--force", *sorted(others))
+    _buildah("rmi", "--prune", "--force")
+    layout().keep(wanted)
 
 
 def derive(as_tag: str, containerfile: str) -> str:
@@ -145,11 +160,8 @@ def _collect_wheels(into: Path) -> None:
     """Offer this machine's Horovod wheel to the build, where it fits: built on the same Debian and Python."""
     system = platform.freedesktop_os_release().get("VERSION_CODENAME")
     if system == SUITE and sys.version_info[:2] == (3, 11):
-        found = sorted(
-            (folders.cache() / "horovod").rglob("horovod-*-cp311-*.whl"), key=lambda path: path.stat().st_mtime
-        )
-        for wheel in found[-1:]:
-            shutil.copy(wheel, into)
+        recipe = horovod_build.read_recipe()
+        shutil.copy(horovod_build.wheel(recipe, folders.cache() / "horovod", progress=print), into)
 
 
 def _files(roots: Iterable[Path]) -> list[Path]:

@@ -50,6 +50,18 @@ class Layout:
         content = json.loads(self.blob(manifest["digest"]).read_text())
         return [layer["digest"] for layer in content["layers"]] + [content["config"]["digest"], manifest["digest"]]
 
+    def keep(self, tag: str) -> None:
+        """Remove all images but this one, and their blobs."""
+        index = self.folder / "index.json"
+        content = json.loads(index.read_text())
+        kept = self.manifest(tag)
+        content["manifests"] = [each for each in content["manifests"] if each["digest"] == kept["digest"]]
+        index.write_text(json.dumps(content))
+        needed = {self.blob(digest) for digest in self.blobs(kept)}
+        for blob in self.folder.glob("blobs/*/*"):
+            if blob not in needed:
+                blob.unlink()
+
 
 def folder() -> Path:
     """Return the root of the store."""
