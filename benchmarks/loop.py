@@ -1,15 +1,17 @@
-"""What `Trainer` costs a step, beside the same loop on raw Horovod: blocks of steps in turn.
+"""What `Trainer` costs a step, beside the same loop on raw Horovod: two processes that take turns, block by block.
 
-    python -m benchmarks.loop [--processes 6] [--pairs 12] [--steps 10] [--batch 512] [--width 1024]
+    python -m benchmarks.loop [--processes 12] [--pairs 10] [--steps 10] [--batch 512] [--width 1024]
 
-Processes without a launcher, one after the other, on the CPU: what is measured is the loop, its commits, events and
-metrics, not the network. The raw loop runs inside the loss function of the Trainer, between two of its steps, so both
-see the same machine. A block of the Trainer holds one commit, from the middle of one interval to the middle of the
-next, so that the copy that runs beside the next step is paid for where it belongs. Every block is compared with the
-mean of the raw blocks before and after it; a process gives the median of these differences. Where in memory its two
-models lie is a matter of luck that lasts as long as the process, and can be worth more than what is looked for: so
-there are several processes, every second of which makes the raw model first. Given are their medians; by the clock and,
-for a machine that others use too, by the CPU time of all threads.
+No launcher, one thread, on the CPU: what is measured is the loop, its commits, events and metrics, not the network.
+Each loop has a process of its own, as it has when it trains: in one process the one that runs second finds the other's
+freed memory, which is worth more than what is looked for. While one runs a block the other waits. A block of the
+Trainer holds one commit, from the middle of one interval to the middle of the next, so that the copy that runs beside
+the next step is paid for where it belongs. Every block is compared with the mean of the raw blocks before and after it;
+a pair of processes gives the median of these differences. Given are their medians: by the clock and, for a machine that
+others use too, by the CPU time of all threads.
+
+Between steps glibc gives memory back to the kernel and takes it again, so that a block is a few per cent faster or
+slower by luck. Unless `--return-memory` is given, both processes keep what they have.
 """
 
 import argparse
@@ -22,8 +24,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
+from typing import Any, Final, NamedTuple, Self
 
 import horovod.torch as hvd
 import torch
@@ -31,62 +33,188 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer.loop import Trainer
 
-WARM = 3
+WARM: Final = 3
 """Blocks that are left out: the first commits allocate their memory and are verified."""
 
-Spent = tuple[float, float]
-"""Seconds by the clock, and of CPU."""
+EPOCH: Final = 8
+"""Blocks: the end of an epoch, with a commit of its own, is seen in few of them."""
+
+KEEP_MEMORY: Final = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+"""glibc's mallopt(3); the second is the most that it takes."""
+
+
+class Spent(NamedTuple):
+    """What a block took."""
+
+    clock: float
+    """Seconds."""
+    cpu: float
+    """Seconds, of all threads."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--processes", type=int, default=6)
-    parser.add_argument("--pairs", type=int, default=12, help="of blocks, in each process")
+    parser.add_argument("--processes", type=int, default=12, help="pairs of them, one after the other")
+    parser.add_argument("--pairs", type=int, default=10, help="of blocks, for each pair of processes")
     parser.add_argument("--steps", type=int, default=10, help="of a block, which holds one commit")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--raw-first", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--return-memory", action="store_true", help="leave glibc as it is")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.processes == 1:
-        print(json.dumps(measured(options)))
+    if options.side:
+        SIDES[options.side](options)
         return
-    load = os.getloadavg()[0]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start, torch {torch.__version__}")
-    report([in_a_process(number) for number in range(options.processes)], options)
+    parameters = sum(weight.numel() for weight in model_of(options.width).parameters()) / 1e6
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
+    print(f"{parameters:.1f} M parameters, batches of {options.batch}, a commit each {options.steps} steps")
+    report([measured(options) for _ in range(options.processes)], options)
 
 
-def in_a_process(number: int) -> dict[str, float]:
-    """What `measured` says there."""
-    order = ["--raw-first"] if number % 2 else []
-    command = [sys.executable, "-m", "benchmarks.loop", *sys.argv[1:], "--processes", "1", *order]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    result: dict[str, float] = json.loads(said.splitlines()[-1])
-    return result
+# --- The process that compares ---------------------------------------------------------------------------------------
 
 
-def measured(options: argparse.Namespace) -> dict[str, float]:
-    """A raw step's milliseconds, and by how many per cent the Trainer's takes longer: the clock's, and of CPU time."""
-    hvd.init()
-    torch.set_num_threads(1)
-    blocks = Blocks(options)
-    with contextlib.suppress(Enough):
-        blocks.trainer.fit()
-    ours, raw = blocks.ours[WARM:], blocks.raw[WARM:]
-    result = {"step": 1000 * statistics.median(clock for clock, _ in raw) / options.steps}
-    for index, name in enumerate(("clock", "CPU")):
-        result[name] = statistics.median(
-            100 * (mine[index] / ((before[index] + after[index]) / 2) - 1)
-            for mine, before, after in zip(ours, raw, raw[1:], strict=False)
+class Side:
+    """One of the two processes."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.loop", *sys.argv[1:], "--side", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ if options.return_memory else {**os.environ, **KEEP_MEMORY},
         )
-    return result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # the end of its input ends it
+
+    def block(self) -> Spent:
+        """Have it run one."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a process has ended with {self._process.wait()}")
+        return Spent(*json.loads(line))
+
+
+def measured(options: argparse.Namespace) -> tuple[Spent, Spent]:
+    """Give what a raw block takes, and by how many per cent the Trainer's takes more."""
+    with Side("raw", options) as raw, Side("trainer", options) as trainer:
+        for _ in range(WARM):
+            raw.block(), trainer.block()
+        before, theirs, more = raw.block(), [], []
+        for _ in range(options.pairs):
+            mine, after = trainer.block(), raw.block()
+            more.append(Spent(*(100 * (2 * t / (b + a) - 1) for t, b, a in zip(mine, before, after, strict=True))))
+            theirs.append(after)
+            before = after
+    return medians(theirs), medians(more)
+
+
+def medians(blocks: list[Spent]) -> Spent:
+    return Spent(*(statistics.median(values) for values in zip(*blocks, strict=True)))
+
+
+def report(results: list[tuple[Spent, Spent]], options: argparse.Namespace) -> None:
+    raw, more = (list(each) for each in zip(*results, strict=True))
+    print(
+        f"raw step {1000 * medians(raw).clock / options.steps:.1f} ms; the Trainer, median of {options.pairs} blocks:"
+    )
+    for name in Spent._fields:
+        values = [getattr(each, name) for each in more]
+        print(
+            f"  {name:6} {statistics.median(values):+.2f} % (promise: at most +1 %), of "
+            + ", ".join(f"{value:+.2f}" for value in values)
+        )
+
+
+# --- The processes that are compared ---------------------------------------------------------------------------------
 
 
 class Enough(Exception):  # noqa: N818  it is no error
-    """All blocks are taken."""
+    """No further block is asked for."""
+
+
+class Turns:
+    """A process's blocks: each is asked for by a line of input, and answered with what it took."""
+
+    def __init__(self) -> None:
+        self._begun: Spent | None = None
+
+    def next(self) -> None:
+        """End a block, and begin another when asked. Raises Enough."""
+        if self._begun is not None:
+            end = now()
+            print(json.dumps([end.clock - self._begun.clock, end.cpu - self._begun.cpu]), flush=True)
+        if not sys.stdin.readline():
+            raise Enough
+        self._begun = now()
+
+
+def now() -> Spent:
+    return Spent(time.perf_counter(), time.process_time())
+
+
+def train_raw(options: argparse.Namespace) -> None:
+    """Train by the loop that Horovod's documentation shows, without any elasticity."""
+    data, model = problem(options)
+    plain = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
+    turns = Turns()
+    with contextlib.suppress(Enough):
+        for step, batch in zip(count(), batches(data, options)):
+            if step % options.steps == 0:
+                turns.next()
+            optimizer.zero_grad()
+            loss_of(model, batch).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
+def batches(data: TensorDataset, options: argparse.Namespace) -> Iterator[Any]:
+    while True:
+        yield from DataLoader(data, batch_size=options.batch, shuffle=True)
+
+
+def train_by_trainer(options: argparse.Namespace) -> None:
+    """Train the same by the Trainer, whose blocks begin in the middle between two commits."""
+    data, model = problem(options)
+    turns, steps = Turns(), count()
+
+    def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
+        if next(steps) % options.steps == options.steps // 2:
+            turns.next()
+        return loss_of(model, batch)
+
+    trainer = Trainer(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9),
+        loss=loss,
+        data=data,
+        epochs=10**6,
+        batch_size=options.batch,
+        commit_every=options.steps,
+    )
+    with contextlib.suppress(Enough):
+        trainer.fit()
+
+
+def problem(options: argparse.Namespace) -> tuple[TensorDataset, torch.nn.Module]:
+    hvd.init()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    samples = EPOCH * options.steps * options.batch
+    data = TensorDataset(torch.randn(samples, options.width), torch.randint(0, 10, (samples,)))
+    return data, model_of(options.width)
 
 
 def model_of(width: int) -> torch.nn.Module:
-    torch.manual_seed(0)
     layers = [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU()]
     return torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
 
@@ -95,84 +223,7 @@ def loss_of(model: torch.nn.Module, batch: Any) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
 
 
-def now() -> Spent:
-    return time.perf_counter(), time.process_time()
-
-
-@dataclass(slots=True)
-class Blocks:
-    """The Trainer, and the raw loop inside its loss function."""
-
-    options: argparse.Namespace
-    ours: list[Spent] = field(default_factory=list)
-    raw: list[Spent] = field(default_factory=list)
-    trainer: Trainer = field(init=False)
-    _raw_steps: Iterator[None] = field(init=False)
-    _asked: int = 0
-    _begun: Spent | None = None
-
-    def __post_init__(self) -> None:
-        options = self.options
-        samples = options.steps * options.batch
-        data = TensorDataset(torch.randn(samples, options.width), torch.randint(0, 10, (samples,)))
-        self._raw_steps = raw_steps(data, options)
-        if options.raw_first:
-            next(self._raw_steps)
-        model = model_of(options.width)
-        self.trainer = Trainer(
-            model,
-            torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9),
-            loss=self.loss,
-            data=data,
-            epochs=10**6,
-            batch_size=options.batch,
-            commit_every=options.steps,
-        )
-
-    def loss(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
-        """Called at each step of the Trainer; takes a block of the raw loop in the middle between two commits."""
-        if self._asked % self.options.steps == self.options.steps // 2:
-            self._turn()
-        self._asked += 1
-        return loss_of(model, batch)
-
-    def _turn(self) -> None:
-        if self._begun is not None:
-            self.ours.append(between(self._begun, now()))
-        begin = now()
-        for _ in range(self.options.steps):
-            next(self._raw_steps)
-        self.raw.append(between(begin, now()))
-        if len(self.raw) > self.options.pairs + WARM:
-            raise Enough
-        self._begun = now()
-
-
-def raw_steps(data: TensorDataset, options: argparse.Namespace) -> Iterator[None]:
-    """Steps of the loop that Horovod's documentation shows, without any elasticity."""
-    model = model_of(options.width)
-    plain = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
-    while True:
-        for batch in DataLoader(data, batch_size=options.batch, shuffle=True):
-            optimizer.zero_grad()
-            loss_of(model, batch).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            yield
-
-
-def between(begin: Spent, end: Spent) -> Spent:
-    return end[0] - begin[0], end[1] - begin[1]
-
-
-def report(results: list[dict[str, float]], options: argparse.Namespace) -> None:
-    step = statistics.median(result["step"] for result in results)
-    parameters = sum(weight.numel() for weight in model_of(options.width).parameters()) / 1e6
-    print(f"{parameters:.1f} M parameters, batches of {options.batch}: raw step {step:.1f} ms")
-    print(f"Trainer with a commit each {options.steps} steps, {options.pairs} blocks a process (promise: at most +1 %)")
-    for name in ("clock", "CPU"):
-        medians = [result[name] for result in results]
-        print(f"  {name:6} median {statistics.median(medians):+.2f} %, of " + ", ".join(f"{m:+.2f}" for m in medians))
+SIDES: Final = {"raw": train_raw, "trainer": train_by_trainer}
 
 
 if __name__ == "__main__":
