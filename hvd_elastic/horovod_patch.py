@@ -1,7 +1,7 @@
 """What is changed in the source of Horovod 0.28.1 before it is compiled, and why.
 
-Data: `EDITS`, replacements of text that must stand in a file exactly once. They close what nothing outside of Horovod's
-C++ can close: errors of a connection that abort the process, or that nobody is told of.
+Data: `EDITS`, replacements of text that must stand in a file exactly once. They close what nothing outside of Horovod
+can close: errors of a connection that end the process, or that nobody is told of.
 """
 
 from dataclasses import dataclass
