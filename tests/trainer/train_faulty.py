@@ -64,19 +64,16 @@ optimizer = hvd.DistributedOptimizer(
 state = elastic.State(model=model, optimizer=optimizer)
 
 
-def meet_in_process_set(world: list[Any]) -> None:
-    """Sum something up over the process set of this world, which is made at its first step."""
-    if not world:
-        world.append(hvd.add_process_set(range(hvd.size() - 1)) if hvd.size() > 1 else None)
-    chosen = world[0]
-    if chosen is not None and chosen.included():
+def meet(chosen: hvd.ProcessSet) -> None:
+    """Sum something up over a process set."""
+    if chosen.included():
         count = hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=chosen, name="chosen")
         assert count.item() == hvd.size() - 1
 
 
 @elastic.run
 def train(state: elastic.State) -> None:
-    world: list[Any] = []
+    chosen = hvd.add_process_set(range(hvd.size() - 1)) if PROCESS_SETS and hvd.size() > 1 else None
     for state.epoch in state.remaining_epochs(10**6):
         for batch in state.batches(range(LENGTH), global_batch_size=BATCH, seed=4):
             loss = model(batch[:, None] / LENGTH).square().mean() * state.weight + ballast.sum() * 0
@@ -84,8 +81,8 @@ def train(state: elastic.State) -> None:
             loss.backward()
             optimizer.step()
             time.sleep(0.02)
-            if PROCESS_SETS:
-                meet_in_process_set(world)
+            if chosen is not None:
+                meet(chosen)
             total = sum(weight.detach().double().sum().item() for weight in model.parameters())
             state.commit(taken=batch.tolist() if state.weight else [], total=total)
 
