@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 if "--cured" in sys.argv:
-    from trainer import rendezvous
+    from hvd_elastic.trainer.elastic import rendezvous
 
     rendezvous.install()
 

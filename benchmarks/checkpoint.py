@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from trainer.checkpoint import Checkpoints, open_checkpoints
+from hvd_elastic.trainer.checkpoint import Checkpoints, open_checkpoints
 
 MIB = 1 << 20
 SERVER = """

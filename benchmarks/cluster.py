@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.discovery import machine
-from mpijob.contract import Role
+from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs, stock
 from tests.cluster.faults import STANDBY, kill_training
 from tests.cluster.inference import Inference

@@ -31,8 +31,8 @@ from typing import Any
 
 import psutil
 
-from discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
-from mpijob.contract import SNAPSHOT_FILE
+from hvd_elastic.discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
+from hvd_elastic.mpijob.contract import SNAPSHOT_FILE
 from tests.discovery.kubeapi import JOBS, NODES, PODS, Cut, Fault, KubeApi, Request, Status, mpijob, pod
 
 SHELL = "/bin/sh"
@@ -48,8 +48,8 @@ CHILD = """
 import sys
 from pathlib import Path
 from discovery import credentials
-from discovery.metrics import Metrics
-from discovery.sidecar import Options, Sidecar
+from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.sidecar import Options, Sidecar
 from hvd_elastic import logs
 folder, port, pods = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 logs.configure("json")
@@ -353,7 +353,7 @@ def resource_peak(pid: int) -> float:
 
 def imports() -> None:
     """Why the sidecar speaks HTTP itself."""
-    for what in ("discovery.sidecar", "kubernetes.client"):
+    for what in ("hvd_elastic.discovery.sidecar.sidecar", "kubernetes.client"):
         code = (
             f"import time; t = time.time(); import {what}; d = time.time() - t\n"
             "import psutil; print(d, psutil.Process().memory_info().rss)"

@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import yaml
 
-from mpijob.reader import read_job
-from mpijob.render import render
-from mpijob.stream import dump
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.mpijob.manifests.render import render
 
 DESCRIPTION = """
 name: job-{number}

@@ -31,7 +31,7 @@ import horovod.torch as hvd
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer.loop import Trainer
+from hvd_elastic.trainer.fit.trainer import Trainer
 
 WARM: Final = 3
 """Blocks that are left out: the first commits allocate their memory and are verified."""

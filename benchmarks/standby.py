@@ -29,10 +29,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from mpijob.contract import ADOPT_FILE, ADOPT_SOCKET, ENV_READY_ADDRESS, ENV_RUN_DIR, ENV_SLOTS, READY_PORT
-from trainer.pod import adopt
-from trainer.pod.process import children
-from trainer.pod.reactor import Reactor
+from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET, ENV_READY_ADDRESS, ENV_RUN_DIR, ENV_SLOTS, READY_PORT
+from hvd_elastic.worker.adoption import adopt_socket
+from hvd_elastic.worker.child_processes import children
+from hvd_elastic.worker.event_loop import EventLoop
 
 ADDRESS: Final = "127.9.9.9"
 SCRIPT: Final = """
@@ -90,8 +90,8 @@ def adoption(folder: Path, runs: int) -> None:
 @contextmanager
 def answering(run_dir: Path) -> Iterator[None]:
     """An entry point that answers every command with 0 at once."""
-    reactor = Reactor()
-    server = adopt.AdoptSocket(reactor, run_dir=run_dir, on_client=answer)
+    reactor = EventLoop()
+    server = adopt_socket.AdoptSocket(reactor, run_dir=run_dir, on_client=answer)
     thread = threading.Thread(target=reactor.run)
     thread.start()
     try:
@@ -104,7 +104,7 @@ def answering(run_dir: Path) -> Iterator[None]:
         server.close()
 
 
-def answer(client: adopt.Client) -> None:
+def answer(client: adopt_socket.Client) -> None:
     client.finish(0)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import horovod.torch as hvd
 import torch
 
-from trainer import rendezvous
-from trainer.memory import VERIFIED_COMMITS
-from trainer.state import State
+from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer.state.elastic_state import State
+from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS
 
 WARM = VERIFIED_COMMITS + 1
 

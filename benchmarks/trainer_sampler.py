@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from horovod.torch.elastic.sampler import ElasticSampler
 
-from trainer import rendezvous
-from trainer.batch import BatchPolicy
-from trainer.sampler import Order, Plan
+from hvd_elastic.trainer.data.batch_policy import BatchPolicy
+from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
+from hvd_elastic.trainer.elastic import rendezvous
 
 
 def main() -> None:
@@ -36,9 +36,9 @@ def main() -> None:
     print(f"{length:,} samples: an epoch's first batch of 128 after {seconds * 1e3:.1f} ms (promise: 1 s)")
     seconds, _ = _timed(lambda: _first_batch(length, epoch=1, position=length // 3, rank=1, size=5))
     print(f"{length:,} samples: first batch after a resize in mid-epoch after {seconds * 1e3:.1f} ms (promise: 1 s)")
-    plan = Plan(length=length, position=0, policy=BatchPolicy(per_worker=128), rank=3, size=8)
+    plan = EpochPlan(length=length, position=0, policy=BatchPolicy(per_worker=128), rank=3, size=8)
     count = 2000
-    order = Order(length, seed=1)
+    order = SampleOrder(length, seed=1)
     seconds, taken = _timed(lambda: sum(map(len, itertools.islice(plan.indices(order), count))))
     print(f"{length:,} samples: {seconds / count * 1e6:.0f} us a batch of 128, {seconds / taken * 1e9:.0f} ns a sample")
     seconds, _ = _timed(lambda: sum(1 for _ in itertools.islice(plan.parts(), count)))
@@ -58,8 +58,8 @@ def main() -> None:
 
 
 def _first_batch(length: int, *, epoch: int, position: int, rank: int, size: int) -> list[int]:
-    order = Order(length, seed=1, epoch=epoch)
-    plan = Plan(length=length, position=position, policy=BatchPolicy(per_worker=128), rank=rank, size=size)
+    order = SampleOrder(length, seed=1, epoch=epoch)
+    plan = EpochPlan(length=length, position=position, policy=BatchPolicy(per_worker=128), rank=rank, size=size)
     return next(plan.indices(order))
 
 

@@ -1,8 +1,16 @@
 """Which workers of a job may be used, right now: what runs beside the launcher."""
 
-from discovery.eligibility import Answer, AtRisk, LeftOut, Reason, Rules, eligible_hosts
-from discovery.hosts import write_script
-from discovery.snapshot import (
+from hvd_elastic.discovery.hosts_script import write_script
+from hvd_elastic.discovery.rules.eligibility import (
+    AtRisk,
+    EligibilityRules,
+    EligibleHosts,
+    LeftOut,
+    Reason,
+    eligible_hosts,
+)
+from hvd_elastic.discovery.rules.views import NodeView, PodView, WorkerView
+from hvd_elastic.discovery.snapshot import (
     Host,
     MissingSnapshotError,
     Snapshot,
@@ -13,18 +21,17 @@ from discovery.snapshot import (
     uptime_seconds,
     write_snapshot,
 )
-from discovery.views import NodeView, PodView, WorkerView
 
 __all__ = [
-    "Answer",
     "AtRisk",
+    "EligibilityRules",
+    "EligibleHosts",
     "Host",
     "LeftOut",
     "MissingSnapshotError",
     "NodeView",
     "PodView",
     "Reason",
-    "Rules",
     "Snapshot",
     "SnapshotError",
     "StaleSnapshotError",

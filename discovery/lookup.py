@@ -3,25 +3,25 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from discovery import watch
-from discovery.apiserver import Access, ApiServer, ApiStatusError
-from discovery.eligibility import Answer, Rules, eligible_hosts
-from discovery.reach import Prober
-from discovery.scale import JobView
-from discovery.views import NodeView, PodView, WorkerView
-from mpijob.contract import READY_PORT
+from hvd_elastic.discovery.kube import watch
+from hvd_elastic.discovery.kube.api_server import Access, ApiServer, ApiStatusError
+from hvd_elastic.discovery.rules.eligibility import EligibilityRules, EligibleHosts, eligible_hosts
+from hvd_elastic.discovery.rules.scale_down import JobView
+from hvd_elastic.discovery.rules.views import NodeView, PodView, WorkerView
+from hvd_elastic.discovery.sidecar.reach_test import Prober
+from hvd_elastic.mpijob.contract import READY_PORT
 
 REACH_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LookupResult:
     """What was found out about one job."""
 
     job: str
     namespace: str
     uid: str
-    answer: Answer
+    answer: EligibleHosts
     is_short: bool
     nodes_read: bool
 
@@ -36,7 +36,7 @@ def look_up(
     min_workers: int = 1,
     reach: bool = False,
     ready_port: int = READY_PORT,
-) -> Found:
+) -> LookupResult:
     """List the job, its pods and, where that is allowed, the nodes; decide. Raises ApiError.
 
     Without `reach` every worker counts as answering: a terminal is seldom inside the pods' network.
@@ -47,10 +47,10 @@ def look_up(
     ).list_all()
     pods = watch.Watch(server=server, selection=watch.workers_of(job, namespace, version, PodView.from_json)).list_all()
     nodes = _nodes(server)
-    rules = Rules(owner_uid=about.uid, slots=slots or about.slots, min_workers=min_workers)
+    rules = EligibilityRules(owner_uid=about.uid, slots=slots or about.slots, min_workers=min_workers)
     workers = _ask(pods, ready_port) if reach else None
     answer = eligible_hosts(pods, rules, nodes=nodes, workers=workers)
-    return Found(
+    return LookupResult(
         job=job,
         namespace=namespace,
         uid=about.uid,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS, HvdElasticError, SnapshotState
+from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS, HvdElasticError, SnapshotState
 
 _HOST: Final = re.compile(r"host ([A-Za-z0-9._-]+) ([1-9][0-9]*) ([A-Za-z0-9._-]+) ([A-Za-z0-9._-]+)", re.ASCII)
 _END: Final = re.compile(r"end ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([a-z]+)", re.ASCII)

@@ -14,17 +14,18 @@
                 ...
                 state.commit()                                         # memory now; durable in the background
 
-Where Horovod is loaded already, `hvd.init()` and `hvd.elastic.run` get the cures too (`trainer.rendezvous.install`).
+Where Horovod is loaded already, `hvd.init()` and `hvd.elastic.run` get the cures too
+(`hvd_elastic.trainer.elastic.rendezvous.install`).
 """
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-import trainer
+from hvd_elastic import trainer
 
 if TYPE_CHECKING:
-    from trainer import State, Trainer, init
-    from trainer.run import run
+    from hvd_elastic.trainer import State, Trainer, init
+    from hvd_elastic.trainer.elastic.run import run
 
 __all__ = ["State", "Trainer", "init", "run"]
 
@@ -32,7 +33,7 @@ __all__ = ["State", "Trainer", "init", "run"]
 def __getattr__(name: str) -> Any:
     """As late as `trainer` itself: a command line must not import torch."""
     if name == "run":  # there this is the name of a module
-        from trainer.run import run
+        from hvd_elastic.trainer.elastic.run import run
 
         return run
     if name in __all__:
@@ -45,6 +46,6 @@ def __dir__() -> list[str]:
 
 
 if "horovod.torch" in sys.modules:
-    from trainer.rendezvous import install
+    from hvd_elastic.trainer.elastic.rendezvous import install
 
     install()

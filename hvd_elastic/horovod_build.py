@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.horovod_patch import EDITS, Edit, PatchError, apply, cxx_standard_edits
-from mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.contract import HvdElasticError
 
 VERSION: Final = "0.28.1"
 SDIST_SHA256: Final = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class LogFormat(StrEnum):
-    """Values of `mpijob.contract.ENV_LOG_FORMAT`."""
+    """Values of `hvd_elastic.mpijob.contract.ENV_LOG_FORMAT`."""
 
     TEXT = "text"
     JSON = "json"

@@ -80,6 +80,9 @@ ENV_STANDBY: Final = "HVD_ELASTIC_STANDBY"
 ENV_GRACE_SECONDS: Final = "HVD_ELASTIC_GRACE_SECONDS"
 """The worker pod's terminationGracePeriodSeconds, so that the entry point knows when the kubelet would kill it."""
 
+_EXIT_RESERVE_SECONDS: Final = 1.0
+"""Between a worker's own end, with code 0, and the kubelet's SIGKILL. An end takes milliseconds, more on a loaded node."""
+
 ENV_CHECKPOINT: Final = "HVD_ELASTIC_CHECKPOINT"
 """URL of the durable tier: `s3://bucket/prefix` or `file:///path`. Not set: commits live in memory only."""
 
@@ -252,3 +255,12 @@ class Exit(IntEnum):
     """Worker: the rendezvous it belonged to is gone (the launcher died, the world could not form): may be restarted."""
     SCRIPT_MISTAKE = 79
     """Worker: a mistake that would break the job at its first resize was found at the start."""
+
+
+def drain_seconds(grace_seconds: float) -> float:
+    """How long a worker pod waits for its training process to leave, of the grace period that the kubelet gives it.
+
+    Args:
+        grace_seconds: terminationGracePeriodSeconds. At most a quarter of it is kept in reserve.
+    """
+    return grace_seconds - min(_EXIT_RESERVE_SECONDS, grace_seconds / 4)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from mpijob.contract import Exit, HvdElasticError
-from priorityclasses.problem import Problem
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.priorityclasses.problem import Problem
 
 
 class InvalidInputError(HvdElasticError):

@@ -1,6 +1,6 @@
 """Priority classes of a cluster in which training soaks up what inference leaves."""
 
-from priorityclasses.classes import (
+from hvd_elastic.priorityclasses.classes import (
     AUTOSCALER_CUTOFF,
     DEFAULTS,
     HIGHEST_VALUE,
@@ -10,7 +10,7 @@ from priorityclasses.classes import (
     check,
     manifest,
 )
-from priorityclasses.problem import Problem
+from hvd_elastic.priorityclasses.problem import Problem
 
 __all__ = [
     "AUTOSCALER_CUTOFF",

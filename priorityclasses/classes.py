@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final
 
-from priorityclasses.problem import Problem
+from hvd_elastic.priorityclasses.problem import Problem
 
 HIGHEST_VALUE: Final = 1_000_000_000
 """Kubernetes keeps what is above for itself (`scheduling.HighestUserDefinablePriority`)."""

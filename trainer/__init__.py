@@ -1,25 +1,26 @@
 """What runs inside a worker process: the elastic state, the way from world to world, and the samples' account.
 
-Names are imported when they are first used: `trainer.pod` runs before torch may be imported, and `hvd-elastic --help`
-never imports it. `elastic.run` is `trainer.run.run`: a package cannot export a name that is one of its modules.
+Names are imported when they are first used: PID 1 of a worker pod reads `telemetry` before torch may be imported,
+and `hvd-elastic --help` never imports it. `elastic.run` is `elastic.run.run` in here: a package cannot export a name
+that is one of its modules.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.events import subscribe
-    from trainer.loop import Trainer
-    from trainer.rendezvous import init
-    from trainer.state import State
+    from hvd_elastic.trainer.elastic.rendezvous import init
+    from hvd_elastic.trainer.fit.trainer import Trainer
+    from hvd_elastic.trainer.state.elastic_state import State
+    from hvd_elastic.trainer.telemetry.events import subscribe
 
 __all__ = ["State", "Trainer", "init", "subscribe"]
 
 _HOMES = {
-    "State": "trainer.state",
-    "Trainer": "trainer.loop",
-    "init": "trainer.rendezvous",
-    "subscribe": "trainer.events",
+    "State": "hvd_elastic.trainer.state.elastic_state",
+    "Trainer": "hvd_elastic.trainer.fit.trainer",
+    "init": "hvd_elastic.trainer.elastic.rendezvous",
+    "subscribe": "hvd_elastic.trainer.telemetry.events",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 VERBS: Final = {
     "demo": "Train beside a made-up inference load on this machine, and report what it cost.",

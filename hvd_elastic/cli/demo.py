@@ -31,17 +31,17 @@ def command(
     """
     from rich.console import Console
 
-    from hvd_elastic.demo.data import idx_folder
-    from hvd_elastic.demo.demo import UNDISTURBED, Plan, run_demo
+    from hvd_elastic.demo.demo_data import idx_folder
+    from hvd_elastic.demo.demo_picture import draw
+    from hvd_elastic.demo.demo_report import as_data, print_report
+    from hvd_elastic.demo.demo_runs import UNDISTURBED, DemoPlan, run_demo
     from hvd_elastic.demo.display import Display
-    from hvd_elastic.demo.picture import draw
-    from hvd_elastic.demo.report import as_data, print_report
-    from hvd_elastic.local.checks import check_packages
+    from hvd_elastic.local.local_checks import check_packages
 
     check_packages("matplotlib", "sklearn")
     if data:
         idx_folder(data)
-    plan = Plan(data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size)
+    plan = DemoPlan(data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size)
     output.mkdir(parents=True, exist_ok=True)
     console = Console()
     with Display(console) as display:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpijob.contract import ENV_JOB, ENV_NAMESPACE
+from hvd_elastic.mpijob.contract import ENV_JOB, ENV_NAMESPACE
 
 if TYPE_CHECKING:
-    from discovery.lookup import Found
+    from hvd_elastic.discovery.lookup import LookupResult
 
 
 @click.command()
@@ -35,8 +35,8 @@ def command(
     output: str,
 ) -> None:
     """Show which workers of a job may be used, in the order of ranks, and why the others may not."""
-    from discovery import credentials
-    from discovery.lookup import look_up
+    from hvd_elastic.discovery.kube import credentials
+    from hvd_elastic.discovery.lookup import look_up
 
     try:
         access, home = credentials.in_cluster(), credentials.own_namespace() or "default"
@@ -60,7 +60,7 @@ def command(
         _print_table(found)
 
 
-def _json(found: "Found") -> dict[str, Any]:
+def _json(found: "LookupResult") -> dict[str, Any]:
     answer = found.answer
     return {
         "job": found.job,
@@ -77,7 +77,7 @@ def _json(found: "Found") -> dict[str, Any]:
     }
 
 
-def _print_table(found: "Found") -> None:
+def _print_table(found: "LookupResult") -> None:
     from rich.console import Console
     from rich.table import Table
 

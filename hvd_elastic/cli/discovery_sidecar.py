@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mpijob.contract import (
+from hvd_elastic.mpijob.contract import (
     DISCOVERY_METRICS_PORT,
     ENV_JOB,
     ENV_LOG_FORMAT,
@@ -71,13 +71,13 @@ def command(
 ) -> None:
     """Keep the launcher's list of workers true, until SIGTERM.
 
-    Options not given are read from the environment, by the names of mpijob.contract.
+    Options not given are read from the environment, by the names of hvd_elastic.mpijob.contract.
     """
-    from discovery import credentials
-    from discovery.eligibility import AtRisk
-    from discovery.metrics import HealthServer, Metrics
-    from discovery.sidecar import Options, Sidecar
     from hvd_elastic import logs
+    from hvd_elastic.discovery.kube import credentials
+    from hvd_elastic.discovery.rules.eligibility import AtRisk
+    from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+    from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
 
     if min_workers > max_workers:
         raise click.UsageError(f"--min-workers {min_workers} is above --max-workers {max_workers}")
@@ -86,7 +86,7 @@ def command(
         credentials.kubeconfig() if kubeconfig else (credentials.in_cluster(), credentials.own_namespace() or "default")
     )
     run_dir.mkdir(parents=True, exist_ok=True)
-    options = Options(
+    options = SidecarOptions(
         job=job,
         namespace=namespace or home,
         version=api_version,

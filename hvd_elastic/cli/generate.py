@@ -8,11 +8,12 @@ import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Format, Result, output_option, show
-from mpijob import kustomize, nodegroups
-from mpijob.manifest import Manifest
-from mpijob.render import render
-from mpijob.stream import dump
-from mpijob.target import Target
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.manifests.manifest import Manifest
+from hvd_elastic.mpijob.manifests.output import kustomize
+from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.supporting.node_groups import node_groups as node_groups_of
 
 
 @click.command(cls=JobCommand)
@@ -53,7 +54,7 @@ def command(
     """
     spec = job_from(file, flags)
     if node_groups:
-        show(Result(rows=nodegroups.node_groups(spec), name_key="role"), output)
+        show(Result(rows=node_groups_of(spec), name_key="role"), output)
         return
     manifests = render(spec, Target(target))
     if output_dir is None:

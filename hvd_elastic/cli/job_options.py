@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
-from mpijob.keys import KEYS, Key, Shape, flag_of
-from mpijob.problems import InvalidInputError
-from mpijob.reader import read_job
-from mpijob.spec import JobSpec
-from priorityclasses.problem import Problem
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.keys import KEYS, Key, Shape, flag_of
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from hvd_elastic.launcher.log import configure
-from hvd_elastic.launcher.settings import LaunchSettings, OnError
-from mpijob.contract import ENV_LOG_FORMAT
+from hvd_elastic.launcher.launch_settings import LaunchSettings, OnError
+from hvd_elastic.launcher.launcher_log import configure
+from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
 logger = logging.getLogger("hvd_elastic.launcher")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from mpijob import lint
-from mpijob.contract import Exit
-from mpijob.lint import pages, report, sarif
-from mpijob.lint.fix import dump
-from mpijob.lint.manifest import MAX_BYTES
-from mpijob.problems import InvalidInputError
-from priorityclasses.problem import Problem
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_BYTES
+from hvd_elastic.mpijob.lint.fix import dump
+from hvd_elastic.mpijob.lint.report import lint_report, rule_pages, sarif
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
 
 
 class Format(StrEnum):
@@ -57,7 +57,7 @@ def command(
     with 2 if something could not be read.
     """
     if explain is not None:
-        click.echo(pages.book() if explain == "all" else pages.explain(lint.chosen([explain])), nl=False)
+        click.echo(rule_pages.book() if explain == "all" else rule_pages.explain(lint.chosen([explain])), nl=False)
         return
     rules = lint.chosen(_names(select), _names(ignore))
     documents, problems = _read(files or ("-",))
@@ -115,18 +115,18 @@ def _unreadable(name: str, error: OSError | UnicodeDecodeError) -> Problem:
     return Problem(path=name, value="", what=what)
 
 
-def _show(found: lint.Report, problems: list[Problem], form: Format, fixed: list[lint.Document] | None) -> None:
+def _show(found: lint.LintReport, problems: list[Problem], form: Format, fixed: list[lint.Document] | None) -> None:
     if fixed is not None:
         click.echo(dump(fixed), nl=False)
-        click.echo(report.text(found), nl=False, err=True)
+        click.echo(lint_report.text(found), nl=False, err=True)
     elif form is Format.TEXT:
-        click.echo(report.text(found), nl=False)
+        click.echo(lint_report.text(found), nl=False)
     else:
         made = (
-            report.as_json(found, problems)
+            lint_report.as_json(found, problems)
             if form is Format.JSON
             else sarif.sarif(found, problems, version=version("hvd-elastic"))
         )
         click.echo(made, nl=False)
     if form is Format.TEXT and found.jobs:
-        click.echo(report.summary(found), err=True)
+        click.echo(lint_report.summary(found), err=True)

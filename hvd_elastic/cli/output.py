@@ -71,7 +71,7 @@ def render(result: Result, output: Format) -> str:
         case Format.JSON:
             return json.dumps(_plain(result), indent=2, ensure_ascii=False) + "\n"
         case Format.YAML:
-            from mpijob.stream import dump
+            from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
 
             return dump([_plain(result)])
         case Format.NAME:

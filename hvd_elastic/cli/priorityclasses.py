@@ -6,9 +6,9 @@ from dataclasses import replace
 import click
 
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
-from mpijob.problems import InvalidInputError
-from mpijob.stream import dump
-from priorityclasses import AUTOSCALER_CUTOFF, DEFAULTS, PriorityClass, Problem, Tier, check, manifest
+from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses import AUTOSCALER_CUTOFF, DEFAULTS, PriorityClass, Problem, Tier, check, manifest
 
 _COLUMNS = (
     Column(title="name", key="name"),

@@ -21,8 +21,8 @@ def command(file: str | None, flags: Mapping[str, object], resize: str | None) -
     `workers.max` local hosts warm up, each with the entry point of a worker pod; training starts when `workers.start`
     of them are ready. Launcher, discovery and standby are those of a cluster. Ends with the job's exit code.
     """
-    from hvd_elastic.local.checks import local_problems
-    from hvd_elastic.local.run import parse_resizes, run_job
+    from hvd_elastic.local.local_checks import local_problems
+    from hvd_elastic.local.local_run import parse_resizes, run_job
 
     spec = job_from(file, flags, defaults={"name": "local", "launcher": "launch"}, also=local_problems)
     sys.exit(run_job(spec, resizes=parse_resizes(resize), say=lambda line: click.echo(line, err=True)))

@@ -12,6 +12,6 @@ def command() -> None:
     An editor with YAML support reads it from the first line of a file:
     # yaml-language-server: $schema=job.schema.json
     """
-    from mpijob.schema import schema
+    from hvd_elastic.mpijob.description.json_schema import schema
 
     click.echo(json.dumps(schema(), indent=2, ensure_ascii=False))

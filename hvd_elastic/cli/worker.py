@@ -7,10 +7,10 @@ import sys
 import click
 
 from hvd_elastic import logs
-from mpijob.contract import ENV_LOG_FORMAT
-from trainer.pod import process, sshd
-from trainer.pod.entrypoint import EntryPoint
-from trainer.pod.settings import Settings
+from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
+from hvd_elastic.worker import child_processes, sshd
+from hvd_elastic.worker.entrypoint import EntryPoint
+from hvd_elastic.worker.pod_settings import Settings
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -28,7 +28,7 @@ def command(*, no_sshd: bool, die_with_parent: bool, command: tuple[str, ...]) -
     the `adopt` file of its run folder. On SIGTERM it ends as soon as training has left; a second one ends it at once.
     """
     if die_with_parent:
-        process.die_with_parent(signal.SIGHUP)
+        child_processes.die_with_parent(signal.SIGHUP)
         if os.getppid() == 1:
             sys.exit(0)
     logs.configure(os.environ.get(ENV_LOG_FORMAT) or logs.LogFormat.TEXT)

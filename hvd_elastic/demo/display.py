@@ -13,7 +13,7 @@ from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class DisplayState:
     """One look at a run."""
 
     run: str
@@ -45,7 +45,7 @@ class Display(AbstractContextManager["Display"]):
         self._console = console
         self._clock = clock
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._last: State | None = None
+        self._last: DisplayState | None = None
         self._printed = -PLAIN_SECONDS
 
     def __enter__(self) -> Self:
@@ -63,7 +63,7 @@ class Display(AbstractContextManager["Display"]):
         """A line that stays."""
         self._console.print(line, highlight=False, soft_wrap=True)
 
-    def show(self, state: State) -> None:
+    def show(self, state: DisplayState) -> None:
         """Replace the live picture, or print a plain line where something changed."""
         if self._live:
             self._live.update(_table(state), refresh=True)
@@ -73,7 +73,7 @@ class Display(AbstractContextManager["Display"]):
         self._last = state
 
 
-def _line(state: State) -> str:
+def _line(state: DisplayState) -> str:
     loss = "-" if state.loss is None else f"{state.loss:.3f}"
     return (
         f"{state.run}: {state.seconds:5.1f} s, capacity {state.capacity}, inference {state.inference}, "
@@ -81,7 +81,7 @@ def _line(state: State) -> str:
     )
 
 
-def _table(state: State) -> Table:
+def _table(state: DisplayState) -> Table:
     table = Table(title=state.run, title_justify="left", expand=False)
     for name in ("seconds", "hosts", "world size", "step", "loss"):
         table.add_column(name, justify="left" if name == "hosts" else "right")

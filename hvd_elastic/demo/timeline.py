@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TrainedStep:
     """One committed step, as rank 0 told it."""
 
     time: float
@@ -44,7 +44,7 @@ class Pause:
 class Timeline:
     """A run from its first to its last step."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TrainedStep, ...]
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
@@ -96,7 +96,7 @@ Event = Mapping[str, Any]
 def timeline(events: Iterable[Event]) -> Timeline:
     """The steps of rank 0, in the order of time."""
     steps = [
-        Step(time=event["time"], step=event["step"], size=event["size"], loss=event.get("loss"))
+        TrainedStep(time=event["time"], step=event["step"], size=event["size"], loss=event.get("loss"))
         for event in events
         if event["event"] == "step" and event["rank"] == 0
     ]

@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 import hvd_elastic as elastic
-from hvd_elastic.demo.model import accuracy, build_model, read_images, training_set
-from mpijob.contract import ENV_OUTPUT
+from hvd_elastic.demo.demo_model import accuracy, build_model, read_images, training_set
+from hvd_elastic.mpijob.contract import ENV_OUTPUT
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data")

@@ -7,23 +7,23 @@ notification service, Gloo's key-value store) and starts them with the same envi
 
 from typing import TYPE_CHECKING, Any
 
-from hvd_elastic.launcher.settings import LaunchSettings, OnError
+from hvd_elastic.launcher.launch_settings import LaunchSettings, OnError
 
 if TYPE_CHECKING:
-    from hvd_elastic.launcher.driver import Outcome
-    from hvd_elastic.launcher.job import launch
+    from hvd_elastic.launcher.driver import LaunchOutcome
+    from hvd_elastic.launcher.launch_job import launch
 
-__all__ = ["LaunchSettings", "OnError", "Outcome", "launch"]
+__all__ = ["LaunchOutcome", "LaunchSettings", "OnError", "launch"]
 
 
 def __getattr__(name: str) -> Any:
-    """`launch` and `Outcome` import Horovod, so they come when they are asked for."""
+    """`launch` and `LaunchOutcome` import Horovod, so they come when they are asked for."""
     if name == "launch":
-        from hvd_elastic.launcher.job import launch
+        from hvd_elastic.launcher.launch_job import launch
 
         return launch
-    if name == "Outcome":
-        from hvd_elastic.launcher.driver import Outcome
+    if name == "LaunchOutcome":
+        from hvd_elastic.launcher.driver import LaunchOutcome
 
-        return Outcome
+        return LaunchOutcome
     raise AttributeError(name)

@@ -10,19 +10,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
-from hvd_elastic.launcher.blacklist import Blacklist
-from hvd_elastic.launcher.events import Action, Answer, Break, End, Finish, Form, Notify, Resized, Start, Ticket, Warn
-from hvd_elastic.launcher.hosts import Host
-from hvd_elastic.launcher.output import Stream
-from hvd_elastic.launcher.placement import Key, Slot
-from hvd_elastic.launcher.process import Rules
-from hvd_elastic.launcher.rendezvous import Server
-from hvd_elastic.launcher.report import HostStatus, Report, sentence
-from hvd_elastic.launcher.shell import Shell
-from hvd_elastic.launcher.wire import Registration, WireError
-from hvd_elastic.launcher.workers import Workers
-from hvd_elastic.launcher.world import World
-from mpijob.contract import JoinAnswer
+from hvd_elastic.launcher.core.actions import (
+    Action,
+    AnswerPlace,
+    Break,
+    End,
+    Finish,
+    Form,
+    Notify,
+    Resized,
+    Start,
+    Ticket,
+    Warn,
+)
+from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts import Host
+from hvd_elastic.launcher.core.process import WorldLimits
+from hvd_elastic.launcher.core.slot_placement import Key, Slot
+from hvd_elastic.launcher.core.world import World
+from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
+from hvd_elastic.launcher.protocol.rendezvous_server import Server
+from hvd_elastic.launcher.remote.worker_output import Stream
+from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses
+from hvd_elastic.launcher.remote.worker_shell import Shell
+from hvd_elastic.launcher.status_report import HostStatus, StatusReport, sentence
+from hvd_elastic.mpijob.contract import JoinAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +43,7 @@ HOLD_SECONDS = (1.0, 30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class LaunchOutcome:
     """How a launch ended. `exit_code` is a value of `contract.Exit`, 128 + a signal, or the script's own code."""
 
     exit_code: int
@@ -54,13 +66,13 @@ class Driver:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: WorldLimits,
         *,
         cooldown: tuple[int, int] | None,
         shell: Shell,
-        workers: Workers,
+        workers: WorkerProcesses,
         launching: Launching,
-        report: Report,
+        report: StatusReport,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._world = World(
@@ -77,13 +89,13 @@ class Driver:
         self._registrations: dict[Key, Registration] = {}
         self._ranks: dict[int, int] = {}
         self._listed: tuple[Host, ...] = ()
-        self._outcome: Outcome | None = None
+        self._outcome: LaunchOutcome | None = None
         self._stamp = 0
         self._server: Server | None = None
         self._is_stale = False
         """Whether the report lags behind the world."""
 
-    def run(self, server: Server) -> Outcome:
+    def run(self, server: Server) -> LaunchOutcome:
         """Drive the job to its end. The processes are still to be ended then, and the server to be closed."""
         self._server = server
         started = self._clock()
@@ -95,7 +107,7 @@ class Driver:
         self._notices.put(None)
         for ticket in list(self._tickets):
             self._tickets.pop(ticket).put(JoinAnswer.AGAIN)
-        return Outcome(
+        return LaunchOutcome(
             exit_code=self._outcome.exit_code,
             reason=self._outcome.reason,
             generations=self._world.roster.generation,
@@ -184,7 +196,7 @@ class Driver:
         raise TypeError(f"nobody carries out {action}")
 
     @_do.register
-    def _(self, action: Answer) -> None:
+    def _(self, action: AnswerPlace) -> None:
         answer = self._tickets.pop(action.ticket, None)
         if answer:
             answer.put(action.text)
@@ -243,7 +255,7 @@ class Driver:
 
     @_do.register
     def _(self, action: Finish) -> None:
-        self._outcome = Outcome(exit_code=action.exit_code, reason=action.reason, generations=0, seconds=0.0)
+        self._outcome = LaunchOutcome(exit_code=action.exit_code, reason=action.reason, generations=0, seconds=0.0)
 
     # --- The notifier's thread ---------------------------------------------------------------------------------------
 
@@ -263,7 +275,7 @@ class Driver:
         self._stamp = max(self._stamp + 1, time.time_ns())
         try:
             registration.notify(self._stamp)
-        except WireError as error:
+        except HorovodMessageError as error:
             logger.debug("%s", error)
             return False
         return True

@@ -1,11 +1,26 @@
 """What a job description must not contradict. Each check is a pure function from a JobSpec to problems."""
 
-from mpijob.checks import hardware, names, placement, policy, sizes, targets, volumes
-from mpijob.spec import JobSpec
-from mpijob.target import Target
-from priorityclasses.problem import Problem
+from hvd_elastic.mpijob.checks import (
+    hardware_checks,
+    name_checks,
+    placement_checks,
+    policy_checks,
+    size_checks,
+    target_checks,
+    volume_checks,
+)
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.priorityclasses.problem import Problem
 
-_CHECKS = (sizes.problems, hardware.problems, placement.problems, policy.problems, volumes.problems, names.problems)
+_CHECKS = (
+    size_checks.problems,
+    hardware_checks.problems,
+    placement_checks.problems,
+    policy_checks.problems,
+    volume_checks.problems,
+    name_checks.problems,
+)
 
 
 def contradictions(spec: JobSpec) -> list[Problem]:
@@ -15,4 +30,4 @@ def contradictions(spec: JobSpec) -> list[Problem]:
 
 def unrenderable(spec: JobSpec, target: Target) -> list[Problem]:
     """Why a job that is right in itself cannot be written as `target`."""
-    return list(targets.problems(spec, target))
+    return list(target_checks.problems(spec, target))

@@ -3,18 +3,18 @@
 `read` makes documents of a stream, `check` a report of documents, `fix` better documents.
 """
 
-from mpijob.lint import rules as _rules  # registers them
-from mpijob.lint.check import Report, check, chosen
-from mpijob.lint.fix import fix
-from mpijob.lint.manifest import Document, read
-from mpijob.lint.rule import Finding, Hit, Page, Rule, Severity, registered
+from hvd_elastic.mpijob.lint import rules as _rules  # registers them
+from hvd_elastic.mpijob.lint.check import LintReport, check, chosen
+from hvd_elastic.mpijob.lint.document.manifest_reader import Document, read
+from hvd_elastic.mpijob.lint.fix import fix
+from hvd_elastic.mpijob.lint.rule import Finding, Hit, Page, Rule, Severity, registered
 
 __all__ = [
     "Document",
     "Finding",
     "Hit",
+    "LintReport",
     "Page",
-    "Report",
     "Rule",
     "Severity",
     "check",

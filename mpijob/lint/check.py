@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from mpijob.lint.edit import fits
-from mpijob.lint.job import Job, jobs
-from mpijob.lint.manifest import Document
-from mpijob.lint.rule import SILENCE, Finding, Hit, Rule, Severity, registered
-from mpijob.problems import InvalidInputError
-from priorityclasses.problem import Problem
+from hvd_elastic.mpijob.lint.document.edit import fits
+from hvd_elastic.mpijob.lint.document.manifest_reader import Document
+from hvd_elastic.mpijob.lint.model.linted_job import LintedJob, jobs
+from hvd_elastic.mpijob.lint.rule import SILENCE, Finding, Hit, Rule, Severity, registered
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LintReport:
     """What was found, in the order of the documents and of the places in them."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[LintedJob, ...]
     findings: tuple[Finding, ...]
     silenced: tuple[Finding, ...] = ()
 
@@ -47,29 +47,29 @@ def _fits(known: Rule, name: str) -> bool:
     return name == known.slug or (name.startswith("HE") and known.id.startswith(name))
 
 
-def check(documents: list[Document], rules: Sequence[Rule] | None = None) -> Report:
+def check(documents: list[Document], rules: Sequence[Rule] | None = None) -> LintReport:
     """Applies the rules (all of them unless given) to every MPIJob among the documents."""
     found = jobs(documents)
     applied = registered() if rules is None else tuple(rules)
     findings = [finding for job in _beside(found) for finding in _check_job(job, applied)]
-    return Report(
+    return LintReport(
         jobs=tuple(found),
         findings=tuple(f for f in findings if f.silenced is None),
         silenced=tuple(f for f in findings if f.silenced is not None),
     )
 
 
-def _beside(found: list[Job]) -> Iterable[Job]:
+def _beside(found: list[LintedJob]) -> Iterable[LintedJob]:
     for job in found:
         yield replace(job, others=tuple(other for other in found if other is not job))
 
 
-def _check_job(job: Job, rules: Sequence[Rule]) -> list[Finding]:
+def _check_job(job: LintedJob, rules: Sequence[Rule]) -> list[Finding]:
     findings = [_finding(job, known, hit) for known in rules for hit in known.check(job)]
     return sorted(findings, key=_place)
 
 
-def _finding(job: Job, known: Rule, hit: Hit) -> Finding:
+def _finding(job: LintedJob, known: Rule, hit: Hit) -> Finding:
     """With the fix only where the manifest's own shape allows it: anything may stand anywhere."""
     document = hit.document or job.document
     feasible = all(fits(document.value, edit) for edit in hit.edits)
@@ -81,7 +81,7 @@ def _place(finding: Finding) -> tuple[int, int, str]:
     return region.line, region.column, finding.rule.id
 
 
-def _silence(job: Job, known: Rule) -> str | None:
+def _silence(job: LintedJob, known: Rule) -> str | None:
     """The reason that the job gives for silencing the rule. No reason, no silence."""
     annotations = job.view.get("metadata", "annotations")
     for name in (known.id, known.slug):

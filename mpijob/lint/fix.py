@@ -7,12 +7,12 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mpijob import stream
-from mpijob.lint.check import check
-from mpijob.lint.compose import Node, Region
-from mpijob.lint.edit import Edit, apply
-from mpijob.lint.manifest import Document
-from mpijob.lint.rule import Finding, Rule
+from hvd_elastic.mpijob.lint.check import check
+from hvd_elastic.mpijob.lint.document.edit import Edit, apply
+from hvd_elastic.mpijob.lint.document.manifest_reader import Document
+from hvd_elastic.mpijob.lint.document.yaml_composer import Node, Region
+from hvd_elastic.mpijob.lint.rule import Finding, Rule
+from hvd_elastic.mpijob.manifests.output import yaml_stream
 
 MOST_ROUNDS: Final = 1_000
 _NOWHERE: Final = Region(1, 1, 1, 2)
@@ -53,4 +53,4 @@ def _node(value: object) -> Node:
 
 def dump(documents: Sequence[Document]) -> str:
     """The documents as one YAML stream."""
-    return stream.dump(document.value for document in documents)
+    return yaml_stream.dump(document.value for document in documents)

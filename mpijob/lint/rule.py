@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mpijob.lint.edit import Edit
-from mpijob.lint.job import Job
-from mpijob.lint.manifest import Document
-from mpijob.lint.view import Path, View
+from hvd_elastic.mpijob.lint.document.edit import Edit
+from hvd_elastic.mpijob.lint.document.manifest_reader import Document
+from hvd_elastic.mpijob.lint.document.view import Path, View
+from hvd_elastic.mpijob.lint.model.linted_job import LintedJob
 
 SILENCE: Final = "lint.hvd-elastic.dev/"
 """Annotation `lint.hvd-elastic.dev/HE101: reason` on the MPIJob: that rule is silent there."""
@@ -69,7 +69,7 @@ class Rule:
     severity: Severity
     group: str
     page: Page
-    check: Callable[[Job], Iterable[Hit]]
+    check: Callable[[LintedJob], Iterable[Hit]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Finding:
     """A hazard in one job."""
 
     rule: Rule
-    job: Job
+    job: LintedJob
     hit: Hit
     silenced: str | None = None
     """The reason that an annotation gives for ignoring it."""
@@ -94,12 +94,12 @@ _ID: Final = re.compile(r"HE[1-9]\d\d")
 
 def rule(
     identity: str, slug: str, severity: Severity, *, why: str, fix: str, at: At, bad: str, good: str
-) -> Callable[[Callable[[Job], Iterator[Hit]]], Callable[[Job], Iterator[Hit]]]:
+) -> Callable[[Callable[[LintedJob], Iterator[Hit]]], Callable[[LintedJob], Iterator[Hit]]]:
     """Registers the function below it. Its docstring says what the rule does; the group is the module's name."""
     assert _ID.fullmatch(identity), identity
     assert identity not in _RULES, identity
 
-    def register(check: Callable[[Job], Iterator[Hit]]) -> Callable[[Job], Iterator[Hit]]:
+    def register(check: Callable[[LintedJob], Iterator[Hit]]) -> Callable[[LintedJob], Iterator[Hit]]:
         what = " ".join((check.__doc__ or "").split())
         page = Page(what=what, why=why, fix=fix, at=at, bad=bad.strip("\n"), good=good.strip("\n"))
         group = check.__module__.rpartition(".")[2]

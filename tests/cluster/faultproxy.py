@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from discovery.apiserver import Access
+from hvd_elastic.discovery.kube.api_server import Access
 
 
 class Refusal(Exception):

@@ -4,7 +4,7 @@ import subprocess
 
 from tests.cluster.jobs import Job
 
-STANDBY = "trainer.pod.standby"
+STANDBY = "hvd_elastic.worker.standby.standby"
 """In the command line of the product's training processes, and of the standbys that would become one."""
 
 

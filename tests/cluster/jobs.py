@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from mpijob.contract import ENV_EVENTS, LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
+from hvd_elastic.mpijob.contract import ENV_EVENTS, LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl, condition_of
 from tests.cluster.site import RESULTS, Site, share

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
 from tests.cluster import jobs
 from tests.cluster.jobs import Job
 from tests.cluster.kube.kubectl import Kubectl

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from discovery.apiserver import Access, ApiServer
-from discovery.metrics import Metrics
-from discovery.sidecar import Options, Sidecar
-from discovery.snapshot import SnapshotError, read_snapshot
-from mpijob.contract import ANNOTATION_WANTED_WORKERS, LABEL_JOB_NAME, LABEL_JOB_ROLE, SnapshotState
+from hvd_elastic.discovery.kube.api_server import Access, ApiServer
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
+from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, LABEL_JOB_NAME, LABEL_JOB_ROLE, SnapshotState
 from tests.cluster.faultproxy import Cut, FaultProxy, Refusal, hold
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl
@@ -113,7 +113,7 @@ class Job:
 class Seen:
     """A sidecar in a thread of this process, and its list."""
 
-    def __init__(self, folder: Path, access: Access, options: Options) -> None:
+    def __init__(self, folder: Path, access: Access, options: SidecarOptions) -> None:
         self.folder = folder
         self.sidecar = Sidecar(options, access, Metrics())
         self._thread = threading.Thread(target=self.sidecar.run, daemon=True)
@@ -158,9 +158,10 @@ def certified(kubectl: Kubectl) -> Access:
 
 def service_account(kubectl: Kubectl, job: str) -> Access:
     """The login of the ServiceAccount that `hvd-elastic generate` makes for a job's sidecar."""
-    from mpijob import access, spec
+    from hvd_elastic.mpijob.description import job_spec
+    from hvd_elastic.mpijob.manifests.supporting import rbac
 
-    described = spec.JobSpec.model_validate(
+    described = job_spec.JobSpec.model_validate(
         {
             "name": job,
             "namespace": kubectl.namespace,
@@ -169,8 +170,8 @@ def service_account(kubectl: Kubectl, job: str) -> Access:
             "workers": {"min": 1, "max": 3},
         }
     )
-    kubectl.apply([dict(manifest) for manifest in access.manifests(described)])
-    token = kubectl("create", "token", access.name(described)).strip()
+    kubectl.apply([dict(manifest) for manifest in rbac.manifests(described)])
+    token = kubectl("create", "token", rbac.name(described)).strip()
     admin = certified(kubectl)
     config = yaml.safe_load(kubectl.kubeconfig.read_text())
     authority = config["clusters"][0]["cluster"]["certificate-authority"]
@@ -188,7 +189,7 @@ def ports() -> Iterator[Workers]:
 def discovering(job: Job, access: Access, ports: Workers, folder: Path, **options: object) -> Iterator[Seen]:
     given = {"job": job.name, "namespace": job.kubectl.namespace, "run_dir": folder, "ready_port": ports.port,
              "max_workers": job.workers, **options}  # fmt: skip
-    seen = Seen(folder, access, Options(**given))  # type: ignore[arg-type]
+    seen = Seen(folder, access, SidecarOptions(**given))  # type: ignore[arg-type]
     try:
         yield seen
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mpijob.contract import Role
+from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference
 from tests.cluster.faults import kill_training
 from tests.cluster.jobs import Job

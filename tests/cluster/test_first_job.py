@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mpijob.contract import Role
+from hvd_elastic.mpijob.contract import Role
 from tests.cluster import jobs
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from mpijob.contract import READY_PORT, SSH_PORT, Role
+from hvd_elastic.mpijob.contract import READY_PORT, SSH_PORT, Role
 from tests.cluster import jobs, pods
 from tests.cluster.jobs import Job
 from tests.cluster.kube import addons, waiting

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mpijob.contract import Role
+from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site

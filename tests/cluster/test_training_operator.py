@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mpijob.contract import ENV_EVENTS
+from hvd_elastic.mpijob.contract import ENV_EVENTS
 from tests.cluster import jobs
 from tests.cluster.kube import trainingoperator, waiting
 from tests.cluster.kube.kubectl import Kubectl, condition_of

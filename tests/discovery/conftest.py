@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from discovery.metrics import Metrics
-from discovery.sidecar import Options, Sidecar
-from discovery.snapshot import SnapshotError, read_snapshot
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from tests.discovery.kubeapi import JOBS, KubeApi, mpijob
 from tests.discovery.workers import Workers
 
@@ -52,7 +52,7 @@ def workers(all_workers: Workers) -> Workers:
 class Running:
     """A sidecar in a thread, and what its launcher would see."""
 
-    def __init__(self, folder: Path, api: KubeApi, options: Options) -> None:
+    def __init__(self, folder: Path, api: KubeApi, options: SidecarOptions) -> None:
         self.folder, self.metrics = folder, Metrics()
         self.sidecar = Sidecar(options, api.access(), self.metrics)
         self.error: BaseException | None = None
@@ -91,7 +91,7 @@ def start(tmp_path: Path, api: KubeApi, workers: Workers) -> Iterator[Start]:
     def begin(**options: object) -> Running:
         given = {"job": "job", "namespace": "default", "run_dir": tmp_path, "max_workers": 3, "settle_seconds": 0.3,
                  "ready_port": workers.port, **options}  # fmt: skip
-        started.append(Running(tmp_path, api, Options(**given)))  # type: ignore[arg-type]
+        started.append(Running(tmp_path, api, SidecarOptions(**given)))  # type: ignore[arg-type]
         return started[-1]
 
     yield begin

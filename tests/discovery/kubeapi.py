@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from discovery.apiserver import Access
-from mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE
+from hvd_elastic.discovery.kube.api_server import Access
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE
 
 Json = dict[str, Any]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
-from discovery.hosts import FIRST_WAIT_SECONDS, PART
-from mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS
+from hvd_elastic.discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
+from hvd_elastic.discovery.hosts_script import FIRST_WAIT_SECONDS, PART
+from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS
 
 SHELLS = [shell for shell in (["dash"], ["bash", "--posix"], ["busybox", "sh"], ["sh"]) if shutil.which(shell[0])]
 

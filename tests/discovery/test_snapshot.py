@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discovery.snapshot import (
+from hvd_elastic.discovery.snapshot import (
     Host,
     InvalidHostError,
     MissingSnapshotError,
@@ -18,7 +18,7 @@ from discovery.snapshot import (
     render,
     write_snapshot,
 )
-from mpijob.contract import SNAPSHOT_FILE, SnapshotState
+from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SnapshotState
 
 WORD = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
 HOSTS = st.builds(Host, address=WORD, slots=st.integers(1, 99), alias=WORD, pod=WORD)

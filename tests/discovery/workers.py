@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 
-from mpijob.contract import WorkerState
+from hvd_elastic.mpijob.contract import WorkerState
 
 
 class Workers:

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 import hvd_elastic
-import trainer
+from hvd_elastic import trainer
 
 
 def test_the_public_names() -> None:
@@ -28,7 +28,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
 
 def test_horovod_is_cured_where_it_is_there_already() -> None:
     code = (
-        "import horovod.torch as hvd, hvd_elastic, trainer.run; "
-        "print(getattr(hvd.init, 'cured', False), hvd.elastic.run is trainer.run.run)"
+        "import horovod.torch as hvd, hvd_elastic, hvd_elastic.trainer.elastic.run; "
+        "print(getattr(hvd.init, 'cured', False), hvd.elastic.run is hvd_elastic.trainer.elastic.run.run)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True True"

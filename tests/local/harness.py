@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 
 WORKER = Path(__file__).with_name("harness_worker.py")
 ROOT = WORKER.parents[2]

@@ -11,7 +11,7 @@ import signal
 import time
 
 if os.environ.get("CURED"):
-    from trainer import rendezvous
+    from hvd_elastic.trainer.elastic import rendezvous
 
     rendezvous.install()
 

@@ -8,8 +8,9 @@ import torch
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from torch import nn
 
-from trainer import broadcast, rendezvous
-from trainer.state import State
+from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer.state import broadcast
+from hvd_elastic.trainer.state.elastic_state import State
 
 
 def everywhere_equal(state: State) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.contract import Exit
+from hvd_elastic.mpijob.contract import Exit
 from tests.local import nursery
 from tests.local.harness import ROOT, Job
 from tests.local.harness import job as make_job

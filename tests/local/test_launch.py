@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.contract import Exit
+from hvd_elastic.mpijob.contract import Exit
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 

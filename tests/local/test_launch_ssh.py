@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.launcher.hosts import Host
-from hvd_elastic.launcher.ssh import SshShell
+from hvd_elastic.launcher.core.hosts import Host
+from hvd_elastic.launcher.remote.ssh import SshShell
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 

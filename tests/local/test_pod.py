@@ -10,7 +10,7 @@ import pytest
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.http.http_server import RendezvousServer
 
-from tests.trainer.pod.pods import DEADLINE_SECONDS, Pod, Yard, make_yard
+from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, make_yard
 
 pytestmark = pytest.mark.horovod
 
@@ -37,7 +37,7 @@ import hvd_elastic
 
 model = torch.nn.Linear(4, 2)
 hvd.init()
-imported_ahead = "trainer.state" in sys.modules
+imported_ahead = "hvd_elastic.trainer.state.elastic_state" in sys.modules
 if os.environ.get("SLOW"):
     print("set up as rank", hvd.rank(), "of", hvd.size(), flush=True)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
-from mpijob.contract import Exit
+from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.mpijob.contract import Exit
 from tests.local.training import HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import hvd_elastic as elastic
-from hvd_elastic.demo.data import read_digits
+from hvd_elastic.demo.demo_data import read_digits
 
 ENV = os.environ
 hvd.init()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
+from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("train_digits.py")

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from mpijob.reader import read_job
-from mpijob.render import render
-from mpijob.spec import JobSpec
-from mpijob.target import Target
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.manifests.render import render
 
 _ROOT = Path(__file__).parents[2]
 JOBS = _ROOT / "examples" / "jobs"

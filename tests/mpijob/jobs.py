@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from mpijob.problems import InvalidInputError
-from mpijob.reader import read_job
-from mpijob.render import render
-from mpijob.spec import JobSpec
-from mpijob.target import Target
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.problems import InvalidInputError
 
 Manifest = dict[str, Any]
 

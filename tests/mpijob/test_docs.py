@@ -4,9 +4,9 @@ import os
 import re
 from pathlib import Path
 
-from mpijob.description import as_json
-from mpijob.reader import read_job
-from mpijob.reference import table
+from hvd_elastic.mpijob.description.job_json import as_json
+from hvd_elastic.mpijob.description.key_reference import table
+from hvd_elastic.mpijob.description.reader import read_job
 from tests.mpijob.examples import EXAMPLES
 
 DOCS = Path(__file__).parents[2] / "docs" / "job.md"

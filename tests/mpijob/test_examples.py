@@ -5,8 +5,8 @@ import os
 import pytest
 import yaml
 
-from mpijob.stream import dump
-from mpijob.target import Target
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
 from tests.mpijob import admission
 from tests.mpijob.examples import EXAMPLES, GOLDEN, Example, golden_manifests
 

@@ -8,16 +8,17 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mpijob import document, launcher, worker
-from mpijob.contract import ENV_INCARNATION
-from mpijob.description import as_json
-from mpijob.problems import InvalidInputError
-from mpijob.reader import read_job
-from mpijob.render import render
-from mpijob.spec import JobSpec
-from mpijob.stream import dump
-from mpijob.target import Target
-from priorityclasses.problem import Problem
+from hvd_elastic.mpijob.contract import ENV_INCARNATION
+from hvd_elastic.mpijob.description import yaml_document
+from hvd_elastic.mpijob.description.job_json import as_json
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
+from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
 from tests.mpijob import admission
 from tests.mpijob.strategies import jobs, texts
 
@@ -63,9 +64,9 @@ def test_every_manifest_is_admitted(job: dict[str, Any]) -> None:
 @few
 def test_the_command_reaches_the_process_word_for_word(job: dict[str, Any]) -> None:
     spec = read(job)
-    words = [expanded(word, {"HOSTNAME": "expanded"}) for word in launcher.command(spec)]
+    words = [expanded(word, {"HOSTNAME": "expanded"}) for word in launcher_pod.command(spec)]
     assert words[-len(spec.command) :] == spec.command
-    container = worker.pod_template(spec)["spec"]["containers"][0]
+    container = worker_pod.pod_template(spec)["spec"]["containers"][0]
     assert [expanded(word, {"HOSTNAME": "expanded"}) for word in container["command"]][3:] == spec.command
     values = {item["name"]: expanded(item["value"], {"HOSTNAME": "expanded"}) for item in container["env"]}
     assert values | spec.env == values
@@ -95,7 +96,7 @@ def test_the_writer_is_read_back_by_readers_of_yaml_1_1_and_1_2(value: Any) -> N
 @given(texts)
 @settings(max_examples=100, deadline=None)
 def test_text_stays_text_for_our_own_reader(value: str) -> None:
-    assert document.parse(dump([{"value": value}]), name="x") == ({"value": value}, [])
+    assert yaml_document.parse(dump([{"value": value}]), name="x") == ({"value": value}, [])
 
 
 @given(st.text(max_size=200) | st.text(st.sampled_from("{}[]:,-&*!|>'\"# \nab"), max_size=60))
@@ -146,5 +147,5 @@ def test_nothing_is_passed_through_a_shell() -> None:
 
 def test_the_launcher_is_known_by_its_uid() -> None:
     spec = read_job(None, {"name": "a", "image": "b", "command": ["python"]})
-    environment = {item["name"]: item for item in launcher.container(spec)["env"]}
+    environment = {item["name"]: item for item in launcher_pod.container(spec)["env"]}
     assert environment[ENV_INCARNATION]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.uid"}}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from priorityclasses import DEFAULTS, HIGHEST_VALUE, PreemptionPolicy, PriorityClass, Tier, check, manifest
+from hvd_elastic.priorityclasses import DEFAULTS, HIGHEST_VALUE, PreemptionPolicy, PriorityClass, Tier, check, manifest
 from tests.mpijob import admission
 
 

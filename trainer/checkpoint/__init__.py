@@ -13,20 +13,21 @@ Only rank 0 of a job opens and writes them; what it loads reaches the others by 
     checkpoints.close()
 """
 
-from trainer.checkpoint.checkpoints import Checkpoints, SaveCounts, open_checkpoints
-from trainer.checkpoint.errors import (
+from hvd_elastic.trainer.checkpoint.checkpoints import Checkpoints, SaveCounts, open_checkpoints
+from hvd_elastic.trainer.checkpoint.errors import (
+    CaptureError,
     CheckpointError,
     CheckpointUrlError,
     CorruptError,
     FencedError,
     PrefixOwnedError,
-    SnapshotError,
     StoreError,
     StoreFullError,
 )
-from trainer.checkpoint.reading import Checkpoint, Rejected
+from hvd_elastic.trainer.checkpoint.reading import Checkpoint, Rejected
 
 __all__ = [
+    "CaptureError",
     "Checkpoint",
     "CheckpointError",
     "CheckpointUrlError",
@@ -36,7 +37,6 @@ __all__ = [
     "PrefixOwnedError",
     "Rejected",
     "SaveCounts",
-    "SnapshotError",
     "StoreError",
     "StoreFullError",
     "open_checkpoints",

@@ -8,15 +8,15 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from trainer.checkpoint.capture import Capture
-from trainer.checkpoint.claim import Claim
-from trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
-from trainer.checkpoint.interval import Interval
-from trainer.checkpoint.location import Location
-from trainer.checkpoint.manifest import Manifest
-from trainer.checkpoint.reading import Checkpoint, Rejected, newest
-from trainer.checkpoint.retry import StoppedError
-from trainer.checkpoint.writing import Order, prune, write
+from hvd_elastic.trainer.checkpoint.claim import Claim
+from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
+from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest
+from hvd_elastic.trainer.checkpoint.interval import Interval
+from hvd_elastic.trainer.checkpoint.reading import Checkpoint, Rejected, newest
+from hvd_elastic.trainer.checkpoint.stores.location import Location
+from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
+from hvd_elastic.trainer.checkpoint.writing import SaveOrder, prune, write
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class Checkpoints:
             raise self._fenced
         capture = Capture.take(snapshot)
         started = self._counts.started + 1
-        order = Order(
+        order = SaveOrder(
             capture=capture, sequence=started, step=step, world_size=world_size, reason=reason, time=self._wall()
         )
         self._counts = replace(self._counts, started=started)
@@ -135,7 +135,7 @@ class Checkpoints:
         self._thread = threading.Thread(target=self._run, args=(order,), name="checkpoint", daemon=True)
         self._thread.start()
 
-    def _run(self, order: Order) -> None:
+    def _run(self, order: SaveOrder) -> None:
         try:
             manifest = write(self._claim, order, stop=self._stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the next save tries again
@@ -146,7 +146,7 @@ class Checkpoints:
         self._settled.set()
         self._prune(manifest)
 
-    def _stored(self, order: Order, manifest: Manifest) -> None:
+    def _stored(self, order: SaveOrder, manifest: Manifest) -> None:
         self._counts = replace(
             self._counts,
             durable=self._counts.durable + 1,
@@ -164,7 +164,7 @@ class Checkpoints:
         except CheckpointError as error:
             log.warning("old checkpoints could not be deleted, the next save tries again: %s", error)
 
-    def _failed(self, order: Order, error: Exception) -> None:
+    def _failed(self, order: SaveOrder, error: Exception) -> None:
         if isinstance(error, FencedError):
             self._fenced = error
         self._counts = replace(self._counts, failed=self._counts.failed + 1, error=str(error) or repr(error))

@@ -10,10 +10,10 @@ the writer before can move it no more and learns that it has a successor::
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
-from trainer.checkpoint.errors import CorruptError, FencedError, PrefixOwnedError, StoreError
-from trainer.checkpoint.manifest import FOLDER, Place
-from trainer.checkpoint.sealed import read_sealed, seal, unseal
-from trainer.checkpoint.store import Store
+from hvd_elastic.trainer.checkpoint.errors import CorruptError, FencedError, PrefixOwnedError, StoreError
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointKey
+from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed, seal, unseal
+from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 OWNER: Final = "owner.json"
 LATEST: Final = "latest"
@@ -164,4 +164,4 @@ def _own(store: Store, owner: Owner) -> Owner:
 
 
 def _written(store: Store) -> int:
-    return max((place.epoch for key in store.keys(FOLDER) if (place := Place.of(key))), default=0)
+    return max((place.epoch for key in store.keys(FOLDER) if (place := CheckpointKey.of(key))), default=0)

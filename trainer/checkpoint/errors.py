@@ -1,6 +1,6 @@
 """What can go wrong with durable checkpoints, one class for each thing a caller can act on."""
 
-from mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 
 class CheckpointError(HvdElasticError):
@@ -35,5 +35,5 @@ class CorruptError(CheckpointError):
     """What was read is not what was written: a digest, a size or the structure differs."""
 
 
-class SnapshotError(CheckpointError):
+class CaptureError(CheckpointError):
     """The snapshot cannot be stored: a value that needs pickle, or a buffer that changed while it was held."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from trainer.checkpoint.archive import restore
-from trainer.checkpoint.claim import Owner
-from trainer.checkpoint.errors import CorruptError
-from trainer.checkpoint.manifest import FOLDER, Manifest, Place
-from trainer.checkpoint.sealed import read_sealed
-from trainer.checkpoint.store import Store
-from trainer.checkpoint.transfer import download
+from hvd_elastic.trainer.checkpoint.claim import Owner
+from hvd_elastic.trainer.checkpoint.errors import CorruptError
+from hvd_elastic.trainer.checkpoint.format.archive import restore
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointKey, Manifest
+from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed
+from hvd_elastic.trainer.checkpoint.stores.store import Store
+from hvd_elastic.trainer.checkpoint.stores.transfer import download
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def newest(
         StoreError: the store did not answer.
     """
     rejected: list[Rejected] = []
-    keys = {key for key in store.keys(FOLDER) if Place.of(key)}
+    keys = {key for key in store.keys(FOLDER) if CheckpointKey.of(key)}
     if named is not None and named not in keys and store.read(named) is not None:
         keys.add(named)
     for key in sorted(keys, key=_place, reverse=True):
@@ -106,8 +106,8 @@ def newest(
     return None, ()
 
 
-def _place(key: str) -> Place:
-    return Place.of(key) or Place(epoch=0, sequence=0)
+def _place(key: str) -> CheckpointKey:
+    return CheckpointKey.of(key) or CheckpointKey(epoch=0, sequence=0)
 
 
 def _verified(store: Store, key: str, owner: Owner, stop: threading.Event) -> Checkpoint:

@@ -5,17 +5,17 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from trainer.checkpoint.archive import Payload
-from trainer.checkpoint.capture import Capture
-from trainer.checkpoint.claim import Claim
-from trainer.checkpoint.errors import SnapshotError, StoreError
-from trainer.checkpoint.manifest import DATA_FOLDER, FOLDER, Manifest, Place
-from trainer.checkpoint.retention import retire
-from trainer.checkpoint.transfer import upload
+from hvd_elastic.trainer.checkpoint.claim import Claim
+from hvd_elastic.trainer.checkpoint.errors import CaptureError, StoreError
+from hvd_elastic.trainer.checkpoint.format.archive import Payload
+from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import DATA_FOLDER, FOLDER, CheckpointKey, Manifest
+from hvd_elastic.trainer.checkpoint.retention import retire
+from hvd_elastic.trainer.checkpoint.stores.transfer import upload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class SaveOrder:
     """What is to be stored."""
 
     capture: Capture
@@ -28,7 +28,7 @@ class Order:
     """UNIX seconds of the hand-over."""
 
 
-def write(claim: Claim, order: Order, *, stop: threading.Event) -> Manifest:
+def write(claim: Claim, order: SaveOrder, *, stop: threading.Event) -> Manifest:
     """Make a checkpoint durable: archive, manifest, `latest`, in this order, each whole before the next.
 
     Raises:
@@ -37,13 +37,13 @@ def write(claim: Claim, order: Order, *, stop: threading.Event) -> Manifest:
         StoreError: the store failed for longer than the retries last.
     """
     claim.check()
-    place = Place(epoch=claim.head.epoch, sequence=order.sequence)
+    place = CheckpointKey(epoch=claim.head.epoch, sequence=order.sequence)
     data = f"{DATA_FOLDER}/{place}-{secrets.token_hex(8)}"
     payload = Payload(order.capture)
     sha256 = upload(claim.store, data, payload, stop)
     if order.capture.changed():
         claim.store.delete([data])
-        raise SnapshotError(
+        raise CaptureError(
             f"step {order.step}: the snapshot was overwritten while it was held: commit into other buffers"
         )
     manifest = _manifest(claim, order, data=data, size_bytes=payload.size_bytes, sha256=sha256)
@@ -54,7 +54,7 @@ def write(claim: Claim, order: Order, *, stop: threading.Event) -> Manifest:
     return manifest
 
 
-def _manifest(claim: Claim, order: Order, *, data: str, size_bytes: int, sha256: tuple[str, ...]) -> Manifest:
+def _manifest(claim: Claim, order: SaveOrder, *, data: str, size_bytes: int, sha256: tuple[str, ...]) -> Manifest:
     return Manifest(
         job=claim.owner.job,
         owner=claim.owner.nonce,
@@ -75,8 +75,8 @@ def _manifest(claim: Claim, order: Order, *, data: str, size_bytes: int, sha256:
 def prune(claim: Claim, newest: Manifest, *, keep: int, rejected: Collection[str]) -> None:
     """Delete what retention lets go, right after `newest` was made the latest under `claim`."""
     store = claim.store
-    place = Place(epoch=newest.epoch, sequence=newest.sequence)
+    place = CheckpointKey(epoch=newest.epoch, sequence=newest.sequence)
     gone = retire(store.keys(FOLDER), store.keys(DATA_FOLDER), keep=keep, newest=place, rejected=rejected)
     store.delete(gone.manifests)
     store.delete(gone.data)
-    store.sweep(DATA_FOLDER, lambda key: (found := Place.of(key)) is not None and found < place)
+    store.sweep(DATA_FOLDER, lambda key: (found := CheckpointKey.of(key)) is not None and found < place)

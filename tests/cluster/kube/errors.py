@@ -1,6 +1,6 @@
 """What can go wrong with the cluster itself, as against the job on it."""
 
-from mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.contract import HvdElasticError
 
 
 class ClusterError(HvdElasticError):

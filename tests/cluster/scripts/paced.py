@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import hvd_elastic as elastic
-from hvd_elastic.demo.data import read_digits
+from hvd_elastic.demo.demo_data import read_digits
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")

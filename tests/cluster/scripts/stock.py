@@ -1,7 +1,7 @@
 """paced.py as Horovod's own documentation would write it: its State, its `run`, of hvd_elastic the data alone."""
 
 # First, for `import hvd_elastic` cures a Horovod that is there already: this script is to show Horovod alone.
-from hvd_elastic.demo.data import read_digits
+from hvd_elastic.demo.demo_data import read_digits
 
 # isort: split
 import argparse

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from discovery import read_snapshot
-from discovery.apiserver import Access
-from discovery.credentials import NoClusterError, in_cluster
-from discovery.lookup import look_up
-from discovery.snapshot import SnapshotError
 from hvd_elastic.cli.discover import command
+from hvd_elastic.discovery import read_snapshot
+from hvd_elastic.discovery.kube.api_server import Access
+from hvd_elastic.discovery.kube.credentials import NoClusterError, in_cluster
+from hvd_elastic.discovery.lookup import look_up
+from hvd_elastic.discovery.snapshot import SnapshotError
 from tests.discovery.conftest import until
 from tests.discovery.kubeapi import JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.workers import Workers

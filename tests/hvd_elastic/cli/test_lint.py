@@ -8,8 +8,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from hvd_elastic.cli.lint import command
-from mpijob import lint
-from mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 MANIFESTS = Path(__file__).parents[2] / "mpijob" / "lint" / "manifests"
 CLEAN, STOCK = str(MANIFESTS / "clean.yaml"), str(MANIFESTS / "stock-elastic.yaml")

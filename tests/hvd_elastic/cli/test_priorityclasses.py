@@ -5,8 +5,8 @@ import yaml
 from click.testing import CliRunner
 
 from hvd_elastic.cli.priorityclasses import command
-from mpijob.problems import InvalidInputError
-from priorityclasses import DEFAULTS, manifest
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses import DEFAULTS, manifest
 from tests.mpijob import admission
 
 

@@ -5,7 +5,7 @@ import sys
 from click.testing import CliRunner
 
 from hvd_elastic.cli.schema import command
-from mpijob.schema import schema
+from hvd_elastic.mpijob.description.json_schema import schema
 
 
 def test_it_prints_the_schema() -> None:

@@ -3,14 +3,14 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
-from hvd_elastic.demo.display import PLAIN_SECONDS, Display, State
+from hvd_elastic.demo.display import PLAIN_SECONDS, Display, DisplayState
 
 
-def state(step: int = 9, size: int = 3, loss: float | None = 0.5) -> State:
-    return State(run="hvd-elastic", seconds=1.0, capacity=3, inference=1, size=size, step=step, loss=loss)
+def state(step: int = 9, size: int = 3, loss: float | None = 0.5) -> DisplayState:
+    return DisplayState(run="hvd-elastic", seconds=1.0, capacity=3, inference=1, size=size, step=step, loss=loss)
 
 
-def shown(*, terminal: bool, states: Sequence[State], clock: Callable[[], float] = lambda: 0.0) -> str:
+def shown(*, terminal: bool, states: Sequence[DisplayState], clock: Callable[[], float] = lambda: 0.0) -> str:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=terminal, width=100)
     with Display(console, clock=clock) as display:

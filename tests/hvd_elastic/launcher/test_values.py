@@ -9,40 +9,40 @@ from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.launcher.blacklist import Blacklist
-from hvd_elastic.launcher.causes import differences, kind_of
-from hvd_elastic.launcher.events import Resized
-from hvd_elastic.launcher.exits import Verdict, explain, judge
-from hvd_elastic.launcher.hosts import Host, HostsError, parse_hosts_flag, parse_script_output
-from hvd_elastic.launcher.metrics import exposition
-from hvd_elastic.launcher.placement import Slot, place
-from hvd_elastic.launcher.report import Report, sentence
-from hvd_elastic.launcher.settings import LaunchSettings
-from mpijob.problems import InvalidInputError
+from hvd_elastic.launcher.core.actions import Resized
+from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain, judge
+from hvd_elastic.launcher.core.hosts import Host, HostsError, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.core.resize_causes import differences, kind_of
+from hvd_elastic.launcher.core.slot_placement import Slot, place
+from hvd_elastic.launcher.launch_settings import LaunchSettings
+from hvd_elastic.launcher.launcher_metrics import exposition
+from hvd_elastic.launcher.status_report import StatusReport, sentence
+from hvd_elastic.mpijob.problems import InvalidInputError
 
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (0, Verdict.SUCCESS),
-        (1, Verdict.SCRIPT_ERROR),
-        (125, Verdict.SCRIPT_ERROR),
-        (77, Verdict.REMOVED),
-        (78, Verdict.HOST_CHANGE),
-        (79, Verdict.MISTAKE),
-        (-9, Verdict.DEATH),
-        (126, Verdict.DEATH),
-        (134, Verdict.DEATH),
-        (255, Verdict.DEATH),
+        (0, ExitVerdict.SUCCESS),
+        (1, ExitVerdict.SCRIPT_ERROR),
+        (125, ExitVerdict.SCRIPT_ERROR),
+        (77, ExitVerdict.REMOVED),
+        (78, ExitVerdict.HOST_CHANGE),
+        (79, ExitVerdict.MISTAKE),
+        (-9, ExitVerdict.DEATH),
+        (126, ExitVerdict.DEATH),
+        (134, ExitVerdict.DEATH),
+        (255, ExitVerdict.DEATH),
     ],
 )
-def test_what_an_exit_code_says(code: int, verdict: Verdict) -> None:
+def test_what_an_exit_code_says(code: int, verdict: ExitVerdict) -> None:
     assert judge(code) is verdict
 
 
 def test_errors_may_be_deaths() -> None:
-    assert judge(1, restart_errors=True) is Verdict.DEATH
-    assert judge(77, restart_errors=True) is Verdict.REMOVED
+    assert judge(1, restart_errors=True) is ExitVerdict.DEATH
+    assert judge(77, restart_errors=True) is ExitVerdict.REMOVED
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_one_line_a_change() -> None:
 
 
 def test_the_status_file_and_the_metrics_say_the_same(tmp_path: Path) -> None:
-    report = Report(tmp_path)
+    report = StatusReport(tmp_path)
     report.status.world_size = 3
     report.resized(resized(None, "a joined"), 1.0)
     report.resized(resized(0.2, "c joined", "b[0] lost: signal 9 (SIGKILL)"), 2.0)

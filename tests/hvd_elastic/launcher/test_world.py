@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hvd_elastic.launcher.blacklist import Blacklist
-from hvd_elastic.launcher.events import Action, Answer, Finish, Notify, Resized, Start
-from hvd_elastic.launcher.hosts import Host
-from hvd_elastic.launcher.process import Rules
-from hvd_elastic.launcher.world import World
-from mpijob.contract import Exit, JoinAnswer
+from hvd_elastic.launcher.core.actions import Action, AnswerPlace, Finish, Notify, Resized, Start
+from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts import Host
+from hvd_elastic.launcher.core.process import WorldLimits
+from hvd_elastic.launcher.core.world import World
+from hvd_elastic.mpijob.contract import Exit, JoinAnswer
 
 if TYPE_CHECKING:
-    from hvd_elastic.launcher.placement import Key
+    from hvd_elastic.launcher.core.slot_placement import Key
 
 
 class Story:
     """A world, a clock, and workers that do what they are told to by name."""
 
     def __init__(self, minimum: int = 1) -> None:
-        rules = Rules(
+        rules = WorldLimits(
             start=minimum, minimum=minimum, maximum=None, elastic_timeout=600.0, reset_limit=None, restart_errors=False,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0, first_start_timeout=600.0,
         )  # fmt: skip
@@ -167,10 +167,10 @@ def test_who_waited_at_the_barrier_shows_that_it_is_still_there(story: Story) ->
     story.joins("c")
     story.asks("a")
     formed = story.asks("b")
-    assert [action.text for action in formed if isinstance(action, Answer)].count(JoinAnswer.WAIT) == 1
+    assert [action.text for action in formed if isinstance(action, AnswerPlace)].count(JoinAnswer.WAIT) == 1
     story.joins("a")
     assert not causes(story.joins("b"))
-    assert [action.text for action in story.dies("c") if isinstance(action, Answer)] == [JoinAnswer.AGAIN] * 2
+    assert [action.text for action in story.dies("c") if isinstance(action, AnswerPlace)] == [JoinAnswer.AGAIN] * 2
     story.asks("a")
     story.asks("b")
     story.joins("a")

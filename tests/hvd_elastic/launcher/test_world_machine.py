@@ -10,13 +10,13 @@ from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hvd_elastic.launcher.blacklist import Blacklist
-from hvd_elastic.launcher.events import Answer, End, Finish, Form, Notify, Resized, Start
-from hvd_elastic.launcher.hosts import Host
-from hvd_elastic.launcher.placement import Slot
-from hvd_elastic.launcher.process import Phase, Rules
-from hvd_elastic.launcher.world import World
-from mpijob.contract import Exit
+from hvd_elastic.launcher.core.actions import AnswerPlace, End, Finish, Form, Notify, Resized, Start
+from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts import Host
+from hvd_elastic.launcher.core.process import ProcessPhase, WorldLimits
+from hvd_elastic.launcher.core.slot_placement import Slot
+from hvd_elastic.launcher.core.world import World
+from hvd_elastic.mpijob.contract import Exit
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(minimum=st.integers(1, 3), maximum=st.one_of(st.none(), st.integers(3, 6)), count=st.integers(3, 4))
     def begin(self, minimum: int, maximum: int | None, count: int) -> None:
         self.minimum, self.maximum = minimum, maximum
-        rules = Rules(
+        rules = WorldLimits(
             start=minimum, minimum=minimum, maximum=maximum, elastic_timeout=1e6, reset_limit=None, restart_errors=True,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0,
             first_start_timeout=120.0,
@@ -200,7 +200,7 @@ class Machine(RuleBasedStateMachine):
             case Notify():
                 self.notices += 1
                 self.call(lambda: self.world.notified(delivered=True, now=self.now))
-            case Answer(ticket=ticket, text=text):
+            case AnswerPlace(ticket=ticket, text=text):
                 self.answer(ticket, text)
             case Resized():
                 self.releases.append(action)
@@ -240,8 +240,8 @@ class Machine(RuleBasedStateMachine):
         assert self.formed is not None
         members = self.world.roster.alive()
         assert [m.key for m in members] == [slot.key for slot in self.formed.slots]
-        assert all(m.phase is Phase.RUNNING for m in members)
-        holders = [p for p in self.world.roster if p.holds_state and p.phase is not Phase.LEAVING]
+        assert all(m.phase is ProcessPhase.RUNNING for m in members)
+        holders = [p for p in self.world.roster if p.holds_state and p.phase is not ProcessPhase.LEAVING]
         earlier = [m for m in members if m.number in self.state_holders()]
         if holders and earlier:
             assert members[0] in earlier, "rank 0 would hand out an empty state"
@@ -263,7 +263,7 @@ class Machine(RuleBasedStateMachine):
             holders = [
                 p
                 for p in self.world.roster
-                if p.holds_state and p.phase is not Phase.LEAVING and self.world.roster.is_member(p)
+                if p.holds_state and p.phase is not ProcessPhase.LEAVING and self.world.roster.is_member(p)
             ]
             assert not holders, "it ended although a process holds the state"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from mpijob import stream
-from mpijob.lint.rule import At
+from hvd_elastic.mpijob.lint.rule import At
+from hvd_elastic.mpijob.manifests.output import yaml_stream
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CLEAN = MANIFESTS / "clean.yaml"
@@ -55,7 +55,7 @@ def overlaid(example: str, at: At) -> str:
         documents[-1] = merge(documents[-1], _at_root(first, at))
     for patch in patches:
         documents = _beside(documents, patch)
-    return stream.dump(documents)
+    return yaml_stream.dump(documents)
 
 
 def _load(text: str) -> Iterator[Any]:

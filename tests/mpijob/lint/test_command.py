@@ -2,12 +2,12 @@
 
 import pytest
 
-from mpijob.lint.command import Word, expand, unwrap
-from mpijob.lint.launch import PROGRAMS, Launcher, parse
+from hvd_elastic.mpijob.lint.model.container_command import ShellWord, expand, unwrap
+from hvd_elastic.mpijob.lint.model.horovodrun_flags import PROGRAMS, Launcher, parse
 
 
-def words(*texts: str) -> tuple[Word, ...]:
-    return tuple(Word(text, ("command", index)) for index, text in enumerate(texts))
+def words(*texts: str) -> tuple[ShellWord, ...]:
+    return tuple(ShellWord(text, ("command", index)) for index, text in enumerate(texts))
 
 
 def unwrapped(*texts: str, **environment: str) -> list[str]:

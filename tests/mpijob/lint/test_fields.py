@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from mpijob import lint
-from mpijob.lint.fields import nearest, table
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.lint.model.mpijob_fields import nearest, table
 from tests.mpijob.modules import LEGACY_MPIJOB, MPI_OPERATOR, ModuleFile
 
 _EXAMPLES = "examples/v2beta1"

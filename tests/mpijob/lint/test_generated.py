@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpijob import lint
-from mpijob.lint.view import json_path
-from mpijob.problems import InvalidInputError
-from mpijob.reader import read_job
-from mpijob.render import render
-from mpijob.stream import dump
-from mpijob.target import Target
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.lint.document.view import json_path
+from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.examples import GOLDEN
 from tests.mpijob.strategies import jobs, names, texts
 

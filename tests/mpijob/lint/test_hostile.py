@@ -7,8 +7,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpijob import lint, stream
-from mpijob.lint import report, sarif
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.lint.report import lint_report, sarif
+from hvd_elastic.mpijob.manifests.output import yaml_stream
 from tests.mpijob.lint.overlay import CLEAN, MANIFESTS
 
 STREAMS = [list(yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)) for path in sorted(MANIFESTS.glob("*.yaml"))]
@@ -67,17 +68,17 @@ def mangled(draw: st.DrawFn) -> list[Any]:
 @given(mangled())
 @some
 def test_no_rule_fails_on_any_manifest(documents: list[Any]) -> None:
-    read, problems = lint.read(stream.dump(documents), "job.yaml")
+    read, problems = lint.read(yaml_stream.dump(documents), "job.yaml")
     found = lint.check(read)
-    assert report.text(found) is not None
-    assert report.as_json(found, problems)
+    assert lint_report.text(found) is not None
+    assert lint_report.as_json(found, problems)
     assert sarif.sarif(found, problems, version="0")
 
 
 @given(mangled())
 @some
 def test_fixing_ends_and_leaves_nothing_fixable(documents: list[Any]) -> None:
-    read, _ = lint.read(stream.dump(documents))
+    read, _ = lint.read(yaml_stream.dump(documents))
     after, _ = lint.fix(read)
     assert not [finding for finding in lint.check(after).findings if finding.hit.edits]
     assert lint.fix(after)[1] == []
@@ -102,5 +103,5 @@ def test_fixing_a_clean_stream_changes_nothing() -> None:
     documents, _ = lint.read(CLEAN.read_text())
     after, fixed = lint.fix(documents)
     assert (after, fixed) == (documents, [])
-    again, _ = lint.read(stream.dump(document.value for document in after))
+    again, _ = lint.read(yaml_stream.dump(document.value for document in after))
     assert [d.value for d in again] == [d.value for d in documents]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mpijob.lint.launch import OPTIONS
+from hvd_elastic.mpijob.lint.model.horovodrun_flags import OPTIONS
 
 
 def test_options_are_horovodruns(monkeypatch: pytest.MonkeyPatch) -> None:

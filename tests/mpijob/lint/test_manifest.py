@@ -5,12 +5,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpijob import lint
-from mpijob.lint.compose import MAX_DEPTH, MAX_VALUES
-from mpijob.lint.fix import dump
-from mpijob.lint.manifest import MAX_BYTES, read
-from mpijob.lint.scalars import resolve
-from mpijob.lint.view import View, json_path
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_BYTES, read
+from hvd_elastic.mpijob.lint.document.view import View, json_path
+from hvd_elastic.mpijob.lint.document.yaml_composer import MAX_DEPTH, MAX_VALUES
+from hvd_elastic.mpijob.lint.document.yaml_scalars import resolve
+from hvd_elastic.mpijob.lint.fix import dump
 
 few = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema
 import yaml
 
-from mpijob import lint
-from mpijob.lint import pages, report, sarif
-from priorityclasses.problem import Problem
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.lint.report import lint_report, rule_pages, sarif
+from hvd_elastic.priorityclasses.problem import Problem
 from tests.mpijob.lint.overlay import MANIFESTS
 from tests.mpijob.modules import ModuleFile
 
@@ -21,7 +21,7 @@ STOCK = MANIFESTS / "stock-elastic.yaml"
 DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
 
 
-def stock() -> lint.Report:
+def stock() -> lint.LintReport:
     documents, problems = lint.read(STOCK.read_text(), "jobs/stock elastic.yaml")
     assert problems == []
     return lint.check(documents)
@@ -29,7 +29,7 @@ def stock() -> lint.Report:
 
 def test_lines_point_at_the_value() -> None:
     lines = STOCK.read_text().splitlines()
-    findings, _, notes = report.text(stock()).partition("\n\n")
+    findings, _, notes = lint_report.text(stock()).partition("\n\n")
     assert "HE104 permanent-blacklist\n  Why: " in notes
     for line in findings.splitlines():
         match = re.match(r"jobs/stock elastic\.yaml:(\d+):(\d+): (error|warning|info) HE\d{3} ", line)
@@ -39,7 +39,7 @@ def test_lines_point_at_the_value() -> None:
 
 
 def test_json_has_everything() -> None:
-    content = json.loads(report.as_json(stock(), [Problem(path="x", value="", what="w")]))
+    content = json.loads(lint_report.as_json(stock(), [Problem(path="x", value="", what="w")]))
     first = content["findings"][0]
     assert {"id", "severity", "path", "value", "why", "fix", "line"} <= first.keys()
     assert content["jobs"] == [
@@ -101,4 +101,4 @@ def test_every_example_is_yaml() -> None:
 
 
 def test_the_document_is_fresh() -> None:
-    assert DOCS.read_text() == pages.book(), f"stale: run `{pages.COMMAND}`"
+    assert DOCS.read_text() == rule_pages.book(), f"stale: run `{rule_pages.COMMAND}`"

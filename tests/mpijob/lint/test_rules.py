@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mpijob import lint
-from mpijob.lint.rule import Finding
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.lint.rule import Finding
 from tests.mpijob.lint.overlay import CLEAN, MANIFESTS, overlaid
 
 RULES = {rule.id: rule for rule in lint.registered()}

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, FencedError, PrefixOwnedError
+from hvd_elastic.trainer.checkpoint.stores.file_store import FileUpload
 from tests.trainer.checkpoint.proxy import wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
-from trainer.checkpoint import Checkpoints, FencedError, PrefixOwnedError, SnapshotError
-from trainer.checkpoint.files import FileUpload
 
 Open = Callable[..., Checkpoints]
 
@@ -203,7 +203,7 @@ def test_closing_gives_up_what_is_under_way(folder: str, opened: Open, monkeypat
 
 def test_what_cannot_be_stored_is_said_to_the_caller_and_costs_nothing(folder: str, opened: Open) -> None:
     checkpoints = opened(folder)
-    with pytest.raises(SnapshotError, match="hook: function: use plain values"):
+    with pytest.raises(CaptureError, match="hook: function: use plain values"):
         checkpoints.save({"hook": save}, step=1, world_size=1, reason="interval")
     assert not checkpoints.busy
     save(checkpoints, 2)
@@ -244,7 +244,7 @@ def test_a_bug_in_the_background_is_counted_and_named(
 
 WRITER = """
 import itertools, sys, torch
-from trainer.checkpoint import open_checkpoints
+from hvd_elastic.trainer.checkpoint import open_checkpoints
 url, incarnation = sys.argv[1:]
 checkpoints = open_checkpoints(url, job="research/a", incarnation=incarnation, keep=2)
 found = checkpoints.latest()

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hvd_elastic.trainer.checkpoint.claim import Claim
+from hvd_elastic.trainer.checkpoint.errors import CorruptError, FencedError
+from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointKey, Manifest
+from hvd_elastic.trainer.checkpoint.reading import newest
+from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore, FileUpload
+from hvd_elastic.trainer.checkpoint.stores.store import StoredObject
+from hvd_elastic.trainer.checkpoint.writing import SaveOrder, prune, write
 from tests.trainer.checkpoint.snapshots import same, small
-from trainer.checkpoint.capture import Capture
-from trainer.checkpoint.claim import Claim
-from trainer.checkpoint.errors import CorruptError, FencedError
-from trainer.checkpoint.files import FileStore, FileUpload
-from trainer.checkpoint.manifest import Manifest, Place
-from trainer.checkpoint.reading import newest
-from trainer.checkpoint.store import Found
-from trainer.checkpoint.writing import Order, prune, write
 
 KEEP = 2
 
@@ -72,7 +72,7 @@ class MortalStore(FileStore):
             raise Crash
         return request()
 
-    def read(self, key: str) -> Found | None:
+    def read(self, key: str) -> StoredObject | None:
         return self.live(lambda: super(MortalStore, self).read(key))
 
     def create(self, key: str, data: bytes) -> bool:
@@ -104,7 +104,7 @@ class Writer:
 
     def save(self, step: int) -> None:
         self.sequence += 1
-        order = Order(
+        order = SaveOrder(
             capture=Capture.take(small(step)), sequence=self.sequence, step=step, world_size=1, reason="test", time=0.0
         )
         manifest = write(self.claim, order, stop=threading.Event())
@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
         self.writer.save(self.step)
         known_good = sorted((before | set(self.complete())) - set(self.writer.rejected))
         assert set(known_good[-KEEP:]) <= set(self.complete()), "one of the newest was deleted"
-        assert Place.of(max(self.complete())) == Place(
+        assert CheckpointKey.of(max(self.complete())) == CheckpointKey(
             epoch=self.writer.claim.head.epoch, sequence=self.writer.sequence
         )
 

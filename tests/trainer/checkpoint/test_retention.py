@@ -1,23 +1,25 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.checkpoint.manifest import Place
-from trainer.checkpoint.retention import Retirement, retire
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointKey
+from hvd_elastic.trainer.checkpoint.retention import Retirement, retire
 
-places = st.builds(lambda epoch, sequence: Place(epoch=epoch, sequence=sequence), st.integers(1, 5), st.integers(1, 5))
+places = st.builds(
+    lambda epoch, sequence: CheckpointKey(epoch=epoch, sequence=sequence), st.integers(1, 5), st.integers(1, 5)
+)
 
 
-def manifest(place: Place) -> str:
+def manifest(place: CheckpointKey) -> str:
     return f"manifests/{place}-step-1.json"
 
 
-def data(place: Place) -> str:
+def data(place: CheckpointKey) -> str:
     return f"data/{place}-ab"
 
 
 @given(st.sets(places), st.sets(places), places, st.integers(1, 4), st.data())
 def test_what_stays_and_what_goes(
-    written: set[Place], uploaded: set[Place], newest: Place, keep: int, draw: st.DataObject
+    written: set[CheckpointKey], uploaded: set[CheckpointKey], newest: CheckpointKey, keep: int, draw: st.DataObject
 ) -> None:
     written |= {newest}
     uploaded |= written
@@ -35,12 +37,12 @@ def test_what_stays_and_what_goes(
 
 
 def test_with_too_few_good_ones_even_bad_ones_stay() -> None:
-    one, two = Place(epoch=1, sequence=1), Place(epoch=1, sequence=2)
+    one, two = CheckpointKey(epoch=1, sequence=1), CheckpointKey(epoch=1, sequence=2)
     gone = retire([manifest(one), manifest(two)], [data(one), data(two)], keep=2, newest=two, rejected=[manifest(one)])
     assert gone == Retirement(manifests=(), data=())
 
 
 def test_keys_of_others_are_left_alone() -> None:
-    one, two = Place(epoch=1, sequence=1), Place(epoch=1, sequence=2)
+    one, two = CheckpointKey(epoch=1, sequence=1), CheckpointKey(epoch=1, sequence=2)
     gone = retire(["manifests/notes.txt", manifest(one), manifest(two)], ["data/readme"], keep=1, newest=two)
     assert gone == Retirement(manifests=(manifest(one),), data=())

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError
+from hvd_elastic.trainer.checkpoint.errors import CorruptError
+from hvd_elastic.trainer.checkpoint.stores import s3_store
+from hvd_elastic.trainer.checkpoint.stores.location import Location
+from hvd_elastic.trainer.checkpoint.stores.retry import Backoff, PassingError
+from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store
 from tests.trainer.checkpoint.proxy import Fault, Faults, wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
-from trainer.checkpoint import Checkpoints, FencedError, StoreError, s3
-from trainer.checkpoint.errors import CorruptError
-from trainer.checkpoint.location import Location
-from trainer.checkpoint.retry import Backoff, PassingError
-from trainer.checkpoint.s3 import S3Store
 
 Open = Callable[..., Checkpoints]
 
@@ -90,7 +91,7 @@ def test_a_bit_flipped_on_the_way_up_is_refused_by_the_store_and_sent_again(
 def test_a_dripping_body_is_given_up_and_asked_for_again(
     s3_url: str, faults: Faults, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "PART_SECONDS", 0.3)
+    monkeypatch.setattr(s3_store, "PART_SECONDS", 0.3)
     checkpoints = opened(s3_url)
     assert saved(checkpoints, 1, large(1))
     rule = faults.add(Fault.DRIP, "GET", "data/", times=2)

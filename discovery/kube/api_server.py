@@ -1,0 +1,208 @@
+"""The connection to the Kubernetes API server: one kept-alive HTTP connection, over the standard library.
+
+The `kubernetes` package costs 96 MiB and seconds to import, before the first pod: more than this sidecar may hold in
+all. What is needed here is five verbs on three kinds.
+"""
+
+import http.client
+import json
+import select
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from hvd_elastic.mpijob.contract import HvdElasticError
+
+Json = Mapping[str, Any]
+
+CONNECT_SECONDS: Final = 1.5
+"""An API server that comes back is to be noticed within 2 s, so no attempt may hang for longer."""
+ANSWER_SECONDS: Final = 10.0
+LINES_AT_ONCE: Final = 64
+"""Of a watch: more at a time would cost memory, not save time."""
+USER_AGENT: Final = "hvd-elastic-discovery"
+KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 1, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 5}
+"""Seconds, seconds, times. A server that comes back and knows nothing of the connection says so within a second; a
+watch that hears nothing would else take the silence for quiet until SILENCE_SECONDS are over."""
+MERGE_PATCH: Final = "application/merge-patch+json"
+
+Connection = http.client.HTTPConnection
+
+
+class ApiError(HvdElasticError):
+    """The API server did not do what it was asked."""
+
+
+class ApiUnreachableError(ApiError):
+    """No answer, or one that was cut: the network, TLS, a time-out, a server that is going away."""
+
+
+class ApiStatusError(ApiError):
+    """An answer with an HTTP status that says no."""
+
+    def __init__(self, status: int, message: str, retry_after_seconds: float | None = None) -> None:
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"HTTP {status}: {message}")
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the resource version asked for is too old: list again."""
+        return self.status == HTTPStatus.GONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where the API server is and how to be let in. Read anew for each connection or request: tokens and CAs rotate."""
+
+    host: str
+    port: int
+    tls: Callable[[], ssl.SSLContext] | None = None
+    """None: plain HTTP."""
+    token: Callable[[], str | None] = field(default=lambda: None)
+    prefix: str = ""
+    """Path before `/api`, behind some proxies."""
+
+    def connect(self) -> Connection:
+        """A connection that is not open yet."""
+        if self.tls is None:
+            return http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_SECONDS)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_SECONDS, context=self.tls())
+
+
+class ApiServer:
+    """One connection, for one thread."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._connection: Connection | None = None
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
+        """GET one object or list. Raises ApiError."""
+        return self._ask("GET", path + _query(query))
+
+    def create(self, path: str, body: Json) -> Json:
+        """POST a new object. Raises ApiError."""
+        return self._ask("POST", path, body)
+
+    def patch(self, path: str, body: Json) -> Json:
+        """Merge `body` into an object (RFC 7396). Raises ApiError."""
+        return self._ask("PATCH", path, body, MERGE_PATCH)
+
+    def delete(self, path: str, body: Json) -> Json:
+        """DELETE with the DeleteOptions in `body`. Raises ApiError."""
+        return self._ask("DELETE", path, body)
+
+    def lines(self, path: str, query: Mapping[str, str], *, silence_seconds: float) -> Iterator[list[bytes]]:
+        """Stream a watch: first an empty list once the server has accepted it, then the lines that have come by now.
+
+        Ends when the server ends it in good order; raises ApiError for any other end, and when nothing comes for
+        `silence_seconds`. A last line that is not whole is dropped, and so is what came just before a fault.
+        """
+        try:
+            response = self._send("GET", path + _query(query))
+            assert self._connection is not None
+            if self._connection.sock is not None:  # None: the response holds the socket and closes it at its end
+                self._connection.sock.settimeout(silence_seconds)
+            yield []
+            lines, rest = list[bytes](), b""
+            while piece := response.read1(1 << 16):
+                *whole, rest = (rest + piece).split(b"\n")
+                lines += filter(None, whole)
+                if lines and (len(lines) >= LINES_AT_ONCE or not self._has_more(response)):
+                    yield lines
+                    lines = []
+            if lines:
+                yield lines
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise _unreachable(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _has_more(self, response: http.client.HTTPResponse) -> bool:
+        """Whether the next read would find something: then it belongs to what has come by now."""
+        sock = None if self._connection is None else self._connection.sock
+        if sock is None:
+            return False
+        patience = sock.gettimeout()
+        sock.settimeout(0)
+        try:
+            buffered = len(response.fp.peek())
+        except ssl.SSLWantReadError:
+            buffered = 0
+        finally:
+            sock.settimeout(patience)
+        # The end of a chunk is read with the next one.
+        return buffered > len(b"\r\n") or bool(select.select((sock,), (), (), 0)[0])
+
+    def _ask(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Json:
+        try:
+            text = self._send(method, path, body, content).read()
+            answer: Json = json.loads(text)
+            return answer
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise _unreachable(error) from error
+
+    def _send(
+        self, method: str, path: str, body: Json | None = None, content: str = "application/json"
+    ) -> http.client.HTTPResponse:
+        reused = self._connection is not None
+        try:
+            response = self._exchange(method, path, body, content)
+        except (ConnectionError, http.client.RemoteDisconnected):
+            self.close()
+            # A server may close an idle connection at any time; that is no failure. A write is never sent twice.
+            if not reused or method != "GET":
+                raise
+            response = self._exchange(method, path, body, content)
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise _refusal(response)
+        return response
+
+    def _exchange(self, method: str, path: str, body: Json | None, content: str) -> http.client.HTTPResponse:
+        if self._connection is None or self._connection.sock is None:
+            self._connection = self._access.connect()
+            self._connection.connect()
+            for option, value in KEEPALIVE.items():
+                self._connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            self._connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._connection.sock.settimeout(ANSWER_SECONDS)
+        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        if token := self._access.token():
+            headers["Authorization"] = f"Bearer {token}"
+        if body is not None:
+            headers["Content-Type"] = content
+        data = None if body is None else json.dumps(body)
+        self._connection.request(method, self._access.prefix + path, data, headers)
+        return self._connection.getresponse()
+
+
+def _query(query: Mapping[str, str] | None) -> str:
+    return f"?{urlencode(query)}" if query else ""
+
+
+def _refusal(response: http.client.HTTPResponse) -> ApiStatusError:
+    after = response.headers.get("Retry-After") or ""
+    text = response.read().decode(errors="replace")
+    try:
+        message = str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = text[:200] or response.reason
+    return ApiStatusError(response.status, message, float(after) if after.isdecimal() else None)
+
+
+def _unreachable(error: Exception) -> ApiUnreachableError:
+    return ApiUnreachableError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,141 @@
+"""What discovery knows of the outside, as small values: a pod, its node, and what the worker in it says of itself.
+
+Each is made from the API server's JSON or by hand; a local host without Kubernetes is
+`PodView(name="local-1", uid="1", ip="127.0.0.2")`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from hvd_elastic.discovery.rules import node_signals
+from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, WorkerState
+
+__all__ = ["NodeView", "PodView", "WorkerView", "unix_seconds"]
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """The part of a pod that decides anything here. Defaults are those of a worker that may be used."""
+
+    name: str
+    uid: str
+    ip: str = ""
+    phase: str = "Running"
+    ready: bool = True
+    ready_since: float = 0.0
+    """Unix seconds of the last change of the condition Ready."""
+    created: float = 0.0
+    """Unix seconds."""
+    deleting_at: float | None = None
+    """`deletionTimestamp` in Unix seconds: when the grace ends, not when the deletion was asked for."""
+    disruption: str = ""
+    """Reason of a DisruptionTarget condition that is True; a False one is stale and gives nothing."""
+    leave: bool = False
+    """ANNOTATION_LEAVE asks it to go."""
+    owner_uid: str = ""
+    """UID of the controller that owns it."""
+    node: str = ""
+    reason: str = ""
+    """`status.reason`, such as Evicted."""
+    last_state: str = ""
+    """How its containers ended, for the record that the reaper leaves."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has failed or is being deleted, so that somebody may have to help it along."""
+        return self.phase == "Failed" or self.deleting_at is not None
+
+    @classmethod
+    def from_json(cls, pod: Json) -> "PodView":
+        """Read a Pod as the API server sends it. What is missing counts as not there, never as fine."""
+        meta, status = pod["metadata"], pod.get("status") or {}
+        conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+        ready = conditions.get("Ready", {})
+        disruption = conditions.get("DisruptionTarget", {})
+        deleting = meta.get("deletionTimestamp")
+        leave = (meta.get("annotations") or {}).get(ANNOTATION_LEAVE, "false")
+        return cls(
+            name=meta["name"],
+            uid=meta["uid"],
+            ip=status.get("podIP") or "",
+            phase=status.get("phase") or "",
+            ready=ready.get("status") == "True",
+            ready_since=unix_seconds(ready.get("lastTransitionTime")),
+            created=unix_seconds(meta.get("creationTimestamp")),
+            deleting_at=unix_seconds(deleting) if deleting else None,
+            disruption=disruption.get("reason") or "unknown" if disruption.get("status") == "True" else "",
+            leave=leave != "false",
+            owner_uid=_controller(meta.get("ownerReferences") or ()),
+            node=(pod.get("spec") or {}).get("nodeName") or "",
+            reason=status.get("reason") or "",
+            last_state=_last_state(status) if status.get("phase") == "Failed" else "",
+        )
+
+    @property
+    def index(self) -> int | None:
+        """The i of `JOB-worker-i`. From the name: the label is one off where the launcher is a worker as well."""
+        tail = self.name.rpartition("-")[2]
+        return int(tail) if tail.isascii() and tail.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """The part of a node that decides anything here."""
+
+    name: str
+    ready: bool = True
+    spot: bool = False
+    draining: str = ""
+    """Why pods must leave it at once: a taint's key; empty where nothing says so."""
+    at_risk: str = ""
+    """Why it may go soon: a cordon, a rebalance recommendation."""
+
+    @classmethod
+    def from_json(cls, node: Json) -> "NodeView":
+        """Read a Node as the API server sends it."""
+        meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+        taints = [taint["key"] for taint in spec.get("taints") or ()]
+        conditions = {condition["type"]: condition.get("status") for condition in status.get("conditions") or ()}
+        return cls(
+            name=meta["name"],
+            ready=conditions.get("Ready") == "True",
+            spot=node_signals.is_spot(meta.get("labels") or {}),
+            draining=node_signals.draining(taints),
+            at_risk=node_signals.at_risk(taints, conditions, cordoned=bool(spec.get("unschedulable"))),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """What a worker last said on its ready port, and whether it still answers."""
+
+    generation: int = 0
+    state: WorkerState = WorkerState.WAITING
+    step: int = -1
+    """Of its heartbeat; -1 where there is none."""
+    age_seconds: int = -1
+    """Age of that heartbeat; -1 where there is none."""
+    lost: bool = False
+    """It missed too often in a row and has not answered since."""
+
+
+def unix_seconds(timestamp: str | None) -> float:
+    """Unix seconds of an RFC 3339 time; 0 for none."""
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+
+
+def _controller(owners: Iterable[Json]) -> str:
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
+
+
+def _last_state(status: Json) -> str:
+    said = [str(status.get("message") or "")]
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
+        if ended:
+            said.append(f"{container['name']}: {ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}")
+    return "; ".join(filter(None, said))

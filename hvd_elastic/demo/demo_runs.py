@@ -1,0 +1,219 @@
+"""The demo: three runs of the same training, one after the other, and what they say side by side.
+
+1. `hvd-elastic launch` while the made-up inference load takes hosts and gives them back;
+2. the same training undisturbed: the accuracy to reach;
+3. stock `horovodrun` and Horovod's own state and sampler under the same load: what users have today.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.demo.demo_data import digits, idx_folder
+from hvd_elastic.demo.display import Display, DisplayState
+from hvd_elastic.demo.inference_load import LoadPhase, is_over, made_up_load
+from hvd_elastic.demo.timeline import Coverage, Event, EventTail, Timeline, coverage, timeline
+from hvd_elastic.local.local_environment import local_environment
+from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
+from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT, HvdElasticError
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.reader import read_job
+
+UNDISTURBED: Final = "undisturbed"
+LOOK_SECONDS: Final = 0.1
+"""Between two looks at a run."""
+STOCK_SECONDS: Final = 50.0
+"""How long the stock training may take. Stock horovodrun can stand still for ever: a newcomer waits in a broadcast that
+the survivors skip (horovod issue 3494), or imports for longer than Gloo's time-out."""
+PATIENCE_SECONDS: Final = 30.0
+"""How long a phase of the load waits for training to be as large as it may, beyond its own time."""
+
+
+class DemoError(HvdElasticError):
+    """A run did not end well; its output is shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoPlan:
+    """What the demo runs."""
+
+    hosts: int = 4
+    min_workers: int = 1
+    seed: int = 0
+    load_seconds: float = 15.0
+    """Least length of the made-up load. The training is longer, so that it ends at full size."""
+    epochs: int = 32
+    batch_size: int = 64
+    step_seconds: float = 0.05
+    """Shortest time of a step under load: stands for a GPU's work, and makes both launchers' steps equally long."""
+    data: Path | None = None
+    """Folder of IDX files; None: scikit-learn's digits."""
+    output: Path = Path("out/demo")
+
+    @property
+    def load(self) -> tuple[LoadPhase, ...]:
+        """When inference takes how many hosts."""
+        return made_up_load(seed=self.seed, hosts=self.hosts, min_workers=self.min_workers, seconds=self.load_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run left behind."""
+
+    title: str
+    timeline: Timeline
+    coverage: Coverage
+    accuracy: float | None
+    """None: it was given up before its end."""
+    seconds: float
+    """From its first to its last step."""
+    capacity: tuple[tuple[float, int], ...]
+    """Unix seconds since when so many hosts were left for training."""
+
+
+def run_demo(plan: DemoPlan, display: Display, *, stock: bool = True) -> tuple[Run, ...]:
+    """Run the three trainings (two without `stock`). Raises DemoError with the output of one that fails."""
+    still = (LoadPhase(hosts=0, seconds=0),)
+    # The batch is the same over any number of workers, so the undisturbed training may have as many as are quickest.
+    calm = min(plan.hosts, os.cpu_count() or 1)
+    runs = [
+        _run(plan, "hvd-elastic", _job(plan, "train", "launch", plan.hosts, plan.step_seconds), plan.load, display),
+        _run(plan, UNDISTURBED, _job(plan, "train", "launch", calm, 0.0), still, display),
+    ]
+    if stock:
+        spec = _job(plan, "train_stock", "horovodrun", plan.hosts, plan.step_seconds)
+        runs.append(_run(plan, "stock horovodrun", spec, plan.load, display, bare=True))
+    return tuple(runs)
+
+
+def _job(plan: DemoPlan, script: str, launcher: str, hosts: int, step_seconds: float) -> JobSpec:
+    arguments = {
+        "--epochs": plan.epochs,
+        "--batch-size": plan.batch_size,
+        "--step-seconds": step_seconds,
+        "--data": plan.data,
+    }
+    words = [str(word) for name, value in arguments.items() if value is not None for word in (name, value)]
+    if script == "train_stock":
+        words += ["--workers", str(hosts)]
+    values = {
+        "name": "demo",
+        "command": ["python", str(Path(__file__).with_name(f"{script}.py")), *words],
+        "workers.min": min(plan.min_workers, hosts),
+        "workers.start": hosts,
+        "workers.max": hosts,
+        "launcher": launcher,
+        "batch.global": plan.batch_size,
+        "standby": "init" if launcher == "launch" else "off",
+    }
+    return read_job(None, values)
+
+
+def _run(
+    plan: DemoPlan, title: str, spec: JobSpec, load: Sequence[LoadPhase], display: Display, *, bare: bool = False
+) -> Run:
+    due = plan.epochs * _count_samples(plan)
+    folder = plan.output / title.replace(" ", "-")
+    events_folder = folder / "events"
+    events_folder.mkdir(parents=True, exist_ok=True)
+    for old in (*events_folder.glob("*.jsonl"), *folder.glob("result.json")):
+        old.unlink()
+    environment = local_environment(spec) | {
+        ENV_EVENTS: str(events_folder.absolute()),
+        ENV_OUTPUT: str(folder.absolute()),
+    }
+    log = folder / "output.log"
+    with log.open("wb") as output, local_cluster(spec, environment=environment) as cluster:
+        display.say(f"{title}: starting {spec.workers.max} workers")
+        warm_up(cluster, spec, lambda _: None)
+        with local_job(spec, cluster, stdout=output.fileno(), environment=environment, bare=bare) as job:
+            watch = RunWatcher(title=title, job=job, load=load, tail=EventTail(events_folder), display=display)
+            code = watch.until_end(limit_seconds=STOCK_SECONDS if bare else math.inf)
+    if code:
+        end = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
+        raise DemoError(f"the run {title!r} ended with exit code {code}; the end of {log}:\n{end}")
+    result = {"accuracy": None} if code is None else json.loads((folder / "result.json").read_text())
+    seen = timeline(watch.events)
+    return Run(
+        title=title,
+        timeline=seen,
+        coverage=coverage(watch.events, due=due),
+        accuracy=result["accuracy"],
+        seconds=seen.steps[-1].time - seen.steps[0].time,
+        capacity=tuple(watch.capacity),
+    )
+
+
+def _count_samples(plan: DemoPlan) -> int:
+    return len((idx_folder(plan.data) if plan.data else digits()).train_labels)
+
+
+@dataclass(slots=True, kw_only=True)
+class RunWatcher:
+    """Plays the load from the first step on, and shows the run, until the job ends."""
+
+    title: str
+    job: LocalJob
+    load: Sequence[LoadPhase]
+    tail: EventTail
+    display: Display
+    events: list[Event] = field(default_factory=list)
+    capacity: list[tuple[float, int]] = field(default_factory=list)
+    _phase: int = -1
+    _newest: Event | None = None
+
+    def until_end(self, *, limit_seconds: float) -> int | None:
+        """The job's exit code; None if it still trained `limit_seconds` after its first step."""
+        while True:
+            code = self.job.wait(LOOK_SECONDS)
+            self._look(time.time())
+            if code is not None:
+                return code
+            if self.capacity and time.time() - self.capacity[0][0] > limit_seconds:
+                self.display.say(f"{self.title}: given up after {limit_seconds:.0f} s")
+                return None
+
+    def _look(self, now: float) -> None:
+        new = self.tail.read()
+        self.events += new
+        steps = [event for event in new if event["event"] == "step" and event["rank"] == 0]
+        self._newest = steps[-1] if steps else self._newest
+        if self._newest:
+            self._play(now, self._newest["size"])
+            self._show(now, self._newest)
+
+    def _play(self, now: float, size: int) -> None:
+        cluster = self.job.cluster
+        since = self.capacity[-1][0] if self.capacity else now
+        last = len(self.load) - 1
+        if self._phase < 0 or (
+            self._phase < last
+            and is_over(
+                self.load[self._phase],
+                seconds=now - since,
+                full=size == cluster.wanted,
+                patience_seconds=PATIENCE_SECONDS,
+            )
+        ):
+            self._phase += 1
+            cluster.want(len(cluster.names) - self.load[self._phase].hosts)
+            self.capacity.append((now, cluster.wanted))
+
+    def _show(self, now: float, newest: Event) -> None:
+        cluster = self.job.cluster
+        self.display.show(
+            DisplayState(
+                run=self.title,
+                seconds=now - self.capacity[0][0],
+                capacity=cluster.wanted,
+                inference=cluster.inference,
+                size=newest["size"],
+                step=newest["step"],
+                loss=newest.get("loss"),
+            )
+        )

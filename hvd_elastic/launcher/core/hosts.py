@@ -1,0 +1,71 @@
+"""The hosts that a job may use, as one source of them reports."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hvd_elastic.mpijob.contract import HvdElasticError
+
+
+class HostsError(HvdElasticError):
+    """A list of hosts cannot be trusted: the launcher keeps the one it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A place for processes. Two hosts are the same host only if all four fields are equal."""
+
+    alias: str
+    """Horovod's name for it: `POD_UID-GENERATION` in a cluster, so that a replaced pod or process is another host."""
+    address: str
+    """How it is reached; never used as an identity, because pod addresses are handed out again."""
+    slots: int
+    """Processes that fit, at least 1."""
+    pod: str = ""
+    """The pod's name, or the local host's folder. For people and for `--local-hosts`."""
+
+    @property
+    def label(self) -> str:
+        """What a person calls it."""
+        return self.pod or self.alias
+
+
+def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...]:
+    """The hosts of a discovery script: `HOST` or `HOST:SLOTS` a line, as horovodrun takes them, in the script's order.
+
+    Raises:
+        HostsError: a line is no host, or has no slots and there is no default.
+
+    Unlike Horovod (`HostDiscoveryScript`), a repeated line counts once and is no matter of chance, and a line without
+    slots is refused where `--slots-per-host` is missing instead of failing later with a TypeError.
+    """
+    hosts: dict[str, Host] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, slots = line.partition(":")
+        count = _slots(line, slots) if colon else default_slots
+        if count is None:
+            raise HostsError(f"host {line!r} has no slots: print HOST:SLOTS or give --slots-per-host")
+        if not name or any(map(str.isspace, name)):
+            raise HostsError(f"line {line!r} is not HOST or HOST:SLOTS")
+        hosts[name] = Host(alias=name, address=name, slots=count)
+    return tuple(hosts.values())
+
+
+def parse_hosts_flag(text: str) -> tuple[Host, ...]:
+    """The hosts of `-H a:2,b:2`. Raises HostsError like `parse_script_output`."""
+    return parse_script_output(text.replace(",", "\n"), None)
+
+
+def describe(hosts: Iterable[Host]) -> str:
+    """Their names, for a log line."""
+    return ", ".join(host.label for host in hosts) or "none"
+
+
+def count_slots(hosts: Sequence[Host]) -> int:
+    """Processes that fit on them together."""
+    return sum(host.slots for host in hosts)
+
+
+def _slots(line: str, text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 4096:
+        raise HostsError(f"line {line!r} is not HOST:SLOTS (IPv6 addresses need a name)")
+    return int(text)

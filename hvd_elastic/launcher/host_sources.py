@@ -1,0 +1,136 @@
+"""Where the list of hosts comes from. A source that hangs, lies or fails never takes a host away."""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
+from hvd_elastic.launcher.core.hosts import Host, HostsError, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.file_watch import FileWatch
+from hvd_elastic.launcher.launch_settings import LaunchSettings
+from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, SNAPSHOT_FILE
+
+logger = logging.getLogger(__name__)
+
+Publish = Callable[[tuple[Host, ...]], None]
+
+
+class HostSource(Protocol):
+    """Reports the hosts, from a thread of its own."""
+
+    def run(self, publish: Publish, stop: threading.Event) -> None:
+        """Publish the hosts whenever they may have changed, until `stop` is set."""
+
+
+def source_of(settings: LaunchSettings) -> HostSource:
+    """The source that the settings ask for. Raises HostsError for a wrong `-H`."""
+    if settings.hosts is not None:
+        return FixedHosts(parse_hosts_flag(settings.hosts))
+    script = settings.host_discovery_script or ""
+    if Path(script).name == HOSTS_SCRIPT and Path(script).is_absolute():
+        return SnapshotSource(Path(script).parent)
+    return ScriptSource(
+        script,
+        default_slots=settings.slots_per_host,
+        pause_seconds=settings.discovery_seconds,
+        timeout_seconds=settings.discovery_timeout_seconds,
+    )
+
+
+class FixedHosts:
+    """Hosts that never change."""
+
+    def __init__(self, hosts: tuple[Host, ...]) -> None:
+        self._hosts = hosts
+
+    def run(self, publish: Publish, stop: threading.Event) -> None:
+        """Publish once."""
+        publish(self._hosts)
+        stop.wait()
+
+
+class SnapshotSource:
+    """The sidecar's snapshot in `folder`."""
+
+    LOOK_AGAIN_SECONDS = 1.0
+    """Even without an event: a file system that tells of none is only slow."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._complaint = ""
+
+    def run(self, publish: Publish, stop: threading.Event) -> None:
+        """Publish each new snapshot within milliseconds."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with FileWatch(self._folder / SNAPSHOT_FILE) as watch:
+            while not stop.is_set():
+                hosts = self._read()
+                if hosts is not None:
+                    publish(hosts)
+                watch.wait(self.LOOK_AGAIN_SECONDS)
+
+    def _read(self) -> tuple[Host, ...] | None:
+        try:
+            snapshot = read_snapshot(self._folder)
+        except (SnapshotError, OSError) as error:
+            self._complain(str(error))
+            return None
+        self._complaint = ""
+        return tuple(Host(alias=h.alias, address=h.address, slots=h.slots, pod=h.pod) for h in snapshot.hosts)
+
+    def _complain(self, text: str) -> None:
+        kind = text.split(" is ", 1)[0]
+        if kind != self._complaint:
+            logger.warning("the hosts stay as they are: %s", text)
+        self._complaint = kind
+
+
+class ScriptSource:
+    """A discovery script, polled. It is given a hard limit of time and its whole process group is ended after it."""
+
+    def __init__(
+        self, command: str, *, default_slots: int | None, pause_seconds: float, timeout_seconds: float
+    ) -> None:
+        self._command, self._default_slots = command, default_slots
+        self._pause, self._timeout = pause_seconds, timeout_seconds
+        self._complaint = ""
+
+    def run(self, publish: Publish, stop: threading.Event) -> None:
+        """Publish the hosts after each run that can be trusted."""
+        while not stop.is_set():
+            try:
+                publish(self.once())
+                self._complaint = ""
+            except (HostsError, OSError) as error:
+                if str(error) != self._complaint:
+                    logger.warning("the hosts stay as they are: %s", error)
+                self._complaint = str(error)
+            stop.wait(self._pause)
+
+    def once(self) -> tuple[Host, ...]:
+        """The hosts that the script prints now. Raises HostsError for a failure, a time-out or a line that is none."""
+        with subprocess.Popen(
+            ["/bin/sh", "-c", self._command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process:
+            try:
+                output, errors = process.communicate(timeout=self._timeout)
+            except subprocess.TimeoutExpired:
+                raise HostsError(f"the discovery script did not end within {self._timeout:g} s") from None
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode:
+            raise HostsError(f"the discovery script ended with {process.returncode}: {errors.strip()[-500:]}")
+        return parse_script_output(output, self._default_slots)

@@ -1,0 +1,99 @@
+"""Horovod's messages, read without running what they say.
+
+Horovod 0.28.1 unpickles whatever is PUT to its rendezvous server and whatever answers a notification
+(CVE-2024-10190, unfixed), so that anyone who reaches the launcher's port runs code in it. Here only plain containers
+and the two replies of the notification service are built. Closes that weakness: `test_wire.py`.
+"""
+
+import base64
+import binascii
+import io
+import pickle
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+from horovod.runner.common.util import network, secret
+from horovod.runner.common.util.network import Wire
+from horovod.runner.elastic.worker import HostsUpdatedRequest, HostUpdateResult
+
+from hvd_elastic.mpijob.contract import HvdElasticError
+
+CONNECT_SECONDS: Final = 2.0
+"""For one address. Horovod has no limit here: a lost host holds its driver's lock for minutes."""
+
+_REPLY_LIMIT_BYTES: Final = 65536
+_REPLIES: Final = frozenset({"PingResponse", "AckResponse"})
+
+
+class HorovodMessageError(HvdElasticError):
+    """A message is not one that Horovod sends, or the peer could not be reached."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Builds containers, strings, numbers and Horovod's replies; nothing that a message could name besides."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if module_name == network.__name__ and global_name in _REPLIES:
+            return super().find_class(module_name, global_name)
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is not allowed here")
+
+
+def load_plain(data: bytes) -> object:
+    """Unpickle data of plain types. Raises WireError for everything else."""
+    try:
+        return _PlainUnpickler(io.BytesIO(data)).load()
+    except Exception as error:  # a hostile pickle can raise anything
+        raise HorovodMessageError(f"not a message of Horovod's: {error}") from error
+
+
+class Registration:
+    """Where a worker's notification service listens, and the key that its messages are signed with."""
+
+    def __init__(self, addresses: tuple[tuple[str, int], ...], key: bytes) -> None:
+        self.addresses = addresses
+        self.key = key
+
+    @classmethod
+    def parse(cls, body: bytes) -> "Registration":
+        """Read the body of PUT worker_addresses: `({interface: [(address, port), ...]}, key)`. Raises WireError."""
+        try:
+            value = load_plain(base64.b64decode(body, validate=False))
+            if not isinstance(value, tuple) or len(value) != 2:
+                raise TypeError(f"{type(value).__name__} instead of a pair")
+            table, key = value
+            if not isinstance(table, Mapping) or not isinstance(key, bytes):
+                raise TypeError("not addresses and a key")
+            return cls(tuple((str(host), int(port)) for pairs in table.values() for host, port in pairs), key)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise HorovodMessageError(f"not a worker's registration: {error}") from error
+
+    def notify(self, stamp_nanoseconds: int) -> None:
+        """Tell the worker that the hosts have changed. Raises WireError within CONNECT_SECONDS for each address.
+
+        Always as `mixed`: after a mere removal Horovod's workers skip the sync, for which a newcomer of the same
+        world waits for ever (horovod issue 3494). Stamps are nanoseconds: Horovod's whole seconds lose the second of
+        two changes.
+        """
+        failure: Exception = HorovodMessageError("the worker has registered no address")
+        for address in self.addresses:
+            try:
+                return self._send(address, HostsUpdatedRequest(stamp_nanoseconds, HostUpdateResult.mixed))
+            except (OSError, EOFError, struct.error, HorovodMessageError) as error:
+                failure = error
+        raise HorovodMessageError(f"notification failed: {failure}") from failure
+
+    def _send(self, address: tuple[str, int], request: object) -> None:
+        with (
+            socket.create_connection(address, timeout=CONNECT_SECONDS) as connection,
+            connection.makefile("rb") as reader,
+            connection.makefile("wb") as writer,
+        ):
+            Wire(self.key).write(request, writer)
+            digest = reader.read(secret.DIGEST_LENGTH)
+            (length,) = struct.unpack("i", reader.read(4))
+            message = reader.read(max(0, min(length, _REPLY_LIMIT_BYTES)))
+            if not secret.check_digest(self.key, message, digest):
+                raise HorovodMessageError("the reply is not signed with the worker's key")
+            load_plain(message)

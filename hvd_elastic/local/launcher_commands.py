@@ -1,0 +1,75 @@
+"""The launcher's command line for a job on this machine: `hvd-elastic launch`, or the stock `horovodrun`.
+
+Both get the flags that `generate` gives them in a cluster. What stands for ssh: `launch` knows local hosts; horovodrun
+finds a program named `ssh` first on its PATH that runs the command here, in the folder of the host it names.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.mpijob.contract import ADOPT_FILE, ENV_RUN_DIR
+from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
+from hvd_elastic.mpijob.manifests.launcher_pod import flags
+
+BY_ADDRESS: Final = "by-address"
+"""Folder of links from a host's address to its folder: horovodrun knows hosts by the address alone."""
+
+_ADOPT: Final = ("sh", "-c", f'exec "${ENV_RUN_DIR}/{ADOPT_FILE}" "$@"', ADOPT_FILE)
+"""A cluster's manifests name the one path that is the same in every pod; here each host has a folder of its own."""
+
+_SSH: Final = """\
+#!/bin/sh
+# Stands for ssh on a job's local hosts: `ssh [-o OPTION]... ADDRESS COMMAND` runs COMMAND here.
+while [ "${{1#-}}" != "$1" ]; do shift 2; done
+{run_dir}={hosts}/$1; shift
+export {run_dir}
+exec /bin/sh -c "$*"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherCommand:
+    """What to start, and with which environment."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def launcher_command(
+    spec: JobSpec, folder: Path, environment: Mapping[str, str], *, bare: bool = False
+) -> LauncherCommand:
+    """The launcher of `spec` over the snapshot and the local hosts in `folder`.
+
+    `bare`: each host starts the command itself, as users of Horovod alone have it, instead of adopting a standby.
+    """
+    here = spec.model_copy(update={"network": spec.network.model_copy(update={"interface": "lo"})})
+    words = flags(here, str(folder))
+    command = tuple(spec.command) if bare else (*_ADOPT, *spec.command)
+    if spec.launcher.kind is LauncherKind.LAUNCH:
+        argv = (sys.executable, "-m", "hvd_elastic.cli", "launch", *words, "--local-hosts", str(folder), *command)
+        return LauncherCommand(argv=argv, environment={**environment, ENV_RUN_DIR: str(folder)})
+    path = os.pathsep.join((str(_write_ssh(folder)), environment.get("PATH", os.defpath)))
+    argv = (str(Path(sys.executable).parent / "horovodrun"), *words, *command)
+    return LauncherCommand(argv=argv, environment={**environment, "PATH": path})
+
+
+def link_address(folder: Path, name: str, address: str) -> None:
+    """Make the host of `address` known to horovodrun's ssh."""
+    link = folder / BY_ADDRESS / address
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder / name)
+
+
+def _write_ssh(folder: Path) -> Path:
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    ssh = programs / "ssh"
+    ssh.write_text(_SSH.format(run_dir=ENV_RUN_DIR, hosts=shlex.quote(str(folder / BY_ADDRESS))))
+    ssh.chmod(0o755)
+    return programs

@@ -1,0 +1,134 @@
+"""One job on this machine, from the first host that warms up to the launcher's exit code."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.discovery import EligibilityRules
+from hvd_elastic.local.launcher_commands import LauncherCommand, launcher_command
+from hvd_elastic.local.local_cluster import LocalCluster, prepare
+from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.worker.child_processes import adopt_orphans, die_with_parent, kill_descendants
+
+END_SECONDS: Final = 3.0
+"""How long the launcher may take to end its processes once it was told; then it is killed. Below 5 s in all."""
+
+Say = Callable[[str], None]
+
+
+class WarmUpError(HvdElasticError):
+    """Too few hosts became ready in time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalJob:
+    """A running job: its hosts and its launcher."""
+
+    cluster: LocalCluster
+    launcher: subprocess.Popen[bytes]
+
+    def wait(self, seconds: float) -> int | None:
+        """The launcher's exit code, as a shell reports it; None if it has not ended after `seconds`."""
+        try:
+            code = self.launcher.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return code if code >= 0 else 128 - code
+
+    def end(self) -> None:
+        """End the launcher with all it started, at most END_SECONDS later; does nothing if it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.launcher.pid, signal.SIGTERM)
+        if self.wait(END_SECONDS) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.launcher.pid, signal.SIGKILL)
+            self.launcher.wait()
+
+
+@contextmanager
+def local_cluster(
+    spec: JobSpec, *, environment: Mapping[str, str] = os.environ, hosts: int | None = None
+) -> Iterator[LocalCluster]:
+    """The job's hosts, `hosts` of them (`workers.max`), warming up in a folder of their own. Nothing is left behind."""
+    adopt_orphans()
+    folder = Path(tempfile.mkdtemp(prefix="hvd-elastic-"))
+    prepare(folder)
+    cluster = LocalCluster(
+        folder=folder,
+        command=spec.command,
+        environment=environment,
+        rules=EligibilityRules(slots=spec.workers.slots, min_workers=spec.workers.min),
+        names=[f"{spec.name}-worker-{index}" for index in range(spec.workers.max)],
+    )
+    cluster.want(spec.workers.max if hosts is None else hosts)
+    rounds = threading.Thread(target=cluster.serve, name="local hosts")
+    rounds.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+        rounds.join()
+        kill_descendants()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def warm_up(cluster: LocalCluster, spec: JobSpec, say: Say) -> None:
+    """Wait until `workers.start` hosts are offered. Raises WarmUpError after `elastic_timeout`."""
+    deadline = time.monotonic() + spec.elastic_timeout
+    shown = -1
+    while len(cluster.offered) < min(spec.workers.start, cluster.wanted):
+        if time.monotonic() > deadline:
+            raise WarmUpError(
+                f"{len(cluster.offered)} of {spec.workers.start} workers were ready after {spec.elastic_timeout} s: "
+                f"what they printed is in {cluster.folder}; see also elastic_timeout"
+            )
+        if len(cluster.offered) != shown:
+            shown = len(cluster.offered)
+            say(f"warming up: {shown} of {cluster.wanted} workers ready")
+        time.sleep(0.02)
+
+
+@contextmanager
+def local_job(
+    spec: JobSpec,
+    cluster: LocalCluster,
+    *,
+    stdout: int | None = None,
+    environment: Mapping[str, str] = os.environ,
+    bare: bool = False,
+) -> Iterator[LocalJob]:
+    """The launcher over the hosts of `cluster`; ended, with all it started, on the way out.
+
+    Its output goes to `stdout` (a descriptor; this process's own where None), standard error included then. `bare`: see
+    `launcher_command`.
+    """
+    command = launcher_command(spec, cluster.folder, environment, bare=bare)
+    job = LocalJob(cluster=cluster, launcher=_start(command, stdout))
+    try:
+        yield job
+    finally:
+        job.end()
+
+
+def _start(command: LauncherCommand, stdout: int | None) -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
+    return subprocess.Popen(
+        command.argv,
+        env=command.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=None if stdout is None else subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl(2), and no thread here holds a lock that it needs
+    )

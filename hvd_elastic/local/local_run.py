@@ -1,0 +1,102 @@
+"""`hvd-elastic run`: a job on this machine from start to end, with its exit code."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from hvd_elastic.local.local_environment import local_environment
+from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
+from hvd_elastic.local.stock_output import stock_output
+from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedResize:
+    """After `at_seconds` of the launcher's run there are `hosts` hosts."""
+
+    at_seconds: float
+    hosts: int
+
+
+class Interrupted(Exception):  # noqa: N818 - an end, not an error
+    """The user or the system asked for the end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+
+
+def parse_resizes(text: str | None) -> tuple[TimedResize, ...]:
+    """`20:1,40:4` in the order of time. Raises InvalidInputError naming each part that is not SECONDS:HOSTS."""
+    resizes, problems = [], []
+    for part in filter(None, (text or "").split(",")):
+        seconds, _, hosts = part.partition(":")
+        try:
+            resize = TimedResize(at_seconds=float(seconds), hosts=int(hosts))
+            if resize.at_seconds < 0 or resize.hosts < 0:
+                raise ValueError(part)
+            resizes.append(resize)
+        except ValueError:
+            problems.append(Problem(path="--resize", value=part, what="is not SECONDS:HOSTS", way_out="say 20:1,40:4"))
+    if problems:
+        raise InvalidInputError(problems)
+    return tuple(sorted(resizes, key=lambda resize: resize.at_seconds))
+
+
+def run_job(spec: JobSpec, *, say: Callable[[str], None], resizes: Sequence[TimedResize] = ()) -> int:
+    """Run `spec`, which has no `local_problems`, here; the exit code, 128 + signal when interrupted.
+
+    No process is left behind. Raises WarmUpError.
+    """
+    environment = local_environment(spec)
+    try:
+        with _signals_raise(), local_cluster(spec, environment=environment) as cluster:
+            warm_up(cluster, spec, say)
+            if spec.launcher.kind is LauncherKind.LAUNCH:
+                with local_job(spec, cluster, environment=environment) as job:
+                    return _wait(job, resizes)
+            with (
+                stock_output() as output,
+                local_job(spec, cluster, stdout=output.descriptor, environment=environment) as job,
+            ):
+                code = _wait(job, resizes)
+            return output.exit_code(code)
+    except Interrupted as interrupted:
+        return interrupted.exit_code
+
+
+def _wait(job: LocalJob, resizes: Sequence[TimedResize]) -> int:
+    began = time.monotonic()
+    due = list(resizes)
+    while True:
+        until = due[0].at_seconds - (time.monotonic() - began) if due else 3600.0
+        code = job.wait(max(0.0, until))
+        if code is not None:
+            return code
+        if due:
+            job.cluster.want(due.pop(0).hosts)
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """SIGINT and SIGTERM become Interrupted, once: the way out must not be interrupted."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted(number)
+
+    assert threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,186 @@
+"""ADOPT_SOCKET, and the clients that come to it: a launcher's commands, each with the output that it is to write to."""
+
+import contextlib
+import logging
+import os
+import shlex
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET
+from hvd_elastic.worker.adoption import adopt_protocol
+from hvd_elastic.worker.event_loop import EventLoop, Timer
+
+log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 64
+_PATIENCE_SECONDS: Final = 5.0
+"""How long a connection may take to send its request: one message of one byte."""
+
+_SHEBANG_BYTES: Final = 126
+"""What older kernels read of a script's first line (BINPRM_BUF_SIZE was 128)."""
+
+
+class Client:
+    """One launcher's command. It waits for an exit code; it may pass signals on, or be gone."""
+
+    def __init__(self, reactor: EventLoop, connection: socket.socket, request: adopt_protocol.AdoptRequest) -> None:
+        self._reactor = reactor
+        self._connection = connection
+        self.request = request
+        self.command = request.read()
+        self.on_signal: Callable[[int], None] = lambda _number: None
+        self.on_gone: Callable[[], None] = lambda: None
+        self.is_gone = False
+
+    @property
+    def local_rank(self) -> int:
+        """The slot it asks for: HOROVOD_LOCAL_RANK, 0 where there is none."""
+        text = self.command.environment.get("HOROVOD_LOCAL_RANK", "")
+        return int(text) if text.isdigit() else 0
+
+    def listen(self) -> None:
+        """Serve its signals and its end from now on."""
+        self._reactor.watch(self._connection.fileno(), self._hear)
+
+    def say(self, message: str) -> None:
+        """Write a line to the launcher's stderr; possible until its descriptors were handed over."""
+        with contextlib.suppress(OSError):
+            os.write(self.request.stdio[2], f"hvd-elastic: {message}\n".encode(errors="replace"))
+
+    def finish(self, code: int) -> bool:
+        """Send the exit code and let go; returns whether there was still somebody to take it."""
+        self.request.close()
+        delivered = False
+        if not self.is_gone:
+            with contextlib.suppress(OSError):
+                delivered = self._connection.send(bytes([code & 0xFF])) == 1
+            self._let_go()
+        return delivered
+
+    def _hear(self) -> None:
+        try:
+            numbers = self._connection.recv(64)
+        except BlockingIOError:
+            return
+        except OSError:
+            numbers = b""
+        for number in numbers:
+            self.on_signal(number)
+        if not numbers:
+            self._let_go()
+            self.on_gone()
+
+    def _let_go(self) -> None:
+        self.is_gone = True
+        self._reactor.forget(self._connection.fileno())
+        self._connection.close()
+
+
+class AdoptSocket:
+    """Takes requests of this user only, and hands each to `on_client`."""
+
+    def __init__(self, reactor: EventLoop, *, run_dir: Path, on_client: Callable[[Client], None]) -> None:
+        self._reactor = reactor
+        self._on_client = on_client
+        self._path = run_dir / ADOPT_SOCKET
+        self._listener = _listen(self._path)
+        self._strangers: dict[int, tuple[socket.socket, Timer]] = {}
+        write_client(run_dir)
+        reactor.watch(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Take no more requests."""
+        self._reactor.forget(self._listener.fileno())
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+        for descriptor in list(self._strangers):
+            self._release(descriptor).close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        if _peer(connection) != os.getuid():
+            log.warning("a process of user %d was refused at %s", _peer(connection), self._path)
+            connection.close()
+            return
+        connection.setblocking(False)
+        descriptor = connection.fileno()
+        timer = self._reactor.after(_PATIENCE_SECONDS, lambda: self._release(descriptor).close())
+        self._strangers[descriptor] = connection, timer
+        self._reactor.watch(descriptor, lambda: self._receive(descriptor))
+
+    def _receive(self, descriptor: int) -> None:
+        connection = self._release(descriptor)
+        request: adopt_protocol.AdoptRequest | None = None
+        try:
+            request = adopt_protocol.receive(connection)
+            client = Client(self._reactor, connection, request) if request is not None else None
+        except (OSError, adopt_protocol.BadRequestError) as error:
+            log.warning("a request at %s was refused: %s", self._path, error)
+            client = None
+        if client is not None:
+            client.listen()
+            self._on_client(client)
+            return
+        if request is not None:
+            request.close()
+        connection.close()
+
+    def _release(self, descriptor: int) -> socket.socket:
+        connection, timer = self._strangers.pop(descriptor)
+        timer.cancel()
+        self._reactor.forget(descriptor)
+        return connection
+
+
+def _listen(path: Path) -> socket.socket:
+    """Bind through the folder's descriptor: an AF_UNIX address holds 107 bytes, a run folder's path may be longer."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
+    before = os.umask(0o177)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.umask(before)
+        os.close(folder)
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def _peer(connection: socket.socket) -> int:
+    form = "3i"
+    _, user, _ = struct.unpack(
+        form, connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
+    )
+    return int(user)
+
+
+def write_client(run_dir: Path) -> Path:
+    """Write RUN_DIR/adopt, an executable of a few milliseconds, and return its path."""
+    path = run_dir / ADOPT_FILE
+    source = Path(__file__).with_name("adopt_client.py").read_text()
+    source = source.replace('SOCKET = ""', f"SOCKET = {str(run_dir / ADOPT_SOCKET)!r}", 1)
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(_first_line() + source)
+    fresh.chmod(0o755)
+    fresh.replace(path)
+    return path
+
+
+def _first_line() -> str:
+    # -I and -S: nothing of the user's environment or folder, and no site-packages, so it starts in milliseconds.
+    interpreter = sys.executable
+    direct = f"#!{interpreter} -IS"
+    if len(os.fsencode(direct)) <= _SHEBANG_BYTES and not any(character.isspace() for character in interpreter):
+        return direct + "\n"
+    # A line that sh and Python both read, each in its own way.
+    return f"""#!/bin/sh\n'''exec' {shlex.quote(interpreter)} -IS "$0" "$@"\n' '''\n"""

@@ -1,0 +1,37 @@
+"""The training process' sign of life, as READY_PORT passes it on."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.mpijob.contract import HEARTBEAT_FILE, WorkerState
+
+_LIMIT_BYTES: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """Step of the training process and how long ago it said so."""
+
+    step: int
+    age_seconds: int
+
+
+NO_HEARTBEAT: Final = Heartbeat(step=-1, age_seconds=-1)
+
+
+def read_heartbeat(run_dir: Path, *, clock: Callable[[], float] = time.time) -> Heartbeat:
+    """Read HEARTBEAT_FILE (`STEP RANK SIZE UNIX`); NO_HEARTBEAT where there is none that makes sense."""
+    try:
+        with (run_dir / HEARTBEAT_FILE).open("rb") as file:
+            step, _, _, unix = file.read(_LIMIT_BYTES).split()
+        return Heartbeat(step=int(step), age_seconds=max(0, int(clock() - float(unix))))
+    except (OSError, ValueError, OverflowError):
+        return NO_HEARTBEAT
+
+
+def line(generation: int, state: WorkerState, heartbeat: Heartbeat) -> bytes:
+    """Return the line that READY_PORT answers with."""
+    return f"hvd-elastic 1 {generation} {state} {heartbeat.step} {heartbeat.age_seconds}\n".encode()

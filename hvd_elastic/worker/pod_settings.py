@@ -1,0 +1,85 @@
+"""What a worker pod's environment says to its entry point."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from hvd_elastic.mpijob.contract import (
+    ENV_GRACE_SECONDS,
+    ENV_READY_ADDRESS,
+    ENV_RUN_DIR,
+    ENV_SLOTS,
+    ENV_STANDBY,
+    RUN_DIR,
+    Exit,
+    HvdElasticError,
+    Standby,
+)
+
+_Value = TypeVar("_Value")
+
+_GRACE_SECONDS: Final = 30.0
+"""Kubernetes' default of terminationGracePeriodSeconds."""
+
+_SLOTS_LIMIT: Final = 1024
+
+
+class BadEnvironmentError(HvdElasticError):
+    """The pod's environment holds values that the entry point cannot use; all of them are in the message."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Read once, at the start."""
+
+    run_dir: Path
+    ready_address: str | None
+    """None: all interfaces."""
+
+    slots: int
+    standby: Standby
+    grace_seconds: float
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Self:
+        """Read the variables of `hvd_elastic.mpijob.contract`; raises BadEnvironmentError with every problem."""
+        reader = _Reader(environment)
+        settings = cls(
+            run_dir=Path(environment.get(ENV_RUN_DIR) or RUN_DIR).absolute(),
+            ready_address=environment.get(ENV_READY_ADDRESS) or None,
+            slots=reader.value(ENV_SLOTS, 1, _slots, f"a whole number from 1 to {_SLOTS_LIMIT}"),
+            standby=reader.value(ENV_STANDBY, Standby.INIT, Standby, ", ".join(Standby)),
+            grace_seconds=reader.value(ENV_GRACE_SECONDS, _GRACE_SECONDS, _seconds, "a number of seconds, 0 or more"),
+        )
+        if reader.problems:
+            raise BadEnvironmentError("\n".join(reader.problems))
+        return settings
+
+
+class _Reader:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.problems: list[str] = []
+
+    def value(self, name: str, default: _Value, parse: Callable[[str], _Value], meaning: str) -> _Value:
+        text = self._environment.get(name, "")
+        try:
+            return parse(text) if text else default
+        except ValueError:
+            self.problems.append(f"{name}: {text!r} is not {meaning}")
+            return default
+
+
+def _slots(text: str) -> int:
+    if not 1 <= int(text) <= _SLOTS_LIMIT:
+        raise ValueError(text)
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not 0 <= float(text) < float("inf"):
+        raise ValueError(text)
+    return float(text)

@@ -1,0 +1,156 @@
+"""READY_PORT: open only while this worker can be used. It answers each connection and takes checkpoint requests."""
+
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from hvd_elastic.worker.event_loop import EventLoop, Timer
+
+log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 128
+_CONNECTIONS: Final = 64
+"""Held at once; above that the oldest is closed. A reach test needs one, for a millisecond."""
+
+_PATIENCE_SECONDS: Final = 2.0
+"""How long a connection may take to send its request."""
+
+_REQUEST_BYTES: Final = 1024
+_RETRY_SECONDS: Final = 0.25
+
+
+class ReadyPort:
+    """Listens while it is open. Each connection gets `answer()` at once; a request line goes to `on_request`."""
+
+    def __init__(
+        self,
+        reactor: EventLoop,
+        *,
+        address: str | None,
+        port: int,
+        answer: Callable[[], bytes],
+        on_request: Callable[[str], None],
+    ) -> None:
+        self._reactor = reactor
+        self._address = address
+        self._port = port
+        self._answer = answer
+        self._on_request = on_request
+        self._listener: socket.socket | None = None
+        self._retry: Timer | None = None
+        self._connections: dict[int, _Connection] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it listens."""
+        return self._listener is not None
+
+    def open(self) -> None:
+        """Listen; where the port is taken, say so and try again until it is free."""
+        if self._listener is not None:
+            return
+        try:
+            self._listener = listen(self._address, self._port)
+        except OSError as error:
+            self._try_later(error)
+            return
+        self._cancel_retry()
+        self._listener.setblocking(False)
+        self._reactor.watch(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Listen no more: a connection is refused from now on."""
+        self._cancel_retry()
+        if self._listener is not None:
+            self._reactor.forget(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+        for connection in list(self._connections.values()):
+            self._drop(connection)
+
+    def _try_later(self, error: OSError) -> None:
+        if self._retry is None:
+            log.warning("the readiness port %s cannot be opened yet: %s", self._port, error.strerror)
+        self._retry = self._reactor.after(_RETRY_SECONDS, self.open)
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _accept(self) -> None:
+        for _ in range(_BACKLOG):
+            if self._listener is None:
+                return
+            try:
+                connected, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._out_of_descriptors(error)
+                return
+            self._serve(connected)
+
+    def _out_of_descriptors(self, error: OSError) -> None:
+        if error.errno in (errno.EMFILE, errno.ENFILE) and self._connections:
+            self._drop(next(iter(self._connections.values())))
+
+    def _serve(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        if len(self._connections) >= _CONNECTIONS:
+            self._drop(next(iter(self._connections.values())))
+        try:
+            connected.send(self._answer())
+            # Whoever reads to the end need not wait for our patience; requests still come in.
+            connected.shutdown(socket.SHUT_WR)
+        except OSError:
+            connected.close()
+            return
+        connection = _Connection(connected)
+        connection.timer = self._reactor.after(_PATIENCE_SECONDS, lambda: self._drop(connection))
+        self._connections[connected.fileno()] = connection
+        self._reactor.watch(connected.fileno(), lambda: self._read(connection))
+
+    def _read(self, connection: "_Connection") -> None:
+        try:
+            data = connection.socket.recv(_REQUEST_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        connection.received += data
+        line, newline, _ = connection.received.partition(b"\n")
+        if not data or newline or len(connection.received) >= _REQUEST_BYTES:
+            self._drop(connection)
+        if newline:
+            self._on_request(line.decode(errors="replace").strip())
+
+    def _drop(self, connection: "_Connection") -> None:
+        if self._connections.pop(connection.socket.fileno(), None) is not None:
+            self._reactor.forget(connection.socket.fileno())
+        if connection.timer is not None:
+            connection.timer.cancel()
+        connection.socket.close()
+
+
+class _Connection:
+    __slots__ = ("received", "socket", "timer")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self.received = b""
+        self.timer: Timer | None = None
+
+
+def listen(address: str | None, port: int) -> socket.socket:
+    """Listen on `address`, or on all interfaces, IPv6 and IPv4 where the kernel has both."""
+    if address is not None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=_BACKLOG)
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=_BACKLOG)

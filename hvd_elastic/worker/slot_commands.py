@@ -1,0 +1,43 @@
+"""Command lines and environments of what a slot runs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, ENV_READY_ADDRESS, ENV_RUN_DIR, Standby
+from hvd_elastic.worker.standby.program import NoProgram, Program, read
+
+KEPT: Final = ("HOSTNAME", ENV_RUN_DIR, ENV_READY_ADDRESS, ENV_GRACE_SECONDS)
+"""Variables that describe this pod: the launcher's own values of them would be wrong here."""
+
+
+def adopted_environment(pod: Mapping[str, str], launcher: Mapping[str, str]) -> dict[str, str]:
+    """Return the pod's environment, updated with the launcher's, but for KEPT."""
+    merged = {**pod, **launcher}
+    for name in KEPT:
+        if name in pod:
+            merged[name] = pod[name]
+        else:
+            merged.pop(name, None)
+    return merged
+
+
+def standby_command(program: Program, mode: Standby, channel: int, *, slot: int = 0, slots: int = 1) -> list[str]:
+    """Return the command line of a standby that talks to the entry point over descriptor `channel`.
+
+    With mode OFF it does not wait: the command is being run by a launcher already. `slot` is its number among the
+    `slots` of this pod.
+    """
+    # -P: the working directory is no place to import *our* packages from; the script gets its own sys.path[0] later.
+    # -u: after the adoption the output is a launcher's pipe, where horovodrun asks for unbuffered output as well.
+    interpreter = [sys.executable, *program.options, "-u", "-P", "-m", "hvd_elastic.worker.standby.standby"]
+    flags = [f"--mode={mode}", f"--channel={channel}", f"--slot={slot}", f"--slots={slots}"]
+    flags += ["--module"] if program.is_module else []
+    flags += ["--neighbours"] if program.finds_neighbours else []
+    return [*interpreter, *flags, "--", program.target, *program.arguments]
+
+
+def plain_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command line that runs `argv` now: through our start where it is a Python program, else as it is."""
+    program = read(argv, environment)
+    return list(argv) if isinstance(program, NoProgram) else standby_command(program, Standby.OFF, -1)

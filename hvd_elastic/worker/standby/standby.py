@@ -1,0 +1,114 @@
+"""The standby: runs the job's script up to its first `hvd.init()`, waits there, and is then the training process.
+
+Started by the entry point as `python -m hvd_elastic.worker.standby.standby`. Waiting there, not after the imports
+alone, has two reasons: half of a start's time is spent in the script's own set-up, and a newcomer that dies on its way costs the job
+nothing. Nothing forks after the imports: a child of a process in which torch has run an operation hangs in its first.
+"""
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Standby
+from hvd_elastic.worker.adoption import adopt_protocol
+from hvd_elastic.worker.slot_commands import adopted_environment
+from hvd_elastic.worker.standby import script_runner
+
+PRELOADED: Final = ("torch", "horovod.torch", "torch._dynamo")
+"""Imported ahead of the script. The first use of torch.optim imports torch._dynamo, 2 s and more after `hvd.init()`."""
+
+
+class Channel:
+    """The standby's end of its connection to the entry point."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.set_inheritable(False)
+
+    def wait(self) -> None:
+        """Say that the script is at `hvd.init()`, wait for a launcher's command, and become that command."""
+        _import_what_comes_next()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with self._socket:
+            self._socket.sendall(adopt_protocol.WAITING)
+            request = adopt_protocol.receive(self._socket)
+        if request is None:
+            # The entry point is gone or has no use for this process; nothing was begun that would need an end.
+            os._exit(0)
+        become(request)
+
+
+def _import_what_comes_next() -> None:
+    """A script with our API makes a State after `hvd.init()`, which imports a tenth of a second's worth of modules, and
+    the client of the object store where there is one, while the other workers wait for this one.
+    """
+    if "hvd_elastic" not in sys.modules:
+        return
+    importlib.import_module("hvd_elastic.trainer.state.elastic_state")
+    if os.environ.get(ENV_CHECKPOINT, "").startswith("s3://"):
+        importlib.import_module("boto3")
+
+
+def become(request: adopt_protocol.AdoptRequest) -> None:
+    """Take over environment, working directory, stdin, stdout and stderr of a launcher's command."""
+    command = request.read()
+    for number, descriptor in enumerate(request.stdio):
+        os.dup2(descriptor, number)
+    request.close()
+    os.environ.update(adopted_environment(os.environ, command.environment))
+    try:
+        os.chdir(command.directory)
+    except OSError as error:
+        print(f"hvd-elastic: {command.directory}: {error.strerror}", file=sys.stderr)  # noqa: T201
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program named on the command line; never returns."""
+    options = _options(arguments)
+    _prepare(options)
+    code = script_runner.run(options.target, options.arguments, is_module=options.module, neighbours=options.neighbours)
+    script_runner.end(code)
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    """Import ahead, and put the wait and the cures into Horovod."""
+    if options.mode is Standby.OFF:
+        # A launcher waits already, and the program may know nothing of Horovod.
+        if importlib.util.find_spec("horovod") is not None:
+            with contextlib.suppress(ImportError):
+                _install(None)
+        return
+    for name in PRELOADED:
+        importlib.import_module(name)
+    alone = (options.slot, options.slots) if options.mode is Standby.SOLO else None
+    _install(Channel(options.channel).wait, solo=alone)
+
+
+def _install(wait: Callable[[], None] | None, *, solo: tuple[int, int] | None = None) -> None:
+    from hvd_elastic.trainer.elastic import rendezvous
+
+    rendezvous.install(wait, solo=solo)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="hvd_elastic.worker.standby.standby")
+    parser.add_argument("--mode", type=Standby, required=True)
+    parser.add_argument("--channel", type=int, required=True)
+    parser.add_argument("--slot", type=int, default=0)
+    parser.add_argument("--slots", type=int, default=1)
+    parser.add_argument("--module", action="store_true")
+    parser.add_argument("--neighbours", action="store_true")
+    parser.add_argument("target")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What a worker asks for, against what machines have."""
+
+from collections.abc import Iterator
+
+from hvd_elastic.mpijob.clouds import efa
+from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
+from hvd_elastic.mpijob.clouds.gpu_types import GpuType
+from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.manifests.node_placement import spot_grace_limit
+from hvd_elastic.mpijob.manifests.worker_pod import cpu_floor, has_enough_cpu
+from hvd_elastic.priorityclasses.problem import Problem
+
+
+def problems(spec: JobSpec) -> Iterator[Problem]:
+    """GPUs, CPUs, memory, adapters and the time that a reclaimed machine leaves."""
+    yield from _gpus(spec)
+    yield from _memory(spec)
+    yield from _adapters(spec)
+    limit, grace = spot_grace_limit(spec), spec.workers.grace
+    if limit is not None and grace is not None and grace > limit:
+        what = f"is longer than the {limit} s that a spot machine of {spec.cloud} waits"
+        yield Problem(path="workers.grace", value=grace, what=what, way_out=f"write {limit} or less")
+
+
+def _gpus(spec: JobSpec) -> Iterator[Problem]:
+    workers = spec.workers
+    if workers.gpus and workers.slots > workers.gpus:
+        what = f"is more processes than the {workers.gpus} GPUs of a worker"
+        yield Problem(path="workers.slots", value=workers.slots, what=what, way_out=f"write {workers.gpus}")
+    if not has_enough_cpu(spec):
+        what = f"is less than the {cpu_floor(spec)} loader processes of a worker (slots x loaders)"
+        yield Problem(path="workers.cpu", value=workers.cpu, what=what, way_out=f"write {cpu_floor(spec)} or more")
+    if spec.gpu_type is None:
+        return
+    if not workers.gpus:
+        what = "names a GPU, but workers ask for none"
+        yield Problem(path="gpu_type", value=spec.gpu_type.value, what=what, way_out="set workers.gpus")
+    if not NODES[spec.cloud].knows(spec.gpu_type):
+        known = ", ".join(gpu for gpu in GpuType if NODES[spec.cloud].knows(gpu))
+        what = f"is not offered by {spec.cloud}"
+        yield Problem(path="gpu_type", value=spec.gpu_type.value, what=what, way_out=f"choose among {known}")
+
+
+def _memory(spec: JobSpec) -> Iterator[Problem]:
+    memory, shm = quantity.parse(spec.workers.memory), quantity.parse(spec.workers.shm)
+    if shm >= memory:
+        what = f"counts in workers.memory {spec.workers.memory} and leaves nothing of it"
+        yield Problem(
+            path="workers.shm", value=spec.workers.shm, what=what, way_out="lower it, or raise workers.memory"
+        )
+
+
+def _adapters(spec: JobSpec) -> Iterator[Problem]:
+    wanted, instance = spec.workers.efa, spec.instance_type
+    if not wanted:
+        return
+    if spec.cloud is not Cloud.EKS:
+        yield Problem(
+            path="workers.efa", value=wanted, what=f"is not offered by {spec.cloud}", way_out="set cloud: eks"
+        )
+    if instance is None:
+        what = "needs the instance type: each has its own number of adapters"
+        yield Problem(path="workers.efa", value=wanted, what=what, way_out="set instance_type")
+    elif instance not in efa.ADAPTERS:
+        known = ", ".join(sorted(efa.ADAPTERS))
+        what = "is not known to have Elastic Fabric Adapters"
+        yield Problem(path="instance_type", value=instance, what=what, way_out=f"choose among {known}")
+    elif wanted > efa.ADAPTERS[instance]:
+        has = efa.ADAPTERS[instance]
+        what = f"is more than the {has} of {instance}"
+        yield Problem(path="workers.efa", value=wanted, what=what, way_out=f"write {has} or less")

@@ -1,0 +1,54 @@
+"""Names that belong to someone else, and values that must not be where anybody can read them."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hvd_elastic.mpijob.contract import ENV_EVENTS
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.priorityclasses.problem import Problem
+
+_SECRET: Final = re.compile(
+    r".*(SECRET_ACCESS_KEY|SESSION_TOKEN|_TOKEN|_PASSWORD|_PASSWD|_SECRET|_API_KEY)", re.IGNORECASE
+)
+_OURS: Final = "HVD_ELASTIC_"
+_FREE: Final = frozenset({ENV_EVENTS})
+"""Of ours, what no key of a job description sets."""
+_LAUNCHERS: Final = frozenset(
+    f"HOROVOD_{name}"
+    for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME", "ELASTIC")
+)
+_LABELS: Final = ("app.kubernetes.io/", "training.kubeflow.org/", "kueue.x-k8s.io/", "kai.scheduler/")
+_ANNOTATIONS: Final = "hvd-elastic.dev/"
+
+
+def problems(spec: JobSpec) -> Iterator[Problem]:
+    """Environment, labels and annotations."""
+    for name in spec.env:
+        yield from _variable(name)
+    for key in spec.labels:
+        if key.startswith(_LABELS):
+            what = "is set by the parts of the job, which find each other by it"
+            yield Problem(path=f"labels.{key}", value=key, what=what, way_out="use another key")
+    for key in spec.annotations:
+        if key.startswith(_ANNOTATIONS):
+            what = "is read by the parts of the job"
+            yield Problem(path=f"annotations.{key}", value=key, what=what, way_out="use another key")
+
+
+def _variable(name: str) -> Iterator[Problem]:
+    if name.startswith(_OURS) and name not in _FREE:
+        what = "is set from the job description itself"
+        yield Problem(path=f"env.{name}", value=name, what=what, way_out="use the key that it comes from")
+    elif name == "HOROVOD_AUTOTUNE":
+        what = "crashes elastic jobs at their first resize (horovod issue 2835)"
+        yield Problem(path=f"env.{name}", value=name, what=what, way_out="leave it out")
+    elif name in _LAUNCHERS:
+        what = "is set by the launcher for each process"
+        yield Problem(path=f"env.{name}", value=name, what=what, way_out="leave it out")
+    elif _SECRET.fullmatch(name):
+        # Its value is not repeated: messages end in logs.
+        what = "is a secret by its name, and env is visible in manifests and on command lines"
+        yield Problem(
+            path=f"env.{name}", value=name, what=what, way_out="put it into a Secret and name that in secrets"
+        )

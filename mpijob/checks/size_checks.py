@@ -1,0 +1,63 @@
+"""Numbers of workers, and what follows from them."""
+
+from collections.abc import Iterator
+
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.priorityclasses.problem import Problem
+
+_LONGEST_LABEL = 63
+
+
+def problems(spec: JobSpec) -> Iterator[Problem]:
+    """Sizes out of order, batches that do not fit them, names that grow too long with them."""
+    yield from _order(spec)
+    yield from _batch(spec)
+    yield from _durations(spec)
+    last = f"{spec.name}-worker-{spec.workers.max - 1}"
+    if len(last) > _LONGEST_LABEL:
+        yield Problem(
+            path="name",
+            value=spec.name,
+            what=f"makes {last} of the last worker, longer than a host name's {_LONGEST_LABEL} characters",
+            way_out="shorten it",
+        )
+
+
+def _order(spec: JobSpec) -> Iterator[Problem]:
+    workers = spec.workers
+    if workers.min > workers.start:
+        what = f"is above workers.start {workers.start}"
+        yield Problem(path="workers.min", value=workers.min, what=what, way_out="lower it, or raise workers.start")
+    if workers.start > workers.max:
+        what = f"is above workers.max {workers.max}"
+        yield Problem(path="workers.start", value=workers.start, what=what, way_out="lower it, or raise workers.max")
+
+
+def _batch(spec: JobSpec) -> Iterator[Problem]:
+    batch, most = spec.batch, spec.workers.max * spec.workers.slots
+    if batch.global_ is not None and batch.per_worker is not None:
+        what = "stands beside batch.global: the batch is constant over all workers or for each of them"
+        yield Problem(path="batch.per_worker", value=batch.per_worker, what=what, way_out="keep one of them")
+    if batch.learning_rate is not None and batch.per_worker is None:
+        what = "needs batch.per_worker: with a constant global batch the learning rate stays as it is"
+        yield Problem(path="batch.learning_rate", value=batch.learning_rate, what=what, way_out="set batch.per_worker")
+    if batch.global_ is not None and batch.global_ < most:
+        what = f"is less than one sample for each of {most} processes"
+        yield Problem(path="batch.global", value=batch.global_, what=what, way_out=f"write {most} or more")
+
+
+def _durations(spec: JobSpec) -> Iterator[Problem]:
+    positive = {
+        "elastic_timeout": spec.elastic_timeout,
+        "gloo_timeout": spec.gloo_timeout,
+        "deadline": spec.deadline,
+        "workers.grace": spec.workers.grace,
+        "checkpoint.every": spec.checkpoint.every if spec.checkpoint else None,
+    }
+    for path, seconds in positive.items():
+        if seconds == 0:
+            yield Problem(path=path, value=0, what="is no time at all", way_out="write 1 or more")
+    shortest, longest = spec.cooldown
+    if shortest > longest:
+        what = "has its shortest time above its longest"
+        yield Problem(path="cooldown", value=list(spec.cooldown), what=what, way_out=f"write [{longest}, {shortest}]")

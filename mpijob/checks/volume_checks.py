@@ -1,0 +1,101 @@
+"""Claims, file systems and mounts."""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from hvd_elastic.mpijob import contract
+from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.description.volume_spec import Fsx
+from hvd_elastic.mpijob.manifests.pod_parts import SSH_FOLDER
+from hvd_elastic.mpijob.manifests.supporting.shared_storage import Mount, mounts
+from hvd_elastic.priorityclasses.problem import Problem
+
+_SMALLEST_FSX = "1200Gi"
+_TAKEN = (contract.RUN_DIR, SSH_FOLDER, "/tmp", "/dev", "/etc", "/proc", "/sys", "/usr", "/bin", "/lib")  # noqa: S108
+"""Folders in a worker that a volume would hide what the worker needs in."""
+
+
+def problems(spec: JobSpec) -> Iterator[Problem]:
+    """Volumes that come from nowhere, or from two places, or hide something."""
+    found = mounts(spec)
+    for mount in found:
+        yield from _source(spec, mount)
+        yield from _place(mount)
+        if mount.volume.fsx is not None:
+            yield from _lustre(spec, mount, mount.volume.fsx)
+    if len(found) == 2 and _overlap(found[0].path, found[1].path):
+        what = f"hides, or is hidden by, data.mount {found[0].path}"
+        yield Problem(path="output.mount", value=found[1].path, what=what, way_out="choose another folder")
+    if spec.output and spec.output.tensorboard and not _inside(spec.output.tensorboard, spec.output.mount):
+        what = f"is not in output.mount {spec.output.mount}: nothing would be kept"
+        way_out = f"choose a folder in {spec.output.mount}"
+        yield Problem(path="output.tensorboard", value=spec.output.tensorboard, what=what, way_out=way_out)
+
+
+def _source(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
+    volume = mount.volume
+    sources = [key for key in ("storage_class", "efs", "fsx") if getattr(volume, key)]
+    if len(sources) > 1:
+        what = f"stands beside {mount.name}.{sources[0]}"
+        yield Problem(path=f"{mount.name}.{sources[1]}", value=..., what=what, way_out="keep one of them")
+    if volume.size and not sources:
+        what = "asks for a claim to be made, but not of what"
+        way_out = f"set {mount.name}.storage_class, .efs or .fsx"
+        yield Problem(path=f"{mount.name}.size", value=volume.size, what=what, way_out=way_out)
+    if volume.storage_class and not volume.size:
+        what = "asks for a claim to be made, but not how large"
+        yield Problem(path=f"{mount.name}.size", value=None, what=what, way_out="write a size such as 100Gi")
+    if not (volume.claim or sources or volume.size or volume.local):
+        way_out = f"set {mount.name}.claim, or .efs, .fsx or .storage_class to make one"
+        yield Problem(path=mount.name, value="", what="names no storage", way_out=way_out)
+    if spec.cloud is not Cloud.EKS:
+        for key in {"efs", "fsx"} & set(sources):
+            what = f"is not offered by {spec.cloud}"
+            yield Problem(path=f"{mount.name}.{key}", value=..., what=what, way_out="set cloud: eks")
+
+
+def _place(mount: Mount) -> Iterator[Problem]:
+    for taken in _TAKEN:
+        if _inside(mount.path, taken) or mount.path == "/":
+            what = "would hide files that a worker needs"
+            way_out = f"choose another folder, such as /{mount.name}"
+            yield Problem(path=f"{mount.name}.mount", value=mount.path, what=what, way_out=way_out)
+            return
+
+
+def _lustre(spec: JobSpec, mount: Mount, fsx: Fsx) -> Iterator[Problem]:
+    path = f"{mount.name}.fsx"
+    if fsx.file_system is None:
+        if fsx.subnet is None:
+            way_out = "set file_system, dns_name and mount_name, or subnet and security_groups for a new one"
+            yield Problem(path=path, value=..., what="names no file system", way_out=way_out)
+        if mount.volume.size and quantity.parse(mount.volume.size) < quantity.parse(_SMALLEST_FSX):
+            what = f"is less than the smallest file system, {_SMALLEST_FSX}"
+            way_out = f"write {_SMALLEST_FSX} or more"
+            yield Problem(path=f"{mount.name}.size", value=mount.volume.size, what=what, way_out=way_out)
+    else:
+        for key in ("dns_name", "mount_name"):
+            if getattr(fsx, key) is None:
+                yield Problem(path=f"{path}.{key}", value=None, what="is missing for a file system that exists")
+        if fsx.subnet is not None or fsx.s3_import is not None:
+            what = "is for a new file system, but file_system names one that exists"
+            yield Problem(path=f"{path}.file_system", value=fsx.file_system, what=what, way_out="keep one of them")
+    if spec.zones and spec.zones != [fsx.zone]:
+        what = f"is not the zone of the file system, {fsx.zone}"
+        yield Problem(path="zones", value=spec.zones, what=what, way_out="leave it out, the file system decides")
+    if spec.one_zone is False:
+        what = f"cannot be: the file system of {mount.name} lives in one zone"
+        yield Problem(path="one_zone", value=False, what=what, way_out="leave it out")
+    others = [other.volume.fsx for other in mounts(spec) if other.volume.fsx and other.name != mount.name]
+    if mount.name == "output" and others and others[0].zone != fsx.zone:
+        what = f"is not the zone of data.fsx, {others[0].zone}, and a pod runs in one zone"
+        yield Problem(path="output.fsx.zone", value=fsx.zone, what=what, way_out="use file systems of one zone")
+
+
+def _inside(path: str, folder: str) -> bool:
+    return PurePosixPath(path).is_relative_to(folder)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return _inside(one, other) or _inside(other, one)

@@ -1,0 +1,114 @@
+"""Types of single values in a job description: what a user may write, and what it becomes."""
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from hvd_elastic.mpijob.description import quantity
+
+_DURATION: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)?")
+_UNIT_SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_JOB_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_KEY: Final = re.compile(r"([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IMAGE: Final = re.compile(
+    r"[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?"
+    r"(@sha256:[0-9a-f]{64})?"
+)
+
+
+def _seconds(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("is no duration: write seconds, or a whole number with s, m, h or d: 90, 10m, 2h")
+    return int(match[1]) * _UNIT_SECONDS[match[2]]
+
+
+def _job_name(value: str) -> str:
+    if len(value) > 52 or not _JOB_NAME.fullmatch(value):
+        raise ValueError("is no job name: small letters, digits and '-', a letter first, at most 52 characters")
+    return value
+
+
+def _dns_label(value: str) -> str:
+    if not _DNS_LABEL.fullmatch(value):
+        raise ValueError("is no DNS label: small letters, digits and '-', at most 63 characters")
+    return value
+
+
+def _object_name(value: str) -> str:
+    if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):
+        raise ValueError("is no name of a Kubernetes object: small letters, digits, '-' and '.'")
+    return value
+
+
+def _label_value(value: str) -> str:
+    if not _LABEL_VALUE.fullmatch(value):
+        raise ValueError(
+            "is no label value: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends"
+        )
+    return value
+
+
+def _label_key(value: str) -> str:
+    if not _LABEL_KEY.fullmatch(value):
+        raise ValueError("is no label key: [DNS name/]NAME of letters, digits, '-', '_' and '.'")
+    return value
+
+
+def _env_name(value: str) -> str:
+    if not _ENV_NAME.fullmatch(value):
+        raise ValueError("is no name of an environment variable: letters, digits and '_', no digit first")
+    return value
+
+
+def _image(value: str) -> str:
+    if len(value) > 512 or not _IMAGE.fullmatch(value):
+        raise ValueError("is no image reference: write [REGISTRY/]NAME[:TAG][@sha256:DIGEST], without spaces")
+    return value
+
+
+def _passable(value: str) -> str:
+    """What execve and a manifest can carry: no NUL, no half of a surrogate pair."""
+    if "\0" in value:
+        raise ValueError("has a NUL character, which no process can be given")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("is no valid Unicode text")
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/") or ".." in value.split("/") or ":" in value:
+        raise ValueError("is no absolute path in the container: start with '/', without '..' and ':'")
+    return value.rstrip("/") or "/"
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_seconds),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+[smhd]?$"}]}),
+]
+"""Whole seconds; `10m`, `2h` and `1d` are read as well."""
+
+_NUMBER_OR_TEXT: Final = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^[0-9.]+[a-zA-Z]{0,2}$"}]}
+Cpu = Annotated[str, BeforeValidator(quantity.cpu), WithJsonSchema(_NUMBER_OR_TEXT)]
+Memory = Annotated[str, BeforeValidator(quantity.memory), WithJsonSchema(_NUMBER_OR_TEXT)]
+
+JobName = Annotated[
+    str, AfterValidator(_job_name), WithJsonSchema({"type": "string", "pattern": f"^{_JOB_NAME.pattern}$"})
+]
+DnsLabel = Annotated[str, AfterValidator(_dns_label)]
+ObjectName = Annotated[str, AfterValidator(_object_name)]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
+EnvName = Annotated[str, AfterValidator(_env_name)]
+Image = Annotated[str, AfterValidator(_image)]
+Text = Annotated[str, AfterValidator(_passable)]
+ContainerPath = Annotated[str, AfterValidator(_passable), AfterValidator(_absolute)]

@@ -1,0 +1,219 @@
+"""Composes values with their places from a YAML parser's events.
+
+Hostile input is refused, never followed: nothing is recursive, and depth, size and aliases are bounded before anything
+is built.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import yaml
+
+from hvd_elastic.mpijob.lint.document.yaml_scalars import Scalar, resolve
+
+MAX_VALUES: Final = 50_000
+"""Most values in one document, counted after aliases are expanded."""
+MAX_DEPTH: Final = 100
+
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG: Final = "tag:yaml.org,2002:"
+_STRING_TAGS: Final = frozenset(_TAG + name for name in ("str", "binary", "timestamp"))
+_RESOLVED_TAGS: Final = frozenset(_TAG + name for name in ("int", "float", "bool", "null"))
+_COLLECTION_TAGS: Final = frozenset(_TAG + name for name in ("map", "seq", "omap", "set"))
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Lines and columns from 1; the end column is the one after the last character."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(slots=True)
+class Node:
+    """A value with its place. `content` is a scalar, a list of nodes or a dict of nodes."""
+
+    region: Region
+    content: "Scalar | list[Node] | dict[str, Node]"
+    keys: dict[str, Region] = field(default_factory=dict)
+    """Where the keys of a mapping stand."""
+    duplicates: list[tuple[str, Region]] = field(default_factory=list)
+    size: int = 1
+    depth: int = 1
+
+
+class UnreadableError(Exception):
+    """What is wrong with a chunk, and where: line and column from 1."""
+
+    def __init__(self, what: str, line: int, column: int, way_out: str = "") -> None:
+        super().__init__(what)
+        self.what, self.line, self.column, self.way_out = what, line, column, way_out
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection whose end has not come yet."""
+
+    node: Node
+    anchor: str | None
+    key: str | None = None
+    merges: list[Node] = field(default_factory=list)
+    explicit: set[str] = field(default_factory=set)
+
+
+class Composer:
+    """Builds nodes from events. One instance reads one chunk of a stream."""
+
+    def __init__(self, first_line: int) -> None:
+        self._first_line = first_line
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, Node] = {}
+        self._root: Node | None = None
+        self._values = 0
+
+    def compose(self, text: str) -> Iterator[Node]:
+        """The documents of the chunk, empty ones left out. Raises UnreadableError."""
+        try:
+            for event in yaml.parse(text, Loader=_LOADER):
+                self._take(event)
+                if isinstance(event, yaml.DocumentEndEvent) and self._root is not None:
+                    if self._root.content is not None:
+                        yield self._root
+                    self._root, self._anchors, self._values = None, {}, 0
+        except yaml.MarkedYAMLError as error:
+            raise self._syntax(error) from error
+        except (yaml.YAMLError, UnicodeError) as error:
+            raise UnreadableError(f"not readable: {error}".replace("\n", " "), self._first_line + 1, 1) from error
+
+    def _syntax(self, error: yaml.MarkedYAMLError) -> UnreadableError:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line, mark.column) if mark else (0, 0)
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        return UnreadableError(f"not YAML: {what}", self._first_line + line + 1, column + 1)
+
+    def _take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._add(Node(self._region(event), self._scalar(event)), event.anchor)
+        elif isinstance(event, yaml.AliasEvent):
+            self._add(self._aliased(event), None)
+        elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            self._open(event)
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            self._close(event)
+
+    def _region(self, event: yaml.Event) -> Region:
+        start, end = event.start_mark, event.end_mark
+        assert start is not None
+        assert end is not None
+        line = self._first_line + 1
+        return Region(line + start.line, start.column + 1, line + end.line, end.column + 1)
+
+    def _refuse(self, event: yaml.Event, what: str, way_out: str = "") -> UnreadableError:
+        mark = event.start_mark
+        assert mark is not None
+        return UnreadableError(what, self._first_line + mark.line + 1, mark.column + 1, way_out)
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        tag = event.tag
+        if tag in (None, "!"):
+            return resolve(event.value) if event.implicit[0] else str(event.value)
+        if tag in _STRING_TAGS:
+            return str(event.value)
+        if tag in _RESOLVED_TAGS:
+            return resolve(event.value)
+        raise self._refuse(event, f"tag {tag} is not known to Kubernetes", "write a plain value")
+
+    def _aliased(self, event: yaml.AliasEvent) -> Node:
+        if event.anchor not in self._anchors:
+            raise self._refuse(event, f"alias *{event.anchor} has no complete anchor", "an alias cannot hold itself")
+        return self._anchors[event.anchor]
+
+    def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        if event.tag not in (None, "!") and event.tag not in _COLLECTION_TAGS:
+            raise self._refuse(event, f"tag {event.tag} is not known to Kubernetes", "write a plain value")
+        if len(self._stack) >= MAX_DEPTH:
+            raise self._refuse(event, f"nested deeper than {MAX_DEPTH}")
+        content: dict[str, Node] | list[Node] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        if event.anchor:
+            self._anchors.pop(event.anchor, None)
+        self._stack.append(_Open(Node(self._region(event), content), event.anchor))
+
+    def _close(self, event: yaml.Event) -> None:
+        closing = self._stack.pop()
+        node = closing.node
+        for merged in closing.merges:
+            self._merge(closing, merged, event)
+        end = self._region(event)
+        node.region = Region(node.region.line, node.region.column, end.end_line, end.end_column)
+        self._values -= node.size - 1  # its children were counted as they came, and are counted again as part of it
+        self._add(node, closing.anchor)
+
+    def _merge(self, closing: _Open, merged: Node, event: yaml.Event) -> None:
+        """`<<: *base`: keys that stand in the mapping itself win."""
+        target = closing.node.content
+        sources = merged.content if isinstance(merged.content, list) else [merged]
+        for source in sources:
+            if not isinstance(source.content, dict) or not isinstance(target, dict):
+                raise self._refuse(event, "`<<` merges something that is no mapping")
+            for key, value in source.content.items():
+                if key not in target:
+                    target[key] = value
+                    closing.node.keys[key] = source.keys[key]
+                    self._grow(closing.node, value)
+
+    def _grow(self, node: Node, child: Node) -> None:
+        node.size += child.size
+        node.depth = max(node.depth, child.depth + 1)
+        self._values += child.size
+
+    def _add(self, node: Node, anchor: str | None) -> None:
+        if anchor:
+            self._anchors[anchor] = node
+        if not self._stack:
+            self._root = node
+            return
+        top = self._stack[-1]
+        content = top.node.content
+        if isinstance(content, list):
+            content.append(node)
+            self._grow(top.node, node)
+        elif isinstance(content, dict):
+            self._add_entry(top, content, node)
+        self._check(node)
+
+    def _add_entry(self, top: _Open, content: "dict[str, Node]", node: Node) -> None:
+        if top.key is None:
+            if isinstance(node.content, list | dict):
+                raise UnreadableError("a key is no scalar", node.region.line, node.region.column)
+            top.key = _key(node.content)
+            if top.key in content:
+                top.node.duplicates.append((top.key, node.region))
+            top.node.keys[top.key] = node.region
+            return
+        key, top.key = top.key, None
+        if key == "<<":
+            top.merges.append(node)
+            del top.node.keys[key]
+        else:
+            content[key] = node
+            self._grow(top.node, node)
+
+    def _check(self, node: Node) -> None:
+        place = (node.region.line, node.region.column)
+        if self._values > MAX_VALUES:
+            what = f"more than {MAX_VALUES} values once its aliases are expanded"
+            raise UnreadableError(what, *place, "write the values out")
+        if len(self._stack) + node.depth > MAX_DEPTH:
+            raise UnreadableError(f"nested deeper than {MAX_DEPTH} once its aliases are expanded", *place)
+
+
+def _key(value: object) -> str:
+    """A key as JSON has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)

@@ -1,0 +1,323 @@
+"""HE2xx: who tells the launcher which hosts there are, and whether that is true."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hvd_elastic.mpijob.lint.document.edit import Set
+from hvd_elastic.mpijob.lint.document.view import View
+from hvd_elastic.mpijob.lint.model.host_script import HostScript, Origin, host_script
+from hvd_elastic.mpijob.lint.model.linted_job import LintedJob, is_ours
+from hvd_elastic.mpijob.lint.rule import At, Hit, Severity, hit, rule
+
+_SWALLOWED: Final = re.compile(r"\|\|\s*(true|:|exit\s+0|echo)|^\s*exit\s+0\s*$")
+_HARD_LIMIT: Final = re.compile(r"\btimeout\b|--request-timeout|--max-time|\bcurl\b.*\s-m\s")
+_READINESS: Final = re.compile(r"deletionTimestamp|\bReady\b|\bready\b|DisruptionTarget")
+
+_CONFIG_MAP = """
+spec:
+  volumes: [{{name: scripts, configMap: {{name: scripts, defaultMode: 0555}}}}]
+  containers:
+  - name: launcher
+    command: [horovodrun, -np, "2", --slots-per-host, "1", --host-discovery-script, /scripts/hosts.sh, python, train.py]
+    volumeMounts: [{{name: scripts, mountPath: /scripts}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: scripts}}
+data:
+  hosts.sh: |
+{lines}
+"""
+
+
+def _example(*lines: str) -> str:
+    return _CONFIG_MAP.format(lines="\n".join(f"    {line}" for line in ("#!/bin/sh", *lines)))
+
+
+_GOOD_SCRIPT: Final = _example(
+    "set -eu",
+    'timeout 5 python3 /opt/hosts.py --only-ready --not-terminating --selector "training.kubeflow.org/job-name=j"',
+)
+
+
+def _on_script(script: HostScript, message: str) -> Hit:
+    return Hit(path=script.path, value=script.file, message=message)
+
+
+@rule(
+    "HE201",
+    "operator-discovery-script",
+    Severity.ERROR,
+    why="The script prints every pod whose phase is Running, those that are Terminating or not Ready too, and reaches "
+    "the launcher as a mounted ConfigMap, which the kubelet syncs about once a minute: a removal was seen after "
+    "43 s or not at all, and at the start the list was empty for 90 s (measured). Survivors are sent to hosts "
+    "that are gone, the failed hosts are blacklisted, the job never grows back.",
+    fix="Run the discovery sidecar (`hvd-elastic discovery-sidecar`, an init container with `restartPolicy: Always`) "
+    "and name the script that it writes: /run/hvd-elastic/discover-hosts.",
+    at=At.LAUNCHER,
+    bad="""
+command: [horovodrun, -np, "2", --slots-per-host, "1", --host-discovery-script, /etc/mpi/discover_hosts.sh,
+  python, t.py]
+""",
+    good="""
+command: [horovodrun, -np, "2", --slots-per-host, "1", --host-discovery-script,
+  /run/hvd-elastic/discover-hosts, python, t.py]
+""",
+)
+def operator_discovery_script(job: LintedJob) -> Iterator[Hit]:
+    """Finds jobs that take their hosts from the operator's /etc/mpi/discover_hosts.sh."""
+    script = host_script(job)
+    if script and script.origin is Origin.OPERATOR:
+        yield _on_script(script, "lists Terminating and not-Ready pods, and reaches the launcher up to 100 s late")
+
+
+@rule(
+    "HE202",
+    "static-host-list",
+    Severity.ERROR,
+    why="Such a list changes when somebody edits the ConfigMap, and the kubelet syncs that about once a minute (43 to "
+    "100 s measured). Until then the launcher works with hosts that are gone.",
+    fix="Use a script that looks: the discovery sidecar's, or one that reads the state of the job's pods.",
+    at=At.LAUNCHER_POD,
+    bad=_example("echo job-worker-0.job:1", "echo job-worker-1.job:1"),
+    good=_GOOD_SCRIPT,
+)
+def static_host_list(job: LintedJob) -> Iterator[Hit]:
+    """Finds discovery scripts in a ConfigMap that only print literal hosts."""
+    script = host_script(job)
+    if script and script.static_hosts:
+        yield _on_script(script, f"prints {len(script.static_hosts)} literal hosts from a ConfigMap")
+
+
+@rule(
+    "HE203",
+    "discovery-asks-api",
+    Severity.WARNING,
+    why="Horovod runs the script every second, holding its driver's lock. A kubectl or an HTTP request each time "
+    "costs the driver 120 ms and more and loads the API server; the MPI Operator's own proposal rejects it for "
+    "that.",
+    fix="Watch once and cache: the discovery sidecar keeps a watch and its script only reads a file.",
+    at=At.LAUNCHER_POD,
+    bad=_example("set -e", "timeout 5 kubectl get pods -o json | jq -r 'ready pods without deletionTimestamp'"),
+    good=_GOOD_SCRIPT,
+)
+def discovery_asks_api(job: LintedJob) -> Iterator[Hit]:
+    """Finds discovery scripts that call the API server on every run."""
+    script = host_script(job)
+    if script and script.asks_api:
+        yield _on_script(script, "asks the API server once a second")
+
+
+@rule(
+    "HE204",
+    "discovery-without-limit",
+    Severity.ERROR,
+    why="The driver waits for the script while holding its lock. One that hangs stops every resize and disables "
+    "`--elastic-timeout` too.",
+    fix="Put `timeout 5` before the request.",
+    at=At.LAUNCHER_POD,
+    bad=_example("set -e", "kubectl get pods -o name"),
+    good=_example("set -e", "timeout 5 kubectl get pods -o name"),
+)
+def discovery_without_limit(job: LintedJob) -> Iterator[Hit]:
+    """Finds discovery scripts that ask over the network without a hard time limit."""
+    script = host_script(job)
+    if script and script.asks_api and not any(_HARD_LIMIT.search(line) for line in script.lines):
+        yield _on_script(script, "asks over the network without a time limit")
+
+
+@rule(
+    "HE205",
+    "discovery-swallows-errors",
+    Severity.ERROR,
+    why="Empty output with exit code 0 means that every host is gone, and the job ends. With a non-zero code Horovod "
+    "keeps the hosts it has (only the very first failure ends the job).",
+    fix="`set -e` and `set -o pipefail`; no `|| true`, no `exit 0` at the end.",
+    at=At.LAUNCHER_POD,
+    bad=_example("timeout 5 kubectl get pods -o name || true"),
+    good=_example("set -e", "timeout 5 kubectl get pods -o name"),
+)
+def discovery_swallows_errors(job: LintedJob) -> Iterator[Hit]:
+    """Finds discovery scripts that end with 0 when their question failed."""
+    script = host_script(job)
+    if script is None or not script.asks_api:
+        return
+    text = "\n".join(script.lines)
+    piped = any(re.search(r"(kubectl|curl|wget)[^|]*\|[^|]", line) for line in script.lines)
+    swallowed = any(_SWALLOWED.search(line) for line in script.lines)
+    if swallowed or (piped and "pipefail" not in text and "python" not in text):
+        yield _on_script(script, "a failed request ends in empty output with exit code 0: every host is gone")
+
+
+@rule(
+    "HE206",
+    "discovery-lists-leaving-pods",
+    Severity.WARNING,
+    why="A preempted pod stays in phase Running through its whole grace, and a new one is Running before its sshd "
+    "listens. Survivors are sent to the one, ssh to the other fails and the host is blacklisted.",
+    fix="Leave out pods that are not Ready, have a deletionTimestamp or the condition DisruptionTarget.",
+    at=At.LAUNCHER_POD,
+    bad=_example("set -e", "timeout 5 kubectl get pods --field-selector status.phase=Running -o name"),
+    good=_example(
+        "set -e", "timeout 5 kubectl get pods -o json > /tmp/p", "jq -r '... Ready ... deletionTimestamp ...' /tmp/p"
+    ),
+)
+def discovery_lists_leaving_pods(job: LintedJob) -> Iterator[Hit]:
+    """Finds discovery scripts that ask for pods but look at neither readiness nor deletion."""
+    script = host_script(job)
+    if script and script.asks_api and not any(_READINESS.search(line) for line in script.lines):
+        yield _on_script(script, "looks at neither Ready nor deletionTimestamp")
+
+
+@rule(
+    "HE207",
+    "bad-host-line",
+    Severity.ERROR,
+    why="Each line is `host` or `host:slots`. A comment becomes a host, an IPv6 address or a second colon raises "
+    "ValueError, a host that is printed twice with different slots has either (run).",
+    fix="Print one `host:slots` a line and nothing else.",
+    at=At.LAUNCHER_POD,
+    bad=_example("echo '#workers'", "echo fd00::12:1"),
+    good=_example("echo job-worker-0.job:1"),
+)
+def bad_host_line(job: LintedJob) -> Iterator[Hit]:
+    """Finds lines printed by a discovery script that Horovod misreads."""
+    script = host_script(job)
+    hosts = script.static_hosts if script else ()
+    for host in hosts:
+        wrong = _misread(host)
+        if script and wrong:
+            yield Hit(path=script.path, value=host, message=wrong)
+    names = [host.partition(":")[0] for host in set(hosts)]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        if script:
+            yield Hit(path=script.path, value=name, message="is printed twice with different slots")
+
+
+def _misread(line: str) -> str:
+    _, _, slots = line.partition(":")
+    if line.startswith("#"):
+        return "a comment becomes a host"
+    if _is_ipv6(line) or ":" in slots:
+        return "an IPv6 address raises ValueError"
+    return f"{slots!r} is no number of slots" if slots and not slots.isdecimal() else ""
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
+
+
+@rule(
+    "HE208",
+    "discovery-not-executable",
+    Severity.ERROR,
+    why="Files of a ConfigMap have mode 0644 unless told otherwise. The first call of the script fails, and a first "
+    "failure ends the job.",
+    fix="Set `defaultMode: 0555` on the volume, or name an interpreter: `sh /scripts/hosts.sh`.",
+    at=At.LAUNCHER_POD,
+    bad="""
+spec:
+  volumes: [{name: run, configMap: {name: scripts}}]
+""",
+    good="""
+spec:
+  volumes: [{name: run, configMap: {name: scripts, defaultMode: 0555}}]
+""",
+)
+def discovery_not_executable(job: LintedJob) -> Iterator[Hit]:
+    """Finds discovery scripts from a ConfigMap that are mounted without execute permission."""
+    script = host_script(job)
+    source = script.volume.get("configMap") if script else View(None)
+    if script is None or script.interpreted or not source.exists:
+        return
+    items = [item.get("mode").number for item in source.get("items").items() if item.get("mode").exists]
+    mode = items[0] if items else source.get("defaultMode").number
+    if mode is None or not mode & 0o111:
+        edits = (Set((*source.path, "defaultMode"), 0o555),) if not items and isinstance(source.value, dict) else ()
+        yield Hit(path=source.path, value=source.value, message=f"{script.file} is not executable", edits=edits)
+
+
+@rule(
+    "HE209",
+    "no-discovery-sidecar",
+    Severity.ERROR,
+    why="/run/hvd-elastic/discover-hosts is written by `hvd-elastic discovery-sidecar`. Without it the first call of "
+    "the script fails, and a first failure ends the job.",
+    fix="Add the sidecar to the launcher's init containers, with `restartPolicy: Always`; `hvd-elastic generate` does.",
+    at=At.LAUNCHER_POD,
+    bad="spec: {initContainers: []}",
+    good="""
+spec:
+  initContainers:
+  - {name: discovery, image: example.com/hvd-elastic:1, restartPolicy: Always, command: [hvd-elastic,
+    discovery-sidecar]}
+""",
+)
+def no_discovery_sidecar(job: LintedJob) -> Iterator[Hit]:
+    """Finds jobs that name the sidecar's script but run no discovery sidecar."""
+    script = host_script(job)
+    everywhere = (*job.launcher.pod.init, *job.launcher.pod.containers)
+    if script and script.origin is Origin.SIDECAR and not any(is_ours(c, "discovery-sidecar") for c in everywhere):
+        yield _on_script(script, "no container of the launcher pod writes this script")
+
+
+@rule(
+    "HE210",
+    "sidecar-blocks-launcher",
+    Severity.ERROR,
+    why="A plain init container must end before the launcher starts, and the sidecar never ends: the launcher pod "
+    "stays in Init for ever.",
+    fix="Set `restartPolicy: Always` on it (a native sidecar, Kubernetes 1.29 and later).",
+    at=At.LAUNCHER_POD,
+    bad="""
+spec:
+  initContainers:
+  - {name: discovery, image: example.com/hvd-elastic:1, command: [hvd-elastic, discovery-sidecar]}
+""",
+    good="""
+spec:
+  initContainers:
+  - {name: discovery, image: example.com/hvd-elastic:1, restartPolicy: Always, command: [hvd-elastic,
+    discovery-sidecar]}
+""",
+)
+def sidecar_blocks_launcher(job: LintedJob) -> Iterator[Hit]:
+    """Finds a discovery sidecar among the init containers without `restartPolicy: Always`."""
+    for container in job.launcher.pod.init:
+        policy = container.view.get("restartPolicy")
+        if is_ours(container, "discovery-sidecar") and policy.value != "Always":
+            yield hit(policy, "the launcher waits for this container to end", Set(policy.path, "Always"))
+
+
+@rule(
+    "HE211",
+    "plain-sidecar",
+    Severity.ERROR,
+    why="In v2beta1 the launcher is a batch Job: its pod has succeeded when all containers have ended. A second "
+    "container that runs on keeps a finished job Running, with its workers.",
+    fix="Make it a native sidecar: an init container with `restartPolicy: Always` (Kubernetes 1.29 and later).",
+    at=At.LAUNCHER_POD,
+    bad="""
+spec:
+  containers:
+  - {name: launcher, image: example.com/train:1, command: [horovodrun, -np, "2", --host-discovery-script,
+    /hosts, python, t.py]}
+  - {name: discovery, image: example.com/hvd-elastic:1, command: [hvd-elastic, discovery-sidecar]}
+""",
+    good="""
+spec:
+  initContainers:
+  - {name: discovery, image: example.com/hvd-elastic:1, restartPolicy: Always, command: [hvd-elastic,
+    discovery-sidecar]}
+""",
+)
+def plain_sidecar(job: LintedJob) -> Iterator[Hit]:
+    """Finds further plain containers in the launcher's pod."""
+    for container in job.launcher.pod.containers:
+        if container.view.path != job.launcher.pod.main.view.path:
+            yield hit(container.view.get("name"), "the launcher pod ends only when this container ends too")

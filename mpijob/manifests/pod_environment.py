@@ -1,0 +1,93 @@
+"""The environment by which the parts of a running job find each other, by the names of the contract."""
+
+from decimal import Decimal
+
+from hvd_elastic.mpijob import contract
+from hvd_elastic.mpijob.clouds.efa import ENVIRONMENT as EFA_ENVIRONMENT
+from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
+from hvd_elastic.mpijob.manifests.supporting import shared_storage
+
+_SLOW_TO_MEET_WORKERS = 50
+_GLOO_SECONDS = 30
+_GLOO_SECONDS_AT_A_BARRIER = 10
+"""Under `launch` the processes enter Gloo together, so that survivors of a lost node may go on within 12 s."""
+_GLOO_SECONDS_MANY = 240
+"""Beyond 50 nodes Gloo's rendezvous takes longer than its own default of 30 s (horovod issue 2015)."""
+
+
+def gloo_timeout_seconds(spec: JobSpec) -> int:
+    """After how many seconds of silence a peer counts as dead."""
+    if spec.gloo_timeout is not None:
+        return spec.gloo_timeout
+    if spec.workers.max >= _SLOW_TO_MEET_WORKERS:
+        return _GLOO_SECONDS_MANY
+    return _GLOO_SECONDS_AT_A_BARRIER if spec.launcher.kind is LauncherKind.LAUNCH else _GLOO_SECONDS
+
+
+def identity(spec: JobSpec) -> dict[str, str]:
+    """Which job this is, and how large it may be: for every part."""
+    return {
+        contract.ENV_JOB: spec.name,
+        contract.ENV_NAMESPACE: spec.namespace,
+        contract.ENV_MIN_WORKERS: str(spec.workers.min),
+        contract.ENV_MAX_WORKERS: str(spec.workers.max),
+        contract.ENV_SLOTS: str(spec.workers.slots),
+        contract.ENV_LOG_FORMAT: spec.log_format,
+    }
+
+
+def training(spec: JobSpec) -> dict[str, str]:
+    """What the training process reads.
+
+    It stands on workers, because the standby runs the script before the launcher's command comes, and on the launcher,
+    because Horovod hands the launcher's environment on. The user's own values come last and win.
+    """
+    return {
+        **identity(spec),
+        contract.ENV_STANDBY: spec.standby,
+        **_network(spec),
+        **_threads(spec),
+        **_batch(spec),
+        **_checkpoint(spec),
+        **shared_storage.folders(spec),
+        **({contract.ENV_METRICS: "1"} if spec.monitor else {}),
+        **spec.env,
+    }
+
+
+def _network(spec: JobSpec) -> dict[str, str]:
+    values = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(gloo_timeout_seconds(spec))}
+    if spec.workers.efa:
+        return values | EFA_ENVIRONMENT
+    return values | ({"NCCL_SOCKET_IFNAME": spec.network.interface} if spec.workers.gpus else {})
+
+
+def _threads(spec: JobSpec) -> dict[str, str]:
+    """A process in a container sees all CPUs of the node, and would start a thread for each."""
+    share = quantity.parse(spec.workers.cpu) / spec.workers.slots - Decimal(spec.workers.loaders)
+    return {"OMP_NUM_THREADS": str(max(1, int(share)))}
+
+
+def _batch(spec: JobSpec) -> dict[str, str]:
+    values: dict[str, str] = {}
+    if spec.batch.global_ is not None:
+        values[contract.ENV_BATCH_GLOBAL] = str(spec.batch.global_)
+    if spec.batch.per_worker is not None:
+        values[contract.ENV_BATCH_PER_WORKER] = str(spec.batch.per_worker)
+        values[contract.ENV_LEARNING_RATE] = spec.batch.learning_rate or "linear"
+    return values
+
+
+def _checkpoint(spec: JobSpec) -> dict[str, str]:
+    if spec.checkpoint is None:
+        return {}
+    values = {
+        contract.ENV_CHECKPOINT: shared_storage.checkpoint_prefix(spec),
+        contract.ENV_CHECKPOINT_SECONDS: str(spec.checkpoint.every),
+    }
+    if spec.checkpoint.steps is not None:
+        values[contract.ENV_CHECKPOINT_STEPS] = str(spec.checkpoint.steps)
+    if spec.checkpoint.endpoint is not None:
+        values["AWS_ENDPOINT_URL_S3"] = spec.checkpoint.endpoint
+    return values

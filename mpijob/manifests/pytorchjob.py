@@ -1,0 +1,87 @@
+"""The same job as a PyTorchJob of the training-operator, and the autoscaler that its scale subresource allows.
+
+The script must train by `torch.distributed`: torchrun stands in for Horovod, and nothing of ours runs in the pods.
+"""
+
+from typing import Final
+
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.manifests import worker_pod
+from hvd_elastic.mpijob.manifests.manifest import Manifest, literals, metadata, pruned
+from hvd_elastic.mpijob.manifests.mpijob_v2beta1 import job_metadata, replicas, run_policy
+
+_CONTAINER: Final = "pytorch"
+"""The name by which the operator finds the training container."""
+_RESTARTS: Final = 1000
+"""A resize counts as a restart in torchrun: without a limit of the user's, a sponge needs many."""
+
+
+def manifests(spec: JobSpec) -> list[Manifest]:
+    """The PyTorchJob, and the HorizontalPodAutoscaler where one is asked for."""
+    return [_job(spec), *([_autoscaler(spec)] if spec.autoscale else [])]
+
+
+def command(spec: JobSpec) -> list[str]:
+    """The training command under torchrun, which takes everything else from the environment that the operator sets."""
+    first, *rest = literals(spec.command)
+    if first.rpartition("/")[2] in {"python", "python3"}:
+        return ["torchrun", *rest]
+    return ["torchrun", "--no-python", first, *rest]
+
+
+def _job(spec: JobSpec) -> Manifest:
+    workers = spec.workers
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": job_metadata(spec),
+        "spec": {
+            "nprocPerNode": str(workers.slots),
+            "elasticPolicy": {
+                "rdzvBackend": "c10d",
+                "minReplicas": workers.min,
+                "maxReplicas": workers.max,
+                "maxRestarts": spec.reset_limit or _RESTARTS,
+            },
+            "runPolicy": run_policy(spec, has_launcher=False),
+            "pytorchReplicaSpecs": {
+                # An autoscaler adds workers one by one; without it the scheduler soaks up what there is.
+                "Worker": replicas(
+                    workers.start if spec.autoscale else workers.max, _template(spec), restart="ExitCode"
+                )
+            },
+        },
+    }
+
+
+def _template(spec: JobSpec) -> Manifest:
+    template = worker_pod.pod_template(spec)
+    pod = template["spec"]
+    training = {**pod["containers"][0], "name": _CONTAINER, "command": command(spec)}
+    for ours in ("readinessProbe", "ports"):
+        del training[ours]
+    return {**template, "spec": {**pod, "containers": [training]}}
+
+
+def _autoscaler(spec: JobSpec) -> Manifest:
+    assert spec.autoscale is not None
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata(spec, spec.name),
+        "spec": pruned(
+            scaleTargetRef={"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": spec.name},
+            minReplicas=spec.workers.min,
+            maxReplicas=spec.workers.max,
+            metrics=[
+                {
+                    "type": "Resource",
+                    "resource": {
+                        "name": "cpu",
+                        "target": {"type": "Utilization", "averageUtilization": spec.autoscale.cpu_percent},
+                    },
+                }
+            ],
+            behavior={"scaleDown": {"stabilizationWindowSeconds": spec.autoscale.cooldown}},
+        ),
+    }

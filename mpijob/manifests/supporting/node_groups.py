@@ -1,0 +1,85 @@
+"""The node groups that a job's pods fit on, so that an autoscaler can grow them from zero.
+
+A group without nodes shows the autoscaler no labels, taints or devices. On EKS the Cluster Autoscaler reads them from
+tags of the group (`k8s.io/cluster-autoscaler/node-template/...`); GKE knows its own labels; on AKS the pool must carry
+the GPU's label itself, because GPU feature discovery sets it only once a node runs.
+"""
+
+from typing import Final
+
+from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES, Provisioner, Term
+from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud, JobSpec
+from hvd_elastic.mpijob.manifests import node_placement, worker_pod
+from hvd_elastic.mpijob.manifests.manifest import Manifest, pruned
+
+_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
+_OF_THE_NODE: Final = ("cpu", "memory", "ephemeral-storage")
+"""Resources that the autoscaler knows from the machine type."""
+_SET_BY_THE_CLOUD: Final = (
+    "eks.amazonaws.com/",
+    "cloud.google.com/",
+    "kubernetes.azure.com/",
+    "topology.kubernetes.io/",
+)
+
+
+def node_groups(spec: JobSpec) -> list[Manifest]:
+    """One group for the launcher and one for the workers: labels, taints and tags that they must have."""
+    provisioner = NODES[spec.cloud].provisioners[0]
+    return [_launcher_group(spec), _worker_group(spec, provisioner)]
+
+
+def _launcher_group(spec: JobSpec) -> Manifest:
+    labels = dict(spec.launcher_node_labels)
+    return pruned(
+        role=str(Role.LAUNCHER),
+        capacity=str(Capacity.ON_DEMAND),
+        zones=node_placement.zones(spec),
+        minSize=0,
+        maxSize=1,
+        labels=labels,
+        tags=_tags(spec, labels, taints={}, resources={}),
+    )
+
+
+def _worker_group(spec: JobSpec, provisioner: Provisioner) -> Manifest:
+    gpu = provisioner.gpus[spec.gpu_type] if spec.gpu_type else ()
+    labels = {**_own(gpu), **spec.node_labels}
+    taints = {GPU_TOLERATION["key"]: GPU_TOLERATION["effect"]} if spec.workers.gpus else {}
+    limits: dict[str, str] = worker_pod.resources(spec)["limits"]
+    devices = {name: amount for name, amount in limits.items() if name not in _OF_THE_NODE}
+    return pruned(
+        role=str(Role.WORKER),
+        capacity=str(spec.capacity),
+        instanceType=spec.instance_type,
+        zones=node_placement.zones(spec),
+        minSize=0,
+        maxSize=spec.workers.max,
+        labels=labels,
+        taints=[{"key": key, "effect": effect} for key, effect in taints.items()],
+        resources=devices,
+        tags=_tags(spec, labels, taints, devices),
+    )
+
+
+def _own(term: Term) -> dict[str, str]:
+    """Labels that whoever makes the group must set."""
+    return {
+        requirement["key"]: requirement["values"][0]
+        for requirement in term
+        if not requirement["key"].startswith(_SET_BY_THE_CLOUD)
+    }
+
+
+def _tags(
+    spec: JobSpec, labels: dict[str, str], taints: dict[str, str], resources: dict[str, str]
+) -> dict[str, str] | None:
+    if spec.cloud is not Cloud.EKS:
+        return None
+    return {
+        "k8s.io/cluster-autoscaler/enabled": "true",
+        **{f"{_TEMPLATE}/label/{key}": value for key, value in labels.items()},
+        **{f"{_TEMPLATE}/taint/{key}": f":{effect}" for key, effect in taints.items()},
+        **{f"{_TEMPLATE}/resources/{name}": amount for name, amount in resources.items()},
+    }

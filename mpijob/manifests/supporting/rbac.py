@@ -1,0 +1,71 @@
+"""What discovery may do in the cluster: its own namespace, its own job, and no more."""
+
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.manifests.manifest import Manifest, cluster_metadata, metadata
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def name(spec: JobSpec) -> str:
+    """Of ServiceAccount, Role and RoleBinding."""
+    return f"{spec.name}-discovery"
+
+
+def manifests(spec: JobSpec, *, account: str | None = None) -> list[Manifest]:
+    """ServiceAccount, Role and RoleBinding. With `account` the ServiceAccount is someone else's and only bound."""
+    service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(spec, name(spec))}
+    own = [] if account else [{**service_account, "automountServiceAccountToken": False}]
+    user = account or name(spec)
+    nodes = [*_node_reader(spec, user)] if spec.read_nodes else []
+    return [*own, _role(spec), _binding(spec, user), *nodes]
+
+
+def _role(spec: JobSpec) -> Manifest:
+    """Pods cannot be told apart by label here: delete reaches the namespace, and discovery checks the owner."""
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "Role",
+        "metadata": metadata(spec, name(spec)),
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+            {
+                "apiGroups": ["kubeflow.org"],
+                "resources": ["mpijobs"],
+                "resourceNames": [spec.name],
+                "verbs": ["get", "list", "watch", "patch"],
+            },
+        ],
+    }
+
+
+def _binding(spec: JobSpec, account: str) -> Manifest:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata(spec, name(spec)),
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name(spec)},
+        "subjects": [_subject(spec, account)],
+    }
+
+
+def _subject(spec: JobSpec, account: str) -> Manifest:
+    return {"kind": "ServiceAccount", "name": account, "namespace": spec.namespace}
+
+
+def _node_reader(spec: JobSpec, account: str) -> list[Manifest]:
+    meta = cluster_metadata(spec, "node-reader")
+    role = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": meta,
+        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}],
+    }
+    binding = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": meta["name"]},
+        "subjects": [_subject(spec, account)],
+    }
+    return [role, binding]

@@ -1,0 +1,101 @@
+"""The worker pod: PID 1 holds a warm training process and leaves within its grace when it is told to."""
+
+from collections.abc import Sequence
+
+from hvd_elastic.mpijob import contract
+from hvd_elastic.mpijob.clouds import efa
+from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.manifests import node_placement, pod_environment
+from hvd_elastic.mpijob.manifests.manifest import Manifest, literals, pruned
+from hvd_elastic.mpijob.manifests.manifest import environment as env
+from hvd_elastic.mpijob.manifests.pod_parts import (
+    container_security,
+    pod_security,
+    port,
+    scratch_mounts,
+    scratch_volumes,
+    template,
+)
+from hvd_elastic.mpijob.manifests.supporting import shared_storage
+
+_SHM = "shm"
+
+
+def pod_template(spec: JobSpec, *, options: Sequence[str] = ()) -> Manifest:
+    """Template of a worker. `options` go to `hvd-elastic worker`."""
+    command = ["hvd-elastic", "worker", *options, "--", *literals(spec.command)]
+    return template(spec, Role.WORKER, _pod(spec, container(spec, command)))
+
+
+def container(spec: JobSpec, command: list[str], *, name: str = "worker") -> Manifest:
+    """The worker's container, without what only an entry point of ours answers."""
+    return pruned(
+        name=name,
+        image=spec.image,
+        imagePullPolicy=spec.image_pull_policy,
+        command=command,
+        workingDir=spec.workdir,
+        env=env(_environment(spec)),
+        envFrom=[{"secretRef": {"name": secret}} for secret in spec.secrets],
+        ports=_ports(spec),
+        readinessProbe=_readiness(),
+        resources=resources(spec),
+        securityContext=container_security(),
+        volumeMounts=[*scratch_mounts(), {"name": _SHM, "mountPath": "/dev/shm"}, *shared_storage.volume_mounts(spec)],  # noqa: S108
+    )
+
+
+def _pod(spec: JobSpec, training: Manifest) -> Manifest:
+    shm = {"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": spec.workers.shm}}
+    return pruned(
+        serviceAccountName=spec.workers.service_account,
+        automountServiceAccountToken=False,
+        enableServiceLinks=False,
+        terminationGracePeriodSeconds=node_placement.grace_seconds(spec),
+        securityContext=pod_security(shared_group=spec.output is not None),
+        containers=[training],
+        volumes=[*scratch_volumes(), shm, *shared_storage.pod_volumes(spec)],
+    )
+
+
+def _environment(spec: JobSpec) -> dict[str, str]:
+    return {**pod_environment.training(spec), contract.ENV_GRACE_SECONDS: str(node_placement.grace_seconds(spec))}
+
+
+def _readiness() -> Manifest:
+    """Ready means warm: the port is open only while the standby waits or trains."""
+    return {"tcpSocket": {"port": contract.READY_PORT}, "periodSeconds": 1, "failureThreshold": 3}
+
+
+def _ports(spec: JobSpec) -> list[Manifest]:
+    metrics = [port(f"metrics-{rank}", contract.WORKER_METRICS_PORT + rank) for rank in range(spec.workers.slots)]
+    return [port("ssh", contract.SSH_PORT), port("ready", contract.READY_PORT), *metrics]
+
+
+def resources(spec: JobSpec) -> Manifest:
+    """Requests are limits: the scheduler and an autoscaler know what a worker takes, and it is evicted last."""
+    workers = spec.workers
+    wanted = pruned(
+        **{
+            "cpu": workers.cpu,
+            "memory": workers.memory,
+            "ephemeral-storage": workers.disk,
+            "nvidia.com/gpu": str(workers.gpus) if workers.gpus else None,
+            efa.RESOURCE: str(workers.efa) if workers.efa else None,
+        }
+    )
+    if workers.efa:
+        wanted |= efa.HUGE_PAGES
+    return {"requests": wanted, "limits": dict(wanted)}
+
+
+def cpu_floor(spec: JobSpec) -> int:
+    """CPUs that the loader processes of a worker need, at least."""
+    return spec.workers.slots * spec.workers.loaders
+
+
+def has_enough_cpu(spec: JobSpec) -> bool:
+    """Whether each loader process can have a CPU of its own."""
+    return quantity.parse(spec.workers.cpu) >= cpu_floor(spec)

@@ -1,0 +1,221 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_elastic.discovery import (
+    AtRisk,
+    EligibilityRules,
+    EligibleHosts,
+    Host,
+    NodeView,
+    PodView,
+    Reason,
+    WorkerView,
+    eligible_hosts,
+)
+from hvd_elastic.discovery.rules.eligibility import judge
+from hvd_elastic.discovery.rules.ranking import Ranking
+from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, WorkerState
+from tests.discovery.kubeapi import OWNER, node, pod
+
+GOOD = PodView(name="job-worker-0", uid="a", ip="10.0.0.1", owner_uid=OWNER, node="n")
+RULES = EligibilityRules(owner_uid=OWNER, slots=2)
+WAITS = {"a": WorkerView(generation=4)}
+
+
+def decide(*pods: PodView, rules: EligibilityRules = RULES, **given: object) -> EligibleHosts:
+    return eligible_hosts(pods, rules, **given)  # type: ignore[arg-type]
+
+
+def test_a_good_worker_is_offered_by_address_slots_and_alias() -> None:
+    (host,) = decide(GOOD, workers=WAITS).hosts
+    assert (host.address, host.slots, host.alias, host.pod) == ("10.0.0.1", 2, "a-4", "job-worker-0")
+
+
+def test_a_local_host_needs_a_name_a_uid_and_an_address() -> None:
+    assert len(eligible_hosts([PodView(name="local-1", uid="1", ip="127.0.0.2")], EligibilityRules()).hosts) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason", "detail"),
+    [
+        ({"owner_uid": "another"}, Reason.NOT_OURS, "another"),
+        ({"phase": "Failed", "reason": "Evicted"}, Reason.ENDED, "Evicted"),
+        ({"phase": "Succeeded"}, Reason.ENDED, "Succeeded"),
+        ({"phase": "Pending"}, Reason.PENDING, "Pending"),
+        ({"ready": False}, Reason.NOT_READY, ""),
+        ({"disruption": "PreemptionByScheduler"}, Reason.DISRUPTED, "PreemptionByScheduler"),
+        ({"disruption": "DeletionByTaintManager", "deleting_at": 1.0}, Reason.DISRUPTED, "DeletionByTaintManager"),
+        ({"deleting_at": 1.0}, Reason.TERMINATING, ""),
+        ({"leave": True}, Reason.LEAVE_ASKED, ""),
+        ({"ip": ""}, Reason.UNUSABLE_ADDRESS, "none yet"),
+        ({"ip": "fd00::1"}, Reason.UNUSABLE_ADDRESS, "fd00::1"),
+    ],
+)
+def test_one_thing_against_a_pod_is_enough(changed: dict[str, object], reason: Reason, detail: str) -> None:
+    (out,) = decide(replace(GOOD, **changed), workers=WAITS).left_out  # type: ignore[arg-type]
+    assert (out.pod, out.reason, out.detail) == ("job-worker-0", reason, detail)
+
+
+@pytest.mark.parametrize(
+    ("worker", "reason"),
+    [
+        (None, Reason.NOT_ASKED),
+        (WorkerView(lost=True), Reason.UNREACHABLE),
+        (WorkerView(state=WorkerState.LEAVING), Reason.LEAVING),
+    ],
+)
+def test_a_worker_speaks_for_itself(worker: WorkerView | None, reason: Reason) -> None:
+    (out,) = decide(GOOD, workers={"a": worker} if worker else {}).left_out
+    assert out.reason is reason
+
+
+def test_quarantine_and_victims_are_out() -> None:
+    assert decide(GOOD, workers=WAITS, quarantine={"a"}).left_out[0].reason is Reason.QUARANTINED
+    assert decide(GOOD, rules=replace(RULES, victims=frozenset({"a"}))).left_out[0].reason is Reason.SCALED_DOWN
+
+
+def test_reads_a_pod_as_the_api_server_sends_it() -> None:
+    view = PodView.from_json(pod(3, disrupted="EvictionByEvictionAPI", deleting="2026-01-01T00:01:00Z"))
+    assert (view.name, view.uid, view.ip, view.index) == ("job-worker-3", "uid-job-3", "127.0.1.4", 3)
+    assert (view.disruption, view.deleting_at, view.owner_uid) == ("EvictionByEvictionAPI", 1767225660.0, OWNER)
+    stale = pod(0)
+    stale["status"]["conditions"].append({"type": "DisruptionTarget", "status": "False", "reason": "old"})
+    assert PodView.from_json(stale).disruption == ""
+    asked = [PodView.from_json(pod(0, annotations={ANNOTATION_LEAVE: value})).leave for value in ("true", "", "false")]
+    assert asked == [True, True, False]
+
+
+def test_a_pod_of_which_nothing_is_known_is_not_fine() -> None:
+    bare = {"metadata": {"name": "job-worker-0", "uid": "a"}}
+    assert decide(PodView.from_json(bare), rules=EligibilityRules()).hosts == ()
+
+
+def test_keeps_how_a_failed_worker_ended() -> None:
+    failed = pod(0, phase="Failed", reason="Evicted")
+    failed["status"]["message"] = "low on memory"
+    failed["status"]["containerStatuses"] = [
+        {"name": "worker", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+    ]
+    assert PodView.from_json(failed).last_state == "low on memory; worker: OOMKilled, exit code 137"
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        "aws-node-termination-handler/spot-itn",
+        "karpenter.sh/disrupted",
+        "ToBeDeletedByClusterAutoscaler",
+        "cloud.google.com/impending-node-termination",
+        "remediator.kubernetes.azure.com/unschedulable",
+    ],
+)
+def test_a_draining_node_is_left_at_once_even_below_min(taint: str) -> None:
+    nodes = {"n": NodeView.from_json(node("n", taints=("some/other", taint)))}
+    (out,) = decide(GOOD, workers=WAITS, nodes=nodes).left_out
+    assert (out.reason, out.detail) == (Reason.NODE_DRAINING, taint)
+
+
+@pytest.mark.parametrize(
+    ("policy", "min_workers", "offered"),
+    [(AtRisk.KEEP, 1, 2), (AtRisk.SPARE, 1, 1), (AtRisk.SPARE, 2, 2), (AtRisk.OMIT, 2, 1)],
+)
+def test_a_cordoned_node_is_left_as_the_policy_says(policy: AtRisk, min_workers: int, offered: int) -> None:
+    other = replace(GOOD, name="job-worker-1", uid="b", ip="10.0.0.2", node="cordoned")
+    rules = replace(RULES, at_risk=policy, min_workers=min_workers)
+    nodes = {"n": NodeView(name="n"), "cordoned": NodeView.from_json(node("cordoned", cordoned=True))}
+    answer = decide(GOOD, other, rules=rules, nodes=nodes)
+    assert len(answer.hosts) == offered
+    assert answer.at_risk == (("job-worker-1",) if offered == 2 else ())
+
+
+def test_the_order_is_on_demand_first_then_longest_ready() -> None:
+    spot = NodeView.from_json(node("spot", labels={"karpenter.sh/capacity-type": "spot"}))
+    pods = [
+        replace(GOOD, name=f"job-worker-{i}", uid=str(i), ip=f"10.0.0.{i}", node=on, ready_since=since)
+        for i, on, since in ((0, "spot", 1.0), (1, "n", 9.0), (2, "n", 5.0), (3, "spot", 0.5))
+    ]
+    answer = decide(*pods, nodes={"spot": spot, "n": NodeView(name="n")})
+    assert [host.pod[-1] for host in answer.hosts] == ["2", "1", "3", "0"]
+
+
+def test_pods_of_one_name_and_age_have_an_order_too() -> None:
+    """A ghost and its heir, with times of whole seconds."""
+    twins = [replace(GOOD, uid=uid, ip=ip) for uid, ip in (("b", "10.0.0.2"), ("a", "10.0.0.3"))]
+    assert decide(*twins) == decide(*reversed(twins))
+
+
+def test_an_address_stands_for_the_younger_of_two_pods() -> None:
+    ghost, heir = replace(GOOD, created=1.0), replace(GOOD, name="job-worker-1", uid="b", created=2.0)
+    answer = decide(heir, ghost)
+    assert [host.uid for host in answer.hosts] == ["b"]
+    assert (answer.left_out[0].pod, answer.left_out[0].reason) == ("job-worker-0", Reason.ADDRESS_TAKEN)
+
+
+def test_short_counts_workers() -> None:
+    assert decide(GOOD).is_short(replace(RULES, min_workers=2))
+    assert not decide(GOOD).is_short(RULES)
+
+
+PODS = st.builds(
+    PodView,
+    name=st.integers(0, 6).map("job-worker-{}".format),
+    uid=st.uuids().map(str),
+    ip=st.integers(1, 6).map("10.0.0.{}".format),
+    ready=st.booleans(),
+    ready_since=st.integers(0, 3).map(float),
+    created=st.integers(0, 3).map(float),
+    disruption=st.sampled_from(["", "", "x"]),
+    node=st.sampled_from(["a", "b", "c"]),
+)
+NODES = {
+    "a": NodeView(name="a", spot=True),
+    "b": NodeView(name="b", at_risk="cordoned"),
+    "c": NodeView(name="c", draining="x"),
+}
+
+
+@given(pods=st.lists(PODS, max_size=12), data=st.data(), min_workers=st.integers(1, 4))
+def test_the_answer_is_of_the_values_alone_and_accounts_for_every_pod(
+    pods: list[PodView], data: st.DataObject, min_workers: int
+) -> None:
+    rules = EligibilityRules(min_workers=min_workers)
+    answer = eligible_hosts(pods, rules, nodes=NODES)
+    assert answer == eligible_hosts(data.draw(st.permutations(pods)), rules, nodes=NODES)
+    assert len(answer.hosts) + len(answer.left_out) == len(pods)
+    assert len({host.address for host in answer.hosts}) == len(answer.hosts)
+
+
+@given(pods=st.lists(PODS, max_size=12), drops=st.lists(st.integers(0, 11)))
+def test_the_ranking_kept_over_changes_is_the_ranking_made_anew(pods: list[PodView], drops: list[int]) -> None:
+    rules, ranking = EligibilityRules(), Ranking()
+    kept = {view.uid: view for view in pods}
+    for view in pods:
+        ranking.put(view.uid, judge(replace(view, ready=not view.ready), rules, None, WorkerView()))
+        ranking.put(view.uid, judge(view, rules, None, WorkerView()))
+    for place in drops:
+        if place < len(pods):
+            ranking.drop(pods[place].uid)
+            kept.pop(pods[place].uid, None)
+    answer = ranking.answer(rules)
+    assert answer == eligible_hosts(kept.values(), rules)
+    assert answer.lines in {None, b"".join(host.line for host in answer.hosts)}
+
+
+@given(rounds=st.lists(st.lists(PODS, max_size=5), max_size=5), min_workers=st.integers(1, 3))
+def test_the_news_is_what_has_changed_since_then(rounds: list[list[PodView]], min_workers: int) -> None:
+    rules, ranking = EligibilityRules(min_workers=min_workers), Ranking()
+    told: dict[str, Host] = {}
+    for views in rounds:
+        for view in views:
+            uid = view.name  # few, so that pods change
+            ranking.put(uid, judge(replace(view, uid=uid), rules, NODES[view.node], WorkerView()))
+        answer = ranking.answer(rules)
+        now = {host.uid: host for host in answer.hosts}
+        if answer.news is not None:
+            news = told | dict(answer.news)
+            assert {uid: host for uid, host in news.items() if host} == now
+        ranking.told()
+        told = now

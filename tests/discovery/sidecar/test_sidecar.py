@@ -1,0 +1,341 @@
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+
+from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions, boot_clock
+from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
+from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, SNAPSHOT_MAX_AGE_SECONDS, SnapshotState, WorkerState
+from tests.discovery.conftest import Start, until
+from tests.discovery.kubeapi import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
+from tests.discovery.workers import Workers
+
+
+def put(api: KubeApi, *indexes: int) -> None:
+    for index in indexes:
+        api.put(PODS, pod(index))
+
+
+def test_a_job_from_its_first_worker_to_its_last(api: KubeApi, start: Start) -> None:
+    running = start()
+    until(lambda: running.hosts() == [])
+    put(api, 0, 1, 2)
+    running.shows(0, 1, 2)
+    api.put(PODS, pod(1, disrupted="PreemptionByScheduler"))
+    running.shows(0, 2)
+    api.remove(PODS, "job-worker-1")
+    api.put(PODS, pod(1, uid="next", ip="127.0.1.9", since="2026-02-01T00:00:00Z"))
+    running.shows(0, 2, 1)
+    for index in range(3):
+        api.remove(PODS, f"job-worker-{index}")
+    running.shows()
+
+
+def test_the_first_list_waits_for_those_about_to_be_ready(api: KubeApi, start: Start) -> None:
+    put(api, 0)
+    api.put(PODS, pod(1, ready=False))
+    running = start(settle_seconds=30.0, max_workers=2)
+    until(lambda: bool(running.sidecar.answer.hosts))
+    assert running.hosts() is None
+    put(api, 1)
+    running.shows(0, 1)
+
+
+def test_the_first_list_does_not_wait_for_one_that_has_no_place(api: KubeApi, start: Start) -> None:
+    put(api, 0)
+    api.put(PODS, pod(1, phase="Pending", ready=False, node="", ip=""))
+    start(settle_seconds=3600.0).shows(0)
+
+
+def test_survives_the_loss_of_the_api_server(api: KubeApi, start: Start) -> None:
+    put(api, 0, 1)
+    running = start()
+    running.shows(0, 1)
+    api.stop()
+    put(api, 2)
+    before = read_snapshot(running.folder)
+    restarts = ("hvd_elastic_discovery_watch_restarts_total", {"resource": "pods"})
+    until(lambda: (running.metrics.registry.get_sample_value(*restarts) or 0) > 0)
+    assert read_snapshot(running.folder).hosts == before.hosts
+    api.start()
+    assert running.shows(0, 1, 2) < 10
+
+
+@pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
+def test_a_refusal_ends_and_the_list_is_right(api: KubeApi, start: Start, code: int) -> None:
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    refused: list[Request] = []
+
+    def refuse(request: Request) -> None:
+        if len(refused) < 4 and request.path == PODS:
+            refused.append(request)
+            raise Status(code, {"Retry-After": "0"} if code == 429 else {})
+
+    api.fault = refuse
+    put(api, 1)
+    api.cut()
+    running.shows(0, 1)
+    assert len(refused) == 4
+
+
+def test_a_new_sidecar_beside_a_running_job_drops_nobody(api: KubeApi, start: Start, workers: Workers) -> None:
+    put(api, 0, 1)
+    first = start()
+    first.shows(0, 1)
+    first.stop()
+    before = read_snapshot(first.folder)
+    workers.silent.update({"127.0.1.1", "127.0.1.2"})
+    second = start()
+    until(lambda: second.sidecar.is_ready)
+    after = read_snapshot(second.folder)
+    assert (after.hosts, after.generation) == (before.hosts, before.generation)
+
+
+def test_a_silent_worker_is_out_until_it_answers(api: KubeApi, start: Start, workers: Workers) -> None:
+    put(api, 0, 1, 2)
+    running = start()
+    running.shows(0, 1, 2)
+    workers.silent.add("127.0.1.2")
+    running.shows(0, 2)
+    workers.silent.clear()
+    running.shows(0, 1, 2)
+
+
+def test_a_replaced_standby_is_a_new_host(api: KubeApi, start: Start, workers: Workers) -> None:
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    workers.say("127.0.1.1", generation=1)
+    until(lambda: [host.alias for host in read_snapshot(running.folder).hosts] == ["uid-job-0-1"])
+
+
+def test_says_so_before_the_job_falls_below_its_min(api: KubeApi, start: Start, workers: Workers) -> None:
+    put(api, 0, 1)
+    running = start(min_workers=2)
+    running.shows(0, 1)
+    assert read_snapshot(running.folder).state is SnapshotState.OK
+    api.put(PODS, pod(1, disrupted="EvictionByEvictionAPI"))
+    running.shows(0)
+    assert read_snapshot(running.folder).state is SnapshotState.SHORT
+    until(lambda: len(workers.heard) == 2)
+    assert {line.split()[0] for _, line in workers.heard} == {"checkpoint"}
+
+
+def test_leaves_a_draining_node_and_warns_on_a_cordoned_one(api: KubeApi, start: Start, workers: Workers) -> None:
+    api.put(NODES, node("a"))
+    api.put(NODES, node("b"))
+    api.put(PODS, pod(0, node="a"))
+    api.put(PODS, pod(1, node="b"))
+    running = start(min_workers=2)
+    running.shows(0, 1)
+    api.put(NODES, node("b", cordoned=True))
+    until(lambda: bool(workers.heard))
+    assert [address for address, _ in workers.heard] == ["127.0.1.2"]
+    assert running.hosts() == ["0", "1"]
+    api.put(NODES, node("b", taints=("aws-node-termination-handler/spot-itn",)))
+    running.shows(0)
+
+
+def test_works_where_nodes_may_not_be_read(api: KubeApi, start: Start) -> None:
+    def refuse(request: Request) -> None:
+        if request.path == NODES:
+            raise Status(403)
+
+    api.fault = refuse
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    assert api.asked(watch=False, path=NODES) == 1
+
+
+def test_reaps_a_failed_worker_with_its_record_and_no_other(api: KubeApi, start: Start) -> None:
+    api.put(PODS, pod(0))
+    api.put(PODS, pod(1, phase="Failed", ready=False, reason="Evicted"))
+    api.put(PODS, pod(2, phase="Failed", ready=False, owner="another"))
+    api.put(PODS, pod(3, phase="Succeeded", ready=False))
+    running = start()
+    until(lambda: "job-worker-1" not in api.objects[PODS])
+    event = next(iter(api.objects[EVENTS].values()))
+    assert event["involvedObject"]["uid"] == "uid-job-1"
+    assert "Evicted" in event["message"]
+    running.shows(0)
+    assert sorted(api.objects[PODS]) == ["job-worker-0", "job-worker-2", "job-worker-3"]
+    deleted = [request for request in api.requests if request.method == "DELETE"]
+    assert [request.body["preconditions"] for request in deleted if request.body] == [{"uid": "uid-job-1"}]
+
+
+def test_frees_the_name_of_a_worker_on_a_lost_node(api: KubeApi, start: Start) -> None:
+    api.put(NODES, node("lost", ready=False))
+    api.put(NODES, node("fine"))
+    past = "2026-01-01T00:00:00Z"
+    api.put(PODS, pod(0, node="lost", deleting=past, ready=False))
+    api.put(PODS, pod(1, node="fine", deleting=past, ready=False))
+    start()
+    until(lambda: "job-worker-0" not in api.objects[PODS])
+    deleted = next(request for request in api.requests if request.method == "DELETE")
+    assert deleted.body is not None
+    assert deleted.body["gracePeriodSeconds"] == 0
+    assert "job-worker-1" in api.objects[PODS]
+
+
+def test_a_smaller_job_loses_its_victims_first(api: KubeApi, start: Start, workers: Workers) -> None:
+    for address in ("127.0.1.1", "127.0.1.2", "127.0.1.3"):
+        workers.say(address, state=WorkerState.TRAINING)
+    put(api, 0, 1, 2)
+    running = start()
+    running.shows(0, 1, 2)
+    api.put(JOBS, mpijob(annotations={ANNOTATION_WANTED_WORKERS: "1"}))
+    running.shows(0)
+    workers.say("127.0.1.2", generation=1)
+    assert api.objects[JOBS]["job"]["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 3
+    workers.say("127.0.1.3", generation=1)
+    until(lambda: api.objects[JOBS]["job"]["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1)
+
+
+def test_a_larger_job_is_asked_for_at_once(api: KubeApi, start: Start) -> None:
+    start(max_workers=5)
+    api.put(JOBS, mpijob(annotations={ANNOTATION_WANTED_WORKERS: "5"}))
+    until(lambda: api.objects[JOBS]["job"]["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 5)
+
+
+def test_an_address_never_passes_from_pod_to_pod_in_one_step(api: KubeApi, start: Start) -> None:
+    put(api, 0, 1)
+    running = start()
+    running.shows(0, 1)
+    seen: list[list[str]] = []
+    api.remove(PODS, "job-worker-1")
+    api.put(PODS, pod(2, ip="127.0.1.2"))
+    until(lambda: seen.append(running.hosts() or []) or running.hosts() == ["0", "2"])  # type: ignore[func-returns-value]
+    assert ["0"] in seen
+
+
+def test_twenty_jobs_side_by_side_never_see_each_other(api: KubeApi, start: Start) -> None:
+    for number in range(20):
+        api.put(JOBS, mpijob(f"job-{number}", uid=f"owner-{number}"))
+        for index in range(3):
+            api.put(
+                PODS, pod(index, job=f"job-{number}", owner=f"owner-{number}", ip=f"127.0.{number + 2}.{index + 1}")
+            )
+    running = start(job="job-7")
+    running.shows(0, 1, 2)
+    assert {host.pod.rpartition("-worker")[0] for host in read_snapshot(running.folder).hosts} == {"job-7"}
+    assert {pod["metadata"]["labels"] is not None for pod in api.objects[PODS].values()} == {True}
+
+
+def test_pods_of_an_earlier_job_of_the_same_name_are_not_offered(api: KubeApi, start: Start) -> None:
+    api.put(PODS, pod(0, owner="earlier"))
+    api.put(PODS, pod(1, owner=OWNER))
+    start().shows(1)
+
+
+def test_one_list_and_one_watch_while_all_is_well(api: KubeApi, start: Start) -> None:
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    for index in (1, 2):
+        put(api, index)
+    running.shows(0, 1, 2)
+    until(lambda: api.watching[JOBS] == api.watching[NODES] == 1)
+    assert (api.lists(), api.asked(watch=True)) == (1, 1)
+    assert max(api.most_watching.values()) == 1
+
+
+def test_a_quiet_list_stays_fresh(api: KubeApi, start: Start) -> None:
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    before = read_snapshot(running.folder)
+    until(lambda: api.bookmark() or read_snapshot(running.folder).uptime_seconds > before.uptime_seconds)  # type: ignore[func-returns-value]
+    assert read_snapshot(running.folder).generation == before.generation
+
+
+def test_a_list_from_before_the_boot_is_not_kept_alive(api: KubeApi, start: Start, tmp_path: Path) -> None:
+    left = Snapshot(
+        hosts=(Host(address="127.0.9.9", slots=1, alias="old-0", pod="job-worker-9"),),
+        generation=41,
+        uptime_seconds=uptime_seconds() + 10_000,
+        unix_seconds=int(time.time()) - 10_000,
+    )
+    write_snapshot(tmp_path, left)
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    assert read_snapshot(tmp_path).generation == 42
+
+
+def test_a_wall_clock_that_jumps_makes_no_list_old_or_young(api: KubeApi, workers: Workers, tmp_path: Path) -> None:
+    jumped = iter([86_400.0, -86_400.0] * 10_000)
+    options = SidecarOptions(
+        job="job", namespace="default", run_dir=tmp_path, settle_seconds=0.0, ready_port=workers.port
+    )
+    sidecar = Sidecar(options, api.access(), Metrics(), wall=lambda: time.time() + next(jumped))
+    thread = threading.Thread(target=sidecar.run, daemon=True)
+    thread.start()
+    try:
+        for index in range(3):
+            put(api, index)
+            until(lambda count=index + 1: len(sidecar.answer.hosts) == count)  # type: ignore[misc]
+            until(lambda: (tmp_path / "hosts").exists() and read_snapshot(tmp_path).hosts == sidecar.answer.hosts)
+            assert sidecar.is_ready
+    finally:
+        sidecar.stop()
+        thread.join(10)
+
+
+def test_is_ready_while_the_snapshot_is_fresh_and_no_longer(api: KubeApi, workers: Workers, tmp_path: Path) -> None:
+    late = [0.0]
+    options = SidecarOptions(
+        job="job", namespace="default", run_dir=tmp_path, settle_seconds=0.0, ready_port=workers.port
+    )
+    sidecar = Sidecar(options, api.access(), Metrics(), clock=lambda: boot_clock() + late[0])
+    thread = threading.Thread(target=sidecar.run, daemon=True)
+    assert not sidecar.is_ready
+    thread.start()
+    try:
+        until(lambda: sidecar.is_ready)
+        api.stop()
+        late[0] = SNAPSHOT_MAX_AGE_SECONDS + 1.0
+        assert not sidecar.is_ready
+        api.start()
+        until(lambda: sidecar.is_ready)
+    finally:
+        sidecar.stop()
+        thread.join(10)
+
+
+def test_metrics_and_health_tell_the_truth(api: KubeApi, start: Start) -> None:
+    put(api, 0)
+    api.put(PODS, pod(1, ready=False))
+    running = start()
+    running.shows(0)
+    text = generate_latest(running.metrics.registry).decode()
+    assert "hvd_elastic_discovery_hosts 1.0" in text
+    assert 'hvd_elastic_discovery_left_out{reason="not-ready"} 1.0' in text
+    assert "hvd_elastic_discovery_event_to_snapshot_seconds_count" in text
+    health = HealthServer(
+        running.metrics, alive=lambda: running.sidecar.is_alive, ready=lambda: False, port=0, address="127.0.0.1"
+    )
+    health.start()
+    try:
+        base = f"http://127.0.0.1:{health.port}"
+        assert urllib.request.urlopen(f"{base}/healthz").status == 200
+        assert b"hvd_elastic" in urllib.request.urlopen(f"{base}/metrics").read()
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{base}/readyz")
+    finally:
+        health.stop()
+
+
+def test_is_not_ready_before_it_has_written(tmp_path: Path, start: Start, api: KubeApi) -> None:
+    api.remove(JOBS, "job")
+    running = start()
+    until(lambda: any(request.path.startswith(JOBS) for request in api.requests))
+    assert not running.sidecar.is_ready
+    assert isinstance(Metrics(), Metrics)

@@ -1,0 +1,119 @@
+"""Nothing that is sent to the launcher runs in it."""
+
+import base64
+import contextlib
+import os
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
+import pytest
+from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationService
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_elastic.launcher.protocol import horovod_messages
+from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration, load_plain
+
+KEY = b"k" * 32
+
+
+class Evil:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return os.mkdir, (self.path,)
+
+
+def body(value: object) -> bytes:
+    return base64.b64encode(cloudpickle.dumps(value))
+
+
+def test_a_workers_registration_is_read() -> None:
+    read = Registration.parse(body(({"lo": [("127.0.0.1", 4000)], "eth0": [("10.0.0.7", 4001)]}, KEY)))
+    assert read.addresses == (("127.0.0.1", 4000), ("10.0.0.7", 4001))
+    assert read.key == KEY
+
+
+def test_a_put_that_would_run_code_is_refused(tmp_path: Any) -> None:
+    target = tmp_path / "owned"
+    with pytest.raises(HorovodMessageError):
+        Registration.parse(body(({"lo": [("127.0.0.1", 4000)]}, Evil(str(target)))))
+    with pytest.raises(HorovodMessageError):
+        load_plain(cloudpickle.dumps(lambda: None))
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("value", [None, (1, 2), ({}, "key"), ({"lo": [1]}, KEY), ({"lo": 7}, KEY), "text", (1, 2, 3)])
+def test_what_is_no_registration_is_refused(value: object) -> None:
+    with pytest.raises(HorovodMessageError):
+        Registration.parse(body(value))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_with_one_error(data: bytes) -> None:
+    with contextlib.suppress(HorovodMessageError):
+        Registration.parse(data)
+
+
+class Manager:
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, object]] = []
+
+    def handle_hosts_updated(self, timestamp: int, result: object) -> None:
+        self.heard.append((timestamp, result))
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[Manager, WorkerNotificationService]]:
+    manager = Manager()
+    service = WorkerNotificationService(KEY, "lo", manager)
+    yield manager, service
+    service.shutdown()
+
+
+def test_horovods_own_service_understands_the_notification(service: Any) -> None:
+    manager, server = service
+    registration = Registration.parse(body((server.addresses(), KEY)))
+    registration.notify(time.time_ns())
+    registration.notify(time.time_ns())
+    assert [result for _, result in manager.heard] == [HostUpdateResult.mixed] * 2
+    assert manager.heard[0][0] < manager.heard[1][0], "two changes in one second are two"
+
+
+def test_a_reply_that_would_run_code_is_refused(tmp_path: Any) -> None:
+    target = tmp_path / "owned"
+    message = pickle.dumps(Evil(str(target)))
+    from horovod.runner.common.util import secret
+
+    answer = secret.compute_digest(KEY, message) + len(message).to_bytes(4, "little") + message
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(HorovodMessageError):
+            Registration((listener.getsockname(),), KEY).notify(1)
+        thread.join()
+    assert not target.exists()
+
+
+def test_a_silent_worker_does_not_hold_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horovod_messages, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        began = time.monotonic()
+        with pytest.raises(HorovodMessageError):
+            Registration((listener.getsockname(),), KEY).notify(1)
+        assert time.monotonic() - began < 2

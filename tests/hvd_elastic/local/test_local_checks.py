@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic.local.local_checks import local_problems
+from hvd_elastic.local.local_run import TimedResize, parse_resizes
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.problems import InvalidInputError
+
+
+def problems(**values: object) -> list[str]:
+    return [str(problem) for problem in local_problems(read_job(None, {"name": "job", **values}))]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.touch()
+    return str(path)
+
+
+def test_a_job_that_can_run_has_no_problem(script: str) -> None:
+    assert problems(command=["python", "-u", script, "--epochs", "3"]) == []
+    assert problems(command=["python", "-m", "not.looked.for"]) == []
+
+
+def test_every_missing_thing_is_named_at_once(tmp_path: Path) -> None:
+    found = problems(
+        command=["python", "no-such-script.py"],
+        **{
+            "data.claim": "d",
+            "data.local": str(tmp_path / "nodata"),
+            "output": "results",
+            "checkpoint": f"file://{tmp_path}/no/where",
+        },
+    )
+
+    assert [line.split(":")[0] for line in found] == ["command[1]", "data.local", "output.mount", "checkpoint.url"]
+    assert all(": " in line and len(line.split(": ")) >= 4 for line in found), "path, value, what, way out"
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    (problem,) = problems(command=["no-such-program"])
+
+    assert problem.startswith("command[0]: 'no-such-program'")
+
+
+def test_resizes_are_read_in_the_order_of_time() -> None:
+    assert parse_resizes("40:4,20.5:1") == (TimedResize(at_seconds=20.5, hosts=1), TimedResize(at_seconds=40, hosts=4))
+    assert parse_resizes(None) == ()
+
+
+def test_every_bad_resize_is_named() -> None:
+    with pytest.raises(InvalidInputError) as error:
+        parse_resizes("20:1,x:2,3,4:-1")
+
+    assert [problem.value for problem in error.value.problems] == ["x:2", "3", "4:-1"]

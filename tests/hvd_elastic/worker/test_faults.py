@@ -1,0 +1,208 @@
+"""What strangers, floods and broken peers do to a running pod: nothing."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET, CHECKPOINT_REQUEST_FILE, HEARTBEAT_FILE, READY_PORT
+from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Answer, Pod, Yard, eventually
+from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
+
+
+def connected(pod: Pod) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(20)
+    connection.connect(str(pod.run_dir / ADOPT_SOCKET))
+    return connection
+
+
+def test_a_flood_of_connections_leaves_the_port_answering_and_no_descriptor_behind(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        before = pod.descriptors()
+        idle = [socket.create_connection((pod.address, READY_PORT)) for _ in range(300)]
+        for number, connection in enumerate(idle):
+            if number % 3 == 0:
+                connection.close()
+            elif number % 3 == 1:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"checkpoint" if number % 2 else b"\xff" * 5000)
+        assert pod.ready().generation == 1
+        for connection in idle:
+            connection.close()
+        eventually(lambda: pod.descriptors() <= before, "no descriptor is left")
+
+
+def test_a_silent_connection_is_let_go(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        before = pod.descriptors()
+        with socket.create_connection((pod.address, READY_PORT)) as silent:
+            assert silent.makefile().read().startswith("hvd-elastic 1 1 waiting")
+            eventually(lambda: pod.descriptors() <= before, "the entry point lost its patience")
+
+
+def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        assert pod.ask(b"checkpoint nobody trains\n") == Answer(generation=1, state="waiting", step=-1, age=-1)
+        assert not (pod.run_dir / CHECKPOINT_REQUEST_FILE).exists()
+        client = pod.adopt()
+        first_line(client)
+        (pod.run_dir / HEARTBEAT_FILE).write_text(f"41 0 2 {int(time.time()) - 7}")
+        answer = pod.ask(b"checkpoint below min workers\n")
+        assert answer is not None
+        assert (answer.state, answer.step, answer.age in (7, 8)) == ("training", 41, True)
+        request = pod.run_dir / CHECKPOINT_REQUEST_FILE
+        assert eventually(lambda: request.exists() and request.read_text(), "the request") == "below min workers\n"
+        (pod.run_dir / HEARTBEAT_FILE).write_text("torn")
+        client.terminate()
+        assert pod.ready(generation=2) == Answer(generation=2, state="waiting", step=-1, age=-1)
+        assert not request.exists()
+        assert not (pod.run_dir / HEARTBEAT_FILE).exists()
+
+
+def test_messages_that_are_no_requests_are_refused(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        before = pod.descriptors()
+        for message in (b"", b"A", b"AAAA", b"x" * 100_000, b"\0"):
+            with connected(pod) as connection, contextlib.suppress(ConnectionResetError):
+                connection.sendall(message)
+                connection.shutdown(socket.SHUT_WR)
+                assert connection.recv(1) == b""
+        assert first_line(pod.adopt()).startswith("training")
+        # The client's connection is the only one more.
+        eventually(lambda: pod.descriptors() <= before + 1, "no descriptor is left")
+
+
+def test_descriptors_of_strangers_are_closed(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        before = pod.descriptors()
+        for count in (1, 3, 4, 5, 250):
+            with connected(pod) as connection, Path(os.devnull).open() as null:
+                socket.send_fds(connection, [b"A"], [null.fileno()] * count)
+                with contextlib.suppress(ConnectionResetError):
+                    assert connection.recv(1) == b""
+        eventually(lambda: pod.descriptors() <= before, "no descriptor is left")
+
+
+def test_a_silent_stranger_at_the_socket_is_let_go(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        with connected(pod) as silent:
+            assert silent.recv(1) == b""
+
+
+def test_fifty_adoptions_leak_nothing(yard: Yard) -> None:
+    yard.write(INIT + "hvd.init()\nsys.exit(3)")
+    with yard.pod(standby="off") as pod:
+        pod.ready()
+        pod.run("sh", "-c", "exit 4")
+        pod.ready(generation=2)
+        before = pod.descriptors()
+        for _ in range(50):
+            assert pod.run("sh", "-c", "exit 4")[0] == 4
+        eventually(lambda: pod.descriptors() <= before, "no descriptor is left")
+
+
+def test_the_training_process_holds_no_descriptor_of_the_entry_point(yard: Yard) -> None:
+    """A descriptor that outlives its owner keeps an ssh session open for ever."""
+    yard.write(
+        INIT
+        + "hvd.init()\nfor name in sorted(os.listdir('/proc/self/fd')):\n"
+        + "    try: print(name, os.readlink('/proc/self/fd/' + name))\n"
+        + "    except OSError: pass  # that of the listing\n"
+        + "sys.exit(3)"
+    )
+    with yard.pod() as pod:
+        pod.ready()
+        _, output = pod.run(stdin=subprocess.DEVNULL)
+        assert [line.split()[0] for line in output.splitlines()] == ["0", "1", "2"], output
+
+
+STRANGER = """
+import os, socket, sys
+os.setuid(1000)
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(sys.argv[1])
+    print(connection.recv(1))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_other_users_are_refused_whatever_the_files_mode_says(yard: Yard) -> None:
+    yard.write(WAITER)
+    with (
+        tempfile.TemporaryDirectory() as run_dir,
+        yard.pod(env={"HVD_ELASTIC_RUN_DIR": run_dir}) as pod,
+    ):
+        pod.ready()
+        path = pod.run_dir / ADOPT_SOCKET
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o666)
+        pod.run_dir.chmod(0o755)
+        command = [sys.executable, "-IS", "-c", STRANGER, str(path)]
+        output = subprocess.run(command, capture_output=True, check=True, text=True, timeout=DEADLINE_SECONDS).stdout
+        assert output == "b''\n"
+        assert "user 1000 was refused" in pod.said
+
+
+def test_a_long_run_folder_works(yard: Yard, tmp_path: Path) -> None:
+    """An AF_UNIX address holds 107 bytes."""
+    yard.write(WAITER)
+    long = tmp_path / ("long" * 30) / "run dir"
+    with yard.pod(env={"HVD_ELASTIC_RUN_DIR": str(long)}) as pod:
+        pod.ready()
+        assert first_line(pod.adopt()).startswith("training")
+
+
+def test_a_taken_port_is_waited_for(yard: Yard) -> None:
+    yard.write(WAITER)
+    address = "127.88.1.1"
+    with (
+        socket.create_server((address, READY_PORT)) as taken,
+        yard.pod(env={"HVD_ELASTIC_READY_ADDRESS": address}) as pod,
+    ):
+        eventually(lambda: "cannot be opened yet" in pod.said, "the port is taken")
+        taken.close()
+        pod.ready()
+
+
+def test_a_bad_environment_is_one_message_with_every_problem(yard: Yard) -> None:
+    env = {"HVD_ELASTIC_SLOTS": "zero", "HVD_ELASTIC_STANDBY": "warm", "HVD_ELASTIC_GRACE_SECONDS": "-1"}
+    with yard.pod(env=env) as pod:
+        assert pod.process.wait(DEADLINE_SECONDS) == 2
+        for name, value in env.items():
+            assert f"{name}: {value!r} is not" in pod.said
+        assert "Traceback" not in pod.said
+
+
+def test_a_run_folder_that_cannot_be_made_is_said(yard: Yard) -> None:
+    yard.write("", "file")
+    with yard.pod(env={"HVD_ELASTIC_RUN_DIR": str(yard.folder / "file" / "run")}) as pod:
+        assert pod.process.wait(DEADLINE_SECONDS) == 2
+        assert "Not a directory" in pod.said
+
+
+def test_the_client_is_a_file_that_only_its_pod_writes(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        client = pod.run_dir / ADOPT_FILE
+        assert client.stat().st_mode & 0o777 == 0o755
+        assert str(pod.run_dir / ADOPT_SOCKET) in client.read_text()

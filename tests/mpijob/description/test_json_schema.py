@@ -1,0 +1,50 @@
+"""The schema knows what the reader knows."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft202012Validator
+
+from hvd_elastic.mpijob.description.json_schema import schema
+from hvd_elastic.mpijob.description.keys import KEYS
+from tests.mpijob.examples import EXAMPLES, Example
+from tests.mpijob.strategies import jobs
+
+VALIDATOR = Draft202012Validator(schema())
+
+
+def test_it_is_a_schema() -> None:
+    Draft202012Validator.check_schema(schema())
+    assert json.loads(json.dumps(schema())) == schema()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_are_valid(example: Example) -> None:
+    content = yaml.safe_load(example.path.read_text())
+    assert [error.message for error in VALIDATOR.iter_errors(content)] == []
+
+
+@given(jobs)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_what_the_reader_takes_is_valid(job: dict[str, object]) -> None:
+    assert [error.message for error in VALIDATOR.iter_errors(job)] == []
+
+
+@pytest.mark.parametrize("path", sorted(KEYS))
+def test_every_key_is_described(path: str) -> None:
+    assert KEYS[path].help.endswith((".", "`")), KEYS[path].help
+
+
+def test_descriptions_and_defaults_are_there() -> None:
+    made = schema()
+    assert made["properties"]["lost_node"]["default"] == 30
+    assert made["properties"]["lost_node"]["description"].startswith("Seconds")
+    assert "GPUs of each worker" in json.dumps(made["$defs"]["Workers"])
+    assert made["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("wrong", [{"nmae": "a"}, {"workers": {"mni": 1}}, {"cloud": "moon"}, {"restarts": "many"}])
+def test_mistakes_are_seen(wrong: dict[str, object]) -> None:
+    assert list(VALIDATOR.iter_errors({"name": "a", "command": ["b"]} | wrong))

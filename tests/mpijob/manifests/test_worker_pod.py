@@ -1,0 +1,80 @@
+from typing import Any
+
+from hvd_elastic.mpijob import contract
+from hvd_elastic.mpijob.clouds import efa
+from tests.mpijob.jobs import job, pods
+
+
+def worker(**keys: Any) -> dict[str, Any]:
+    return pods(job(**keys))[1]
+
+
+def environment(pod: dict[str, Any]) -> dict[str, str]:
+    return {item["name"]: item["value"] for item in pod["containers"][0]["env"]}
+
+
+def test_pid_1_is_the_entry_point_and_ready_means_warm() -> None:
+    (container,) = worker()["containers"]
+    assert container["command"] == ["hvd-elastic", "worker", "--", "python", "train.py"]
+    assert container["readinessProbe"]["tcpSocket"] == {"port": contract.READY_PORT}
+    assert container["readinessProbe"]["periodSeconds"] == 1
+
+
+def test_requests_are_set_and_equal_limits() -> None:
+    resources = worker(workers__gpus=2, workers__memory="10Gi", workers__disk="50Gi")["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert resources["requests"] == {
+        "cpu": "2",
+        "memory": "10Gi",
+        "ephemeral-storage": "50Gi",
+        "nvidia.com/gpu": "2",
+    }
+
+
+def test_shared_memory_is_counted_in_the_memory() -> None:
+    pod = worker(workers__memory="8Gi", workers__shm="3Gi")
+    (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "shm")
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "3Gi"}
+    assert pod["containers"][0]["resources"]["limits"]["memory"] == "8Gi"
+
+
+def test_the_entry_point_knows_the_grace() -> None:
+    for keys, seconds in (
+        ({}, 30),
+        ({"cloud": "gke"}, 15),
+        ({"cloud": "aks"}, 25),
+        ({"cloud": "gke", "capacity": "on-demand"}, 30),
+        ({"workers__grace": 90, "cloud": "eks"}, 90),
+    ):
+        pod = worker(**keys)
+        assert pod["terminationGracePeriodSeconds"] == seconds
+        assert environment(pod)[contract.ENV_GRACE_SECONDS] == str(seconds)
+
+
+def test_workers_hold_no_token() -> None:
+    assert worker()["automountServiceAccountToken"] is False
+    assert worker(workers__service_account="s3")["serviceAccountName"] == "s3"
+
+
+def test_threads_are_shared_out() -> None:
+    assert environment(worker(workers__cpu=16, workers__slots=4, workers__loaders=2))["OMP_NUM_THREADS"] == "2"
+    assert environment(worker(workers__cpu="500m"))["OMP_NUM_THREADS"] == "1"
+    assert environment(worker(env={"OMP_NUM_THREADS": "7"}))["OMP_NUM_THREADS"] == "7"
+
+
+def test_batch_and_checkpoint_travel_by_the_contract() -> None:
+    values = environment(worker(batch__per_worker=32, checkpoint="s3://b/p/", checkpoint__every="2m", namespace="team"))
+    assert values[contract.ENV_BATCH_PER_WORKER] == "32"
+    assert values[contract.ENV_LEARNING_RATE] == "linear"
+    assert values[contract.ENV_CHECKPOINT] == "s3://b/p/team/fashion"
+    assert values[contract.ENV_CHECKPOINT_SECONDS] == "120"
+    assert environment(worker(batch=64))[contract.ENV_BATCH_GLOBAL] == "64"
+
+
+def test_adapters_bring_huge_pages_and_their_environment() -> None:
+    pod = worker(cloud="eks", instance_type="p4d.24xlarge", workers__gpus=8, workers__efa=4)
+    limits = pod["containers"][0]["resources"]["limits"]
+    assert (limits[efa.RESOURCE], limits["hugepages-2Mi"]) == ("4", "5120Mi")
+    assert environment(pod)["FI_PROVIDER"] == "efa"
+    launching, _ = pods(job(cloud="eks", instance_type="p4d.24xlarge", workers__gpus=8, workers__efa=4))
+    assert environment({"containers": [{"env": launching["containers"][0]["env"][:-1]}]})["FI_PROVIDER"] == "efa"

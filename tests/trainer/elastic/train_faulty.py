@@ -1,0 +1,90 @@
+"""A training script that kills itself where a test orders it, and tells of each step what must not depend on that."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+
+import hvd_elastic as elastic
+from hvd_elastic.trainer.checkpoint import claim, writing
+from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer.state import elastic_state as states
+
+ORDERS = Path(os.environ["TEST_ORDERS"])
+LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
+BALLAST = int(os.environ.get("TEST_BALLAST", "0"))
+"""Parameters that are of no use but to take long on the wire."""
+PROCESS_SETS = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
+"""Whether all ranks but the last have a process set of their own."""
+
+
+def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
+    """Die before or after a call of `owner.name`, once `ORDERS/HOST@point` is there; if it holds a number, so many
+    seconds later.
+    """
+    call = getattr(owner, name)
+
+    def wrapped(*args: Any, **options: Any) -> Any:
+        result = call(*args, **options) if after else None
+        order = ORDERS / f"{os.environ['HOROVOD_HOSTNAME']}@{point}"
+        if order.exists():
+            seconds = float(order.read_text() or 0)
+            order.unlink()
+            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            if not seconds:
+                time.sleep(60)
+        return result if after else call(*args, **options)
+
+    setattr(owner, name, wrapped)
+
+
+die_at(elastic.State, "save", "commit")
+die_at(elastic.State, "_agree", "committed")
+die_at(rendezvous, "_take_place", "rendezvous")
+die_at(rendezvous, "_watched", "init")
+die_at(hvd, "allgather", "sync", after=True)
+die_at(hvd, "add_process_set", "add")
+die_at(states, "broadcast", "broadcast")
+die_at(writing, "upload", "uploaded", after=True)
+die_at(claim.Claim, "advance", "manifest")
+
+elastic.init()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+ballast = torch.nn.Parameter(torch.zeros(BALLAST))
+model.register_parameter("ballast", ballast)
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), named_parameters=model.named_parameters()
+)
+state = elastic.State(model=model, optimizer=optimizer)
+
+
+def meet(chosen: hvd.ProcessSet) -> None:
+    """Sum something up over a process set."""
+    if chosen.included():
+        count = hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=chosen, name="chosen")
+        assert count.item() == hvd.size() - 1
+
+
+@elastic.run
+def train(state: elastic.State) -> None:
+    chosen = hvd.add_process_set(range(hvd.size() - 1)) if PROCESS_SETS and hvd.size() > 1 else None
+    for state.epoch in state.remaining_epochs(10**6):
+        for batch in state.batches(range(LENGTH), global_batch_size=BATCH, seed=4):
+            loss = model(batch[:, None] / LENGTH).square().mean() * state.weight + ballast.sum() * 0
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            time.sleep(0.02)
+            if chosen is not None:
+                meet(chosen)
+            total = sum(weight.detach().double().sum().item() for weight in model.parameters())
+            state.commit(taken=batch.tolist() if state.weight else [], total=total)
+
+
+train(state)

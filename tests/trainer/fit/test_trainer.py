@@ -1,0 +1,168 @@
+"""`Trainer` against the same training written by hand, over resizes, restarts and precisions, with real Horovod."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_TENSORBOARD
+from hvd_elastic.trainer.data.sampler import SampleOrder
+from hvd_elastic.trainer.fit.trainer import Trainer, TrainerError
+from hvd_elastic.trainer.fit.training_log import PROGRESS_SECONDS, ProgressLog, TensorBoardWriter
+from tests.local.training import HOSTS, Training, training
+from tests.trainer.fit.train_by_trainer import LENGTH, loss, problem
+
+SCRIPT = Path(__file__).with_name("train_by_trainer.py")
+STEPS_AN_EPOCH = -(-LENGTH // 32)
+
+
+def by_hand(epochs: int, clip_norm: float | None = None) -> tuple[list[float], float]:
+    """Weights and the loss over all data that plain PyTorch comes to."""
+    data, model = problem()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    inputs, targets = data.tensors
+    for epoch in range(epochs):
+        order = SampleOrder(LENGTH, seed=1, epoch=epoch, shuffle=True)
+        indices = torch.from_numpy(order.at(np.arange(LENGTH)))
+        for start in range(0, LENGTH, 32):
+            chosen = indices[start : start + 32]
+            optimizer.zero_grad()
+            loss(model, (inputs[chosen], targets[chosen])).backward()  # type: ignore[no-untyped-call]
+            if clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+            optimizer.step()
+        scheduler.step()
+    with torch.no_grad():
+        final = float(loss(model, (inputs, targets)))
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).tolist(), final
+
+
+def alone(folder: Path, **environment: str) -> dict[str, Any]:
+    """One process, no launcher."""
+    job = Training(folder, **environment)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT)], env=job.environment, check=False, timeout=240, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    return told(job)[-1]
+
+
+def told(job: Training) -> list[dict[str, Any]]:
+    paths = sorted(job.log.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def close(left: list[float], right: list[float]) -> bool:
+    return torch.allclose(torch.tensor(left), torch.tensor(right), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.horovod
+@pytest.mark.parametrize(
+    ("environment", "clip_norm"),
+    [({}, None), ({"MICRO": "10"}, None), ({"CLIP": "0.5", "MICRO": "10"}, 0.5), ({"COMMIT_EVERY": "4"}, None)],
+    ids=["plain", "accumulated", "clipped and accumulated", "rare commits"],
+)
+def test_it_trains_as_plain_pytorch_does(tmp_path: Path, environment: dict[str, str], clip_norm: float | None) -> None:
+    found = alone(tmp_path, **environment)
+    weights, final = by_hand(3, clip_norm)
+    assert close(found["weights"], weights)
+    assert found["evaluation"]["loss"] == pytest.approx(final, rel=1e-3)
+    assert found["samples"] == [LENGTH, 0, 0]
+
+
+@pytest.mark.horovod
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_lower_precisions_come_to_much_the_same(tmp_path: Path, precision: str) -> None:
+    found = alone(tmp_path, PRECISION=precision, EPOCHS="4")
+    assert found["evaluation"]["loss"] < 0.5 * by_hand(0)[1]
+
+
+@pytest.mark.horovod
+def test_a_restart_goes_on_from_the_durable_checkpoint(tmp_path: Path) -> None:
+    """All workers lost after two epochs: the third and fourth are trained as if nothing had happened."""
+    durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints", ENV_CHECKPOINT_STEPS: str(STEPS_AN_EPOCH + 1)}
+    first = alone(tmp_path, EPOCHS="2", **durable)
+    assert first["steps"] == 2 * (STEPS_AN_EPOCH + 1)
+    second = alone(tmp_path, EPOCHS="4", **durable)
+    assert second["steps"] == 4 * (STEPS_AN_EPOCH + 1)
+    assert close(second["weights"], by_hand(4)[0])
+
+
+@pytest.mark.horovod
+@pytest.mark.timeout(600)
+def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
+    board = tmp_path / "board"
+    with training(tmp_path, EPOCHS="8", STEP_SECONDS="0.15", MICRO="10", **{ENV_TENSORBOARD: str(board)}) as job:
+        job.hosts(HOSTS[0])
+        job.horovodrun("-np", "1", "--min-np", "1", "--max-np", "2", script=SCRIPT)
+        job.trains(1)
+        job.hosts(*HOSTS[:2])
+        job.trains(2)
+        job.hosts(HOSTS[0])
+        job.trains(1)
+        assert job.ends() == 0, job.said()
+        found = told(job)[-1]
+    weights, final = by_hand(8)
+    assert found["samples"] == [LENGTH, 0, 0]
+    assert close(found["weights"], weights)
+    assert found["evaluation"]["loss"] == pytest.approx(final, rel=1e-2, abs=1e-5)
+    assert scalars(board)["evaluation/loss"][-1] == pytest.approx(final, rel=1e-2, abs=1e-5)
+
+
+def scalars(folder: Path) -> dict[str, list[float]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder)).Reload()
+    return {tag: [event.value for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_every_problem_is_named_before_anything_starts() -> None:
+    data, model = problem()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.skip_synchronize = None  # type: ignore[attr-defined]
+    with pytest.raises(TrainerError) as caught:
+        Trainer(model, optimizer, loss=loss, data=data, epochs=0, commit_every=0, clip_norm=0.0, precision="fp8")
+    for name in (
+        "epochs: 0",
+        "commit_every: 0",
+        "clip_norm: 0.0",
+        "'fp8' is none of full, bf16, fp16",
+        "give the plain",
+    ):
+        assert name in str(caught.value)
+
+
+def test_a_new_rank_0_purges_what_will_be_trained_again(tmp_path: Path) -> None:
+    first, second = TensorBoardWriter(str(tmp_path)), TensorBoardWriter(str(tmp_path))
+    for step in range(5):
+        first.write(step, {"loss": float(step)})
+    first.close()
+    for step in (3, 4):
+        second.write(step, {"loss": 10.0 + step})
+    second.close()
+    assert scalars(tmp_path)["loss"] == [0, 1, 2, 13, 14]
+
+
+def test_without_a_folder_or_the_package_there_is_no_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    TensorBoardWriter(None).write(1, {"loss": 1.0})
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    TensorBoardWriter(str(tmp_path)).write(1, {"loss": 1.0})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_told_now_and_then() -> None:
+    now = 0.0
+    progress = ProgressLog(clock=lambda: now)
+    progress.count(30)
+    assert not progress.due()
+    now = PROGRESS_SECONDS
+    assert progress.due()
+    told = progress.tell(epoch=0, epochs=2, step=9, size=3, values={"loss": 0.5})
+    assert told == {"loss": 0.5, "samples_per_second": 3.0, "world_size": 3}
+    assert not progress.due()

@@ -1,0 +1,70 @@
+"""A job that is one Trainer; what tests vary comes from the environment, what they compare goes to TEST_LOG."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import TensorDataset
+
+from hvd_elastic.trainer.fit.trainer import Trainer
+
+ENV = os.environ
+LENGTH = 203
+
+
+class Slow(torch.nn.Module):
+    """Takes its time, so that there is some to resize in."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(float(ENV.get("STEP_SECONDS", "0")))
+        return x
+
+
+def problem() -> tuple[TensorDataset, torch.nn.Module]:
+    torch.manual_seed(0)
+    inputs = torch.randn(LENGTH, 4)
+    model = torch.nn.Sequential(Slow(), torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    return TensorDataset(inputs, inputs @ torch.tensor([[1.0], [2.0], [-1.0], [0.5]])), model
+
+
+def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
+    return torch.nn.functional.mse_loss(model(batch[0]), batch[1])
+
+
+def main() -> None:
+    data, model = problem()
+    norm = ENV.get("CLIP")
+    trainer = Trainer(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        loss=loss,
+        data=data,
+        epochs=int(ENV.get("EPOCHS", "3")),
+        global_batch_size=32,
+        micro_batch_size=int(ENV.get("MICRO", "32")),
+        evaluation=data,
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5),
+        precision=ENV.get("PRECISION", "full"),
+        clip_norm=float(norm) if norm else None,
+        commit_every=int(ENV.get("COMMIT_EVERY", "1")),
+        seed=1,
+    )
+    outcome = trainer.fit()
+    told = {
+        "steps": outcome.steps,
+        "evaluation": dict(outcome.evaluation),
+        "weights": torch.cat([p.detach().flatten() for p in model.parameters()]).tolist(),
+        "samples": [
+            trainer.state.samples.seen,
+            trainer.state.samples.padded,
+            trainer.state.samples.repeated,
+        ],
+    }
+    (Path(ENV["TEST_LOG"]) / f"{os.getpid()}.jsonl").write_text(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main()

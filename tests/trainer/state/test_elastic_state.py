@@ -1,0 +1,413 @@
+"""A State in a world of one, for real; what needs several workers is in tests/local/test_training.py."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import horovod.torch as hvd
+import pytest
+import torch
+from horovod.common.exceptions import HostsUpdatedInterrupt
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_CHECKPOINT, ENV_RUN_DIR, LEAVE_FILE, Exit
+from hvd_elastic.trainer.data import loader
+from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer.elastic.run import run
+from hvd_elastic.trainer.state.elastic_state import State, StateError
+
+
+@pytest.fixture(autouse=True)
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendezvous.init()
+    monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+
+
+class Job:
+    """A model, its optimizer and whatever else a script keeps."""
+
+    def __init__(self, seed: int = 0, **options: Any) -> None:
+        torch.manual_seed(seed)
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+        self.optimizer = hvd.DistributedOptimizer(
+            torch.optim.AdamW(self.model.parameters(), lr=0.01, weight_decay=0.1),
+            named_parameters=self.model.named_parameters(),
+        )
+        self.ema = torch.optim.swa_utils.AveragedModel(self.model)
+        self.state = State(
+            model=self.model,
+            optimizer=self.optimizer,
+            scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=50),
+            scaler=torch.amp.GradScaler("cpu", init_scale=4.0),
+            ema=self.ema,
+            history=[],
+            best=torch.tensor(9.0),
+            **options,
+        )
+
+    def step(self, batch: torch.Tensor) -> None:
+        self.optimizer.zero_grad()
+        loss = self.model(batch).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.ema.update_parameters(self.model)
+        self.state.scheduler.step()
+        self.state.history.append(round(loss.item(), 6))
+
+    def digest(self) -> dict[str, Any]:
+        tree = self.state._tree()
+        return {str(path): value for path, value in flat(tree["objects"])} | {"history": list(self.state.history)}
+
+
+def flat(node: Any, path: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], Any]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from flat(value, (*path, key))
+    elif isinstance(node, torch.Tensor):
+        yield path, node.tolist()
+    else:
+        yield path, node
+
+
+def data(steps: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(6, 4, generator=generator) for _ in range(steps)]
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_restore_undoes_everything_since_the_commit(overlap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice from the same commit: what is restored is not touched by training on from it."""
+    monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
+    job, batches = Job(overlap=overlap), data(6)
+    job.state.sync()
+    for batch in batches[:3]:
+        job.step(batch)
+        job.state.commit()
+    committed = job.digest()
+    ends = []
+    for _ in range(2):
+        for batch in batches[3:]:
+            job.step(batch)
+        ends.append(job.digest())
+        assert job.digest() != committed
+        job.state.restore()
+        assert job.digest() == committed
+    assert ends[0] == ends[1]
+
+
+def test_a_compiled_model_goes_back_with_the_one_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
+    model = nn.Linear(4, 1)
+    compiled: Any = torch.compile(model, backend="eager")
+    optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+    state = State(model=compiled, optimizer=optimizer)
+    state.sync()
+    state.commit()
+    committed = model.weight.detach().clone()
+    compiled(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model.weight, committed)
+    state.restore()
+    assert torch.equal(model.weight, committed)
+
+
+def test_names_that_would_hide_the_states_own_are_refused() -> None:
+    with pytest.raises(StateError, match="commit, samples: taken by State itself"):
+        State(samples=[], commit=1)
+
+
+class Numbers(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(23))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_epoch_goes_on_where_the_commit_was(stream: bool, workers: int) -> None:
+    dataset: Any = Numbers() if stream else range(23)
+    state = State()
+    state.sync()
+    taken = []
+    for index, batch in enumerate(state.batches(dataset, batch_size=4, num_workers=workers)):
+        if index == 3:
+            assert state.samples.uncommitted == 4
+            break
+        taken += batch.tolist()
+        state.commit()
+    state.restore()
+    assert (state.samples.seen, state.samples.uncommitted, state.samples.repeated) == (12, 0, 4)
+    for batch in state.batches(dataset, batch_size=4, num_workers=workers):
+        taken += batch.tolist()
+        state.commit()
+    assert sorted(taken) == list(range(23))
+    assert state.samples.seen == state.samples.due == 23
+
+
+class Deadly(Dataset[int]):
+    """A full /dev/shm: a loader process gets SIGBUS when it writes its batch there."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        if get_worker_info() is not None and index == 17:
+            os.kill(os.getpid(), signal.SIGBUS)
+        return index
+
+
+def test_a_killed_loader_process_costs_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch says so in the training thread, wherever that is: within the loader, or in the middle of a step."""
+    monkeypatch.setattr(loader, "_lost", [])
+    state = State(taken=[])
+
+    @run
+    def train(state: State) -> None:
+        for state.epoch in state.remaining_epochs(2):
+            for batch in state.batches(Deadly(), batch_size=4, num_workers=2):
+                state.taken = state.taken + batch.tolist()
+                state.commit()
+
+    train(state)
+    assert sorted(state.taken) == sorted([*range(40)] * 2)
+    assert len(loader._lost) == 1
+
+
+def test_a_batch_of_a_killed_loader_process_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is fetched from that process, and the fetch may fail before torch tells of the death."""
+    monkeypatch.setattr(loader, "_lost", [])
+    batches = iter(DataLoader(range(40), num_workers=1))  # type: ignore[arg-type]
+    next(batches)
+    (process,) = multiprocessing.active_children()
+    timer = threading.Timer(0.1, process.kill)
+    timer.start()
+    assert loader.is_lost_process(ConnectionResetError("by peer"))
+    timer.join()
+
+
+def test_a_broken_connection_of_the_script_is_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "_TOLD_SECONDS", 0.01)
+    state = State()
+
+    @run
+    def train(_: State) -> None:
+        raise ConnectionResetError("of the script")
+
+    with pytest.raises(ConnectionResetError, match="of the script"):
+        train(state)
+
+
+def test_epochs_that_are_left() -> None:
+    """An interrupted epoch comes again for its rest; one that was committed after its data was exhausted does not."""
+    state, begun = State(), []
+    state.sync()
+    for state.epoch in state.remaining_epochs(4):
+        begun.append(state.epoch)
+        for _ in state.batches(range(8), batch_size=4):
+            state.commit()
+        if state.epoch == 1:
+            break
+        state.commit()
+    state.restore()
+    rest = []
+    for state.epoch in state.remaining_epochs(4):
+        rest.append((state.epoch, len(list(state.batches(range(8), batch_size=4)))))
+        state.commit()
+    assert begun == [0, 1]
+    assert rest == [(1, 0), (2, 2), (3, 2)]
+    assert list(state.remaining_epochs(4)) == []
+
+
+def test_each_epoch_has_an_order_of_its_own() -> None:
+    state = State()
+    orders = [
+        [sample for batch in state.batches(range(40), batch_size=8, seed=5) for sample in batch.tolist()]
+        for state.epoch in state.remaining_epochs(2)
+    ]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(40))
+    assert orders[0] != orders[1]
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_step() -> None:
+    whole, parts = Job(), Job()
+    batch = torch.randn(10, 4, generator=torch.Generator().manual_seed(2))
+    for job, micro in ((whole, None), (parts, 3)):
+        job.model.eval()
+        for rows in job.state.batches(batch, batch_size=10, micro_batch_size=micro, shuffle=False):
+            (job.model(rows).square().mean() * job.state.weight).backward()
+            if not job.state.accumulating:
+                job.optimizer.synchronize()
+        assert job.state.weight == 1.0
+    for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_the_rate_is_scaled_in_the_step_alone() -> None:
+    """Exact to the bit: what scheduler, checkpoint and script see never was multiplied."""
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = State(model=model, optimizer=optimizer)
+    state.scale_learning_rate("linear", base_size=1)
+    seen = []
+    for size in (2, 3, 1):
+        state._progress.size, state._progress.factor_start = size, float(size)
+        before = model.weight.item()
+        model.weight.grad = torch.ones(1, 1)
+        optimizer.step()
+        seen.append(round((before - model.weight.item()) / 0.1, 4))
+        assert optimizer.param_groups[0]["lr"] == 0.1
+    assert seen == [2.0, 3.0, 1.0]
+    assert state._progress.optimizer_steps == 3
+
+
+def test_warm_up_after_a_growth() -> None:
+    state = State()
+    state.scale_learning_rate("linear", warmup_steps=4)
+    progress = state._progress
+    progress.size, progress.factor_start, progress.resized_at, progress.optimizer_steps = 3, 1.0, 10, 12
+    assert state.learning_rate_factor == 2.0
+
+
+def test_hosts_that_came_or_went_end_the_world_at_the_commit() -> None:
+    state = State(count=0)
+    state.sync()
+    state.count = 5
+    state.on_hosts_updated(1, None)
+    state.on_hosts_updated(1, None)
+    with pytest.raises(HostsUpdatedInterrupt) as interrupt:
+        state.check_host_updates()
+    assert not interrupt.value.skip_sync
+    state.count = 6
+    state.restore()
+    assert state.count == 5, "what was reached when the world ended is committed"
+    state.commit()
+
+
+@pytest.mark.parametrize("how", ["interval", "request"])
+def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """In mid-epoch, in a process that holds nothing."""
+    monkeypatch.setenv(ENV_CHECKPOINT, f"file://{tmp_path}/durable")
+    if how == "interval":
+        monkeypatch.setenv("HVD_ELASTIC_CHECKPOINT_STEPS", "2")
+    first, rows = Job(), torch.cat(data(4))
+    first.state.sync()
+    taken = []
+    for index, batch in enumerate(first.state.batches(rows, batch_size=6, seed=3)):
+        if index == 1 and how == "request":
+            (tmp_path / "run" / CHECKPOINT_REQUEST_FILE).write_text("sigterm")
+        taken.append(batch)
+        first.step(batch)
+        first.state.commit()
+        if index == 1:
+            break
+    assert first.state._commits.durable.flush()
+    assert not (tmp_path / "run" / CHECKPOINT_REQUEST_FILE).exists()
+    committed = first.digest()
+    first.state._commits.durable.close()
+
+    second = Job(seed=7)
+    assert second.digest() != committed
+    second.state.sync()
+    assert second.digest() == committed
+    assert second.state.samples.seen == 12
+    for batch in second.state.batches(rows, batch_size=6, seed=3):
+        taken.append(batch)
+        second.step(batch)
+        second.state.commit()
+    assert sorted(map(tuple, torch.cat(taken).tolist())) == sorted(map(tuple, rows.tolist()))
+    second.state._commits.durable.close()
+
+
+def test_the_last_worker_secures_the_very_commit_that_it_leaves_with(tmp_path: Path) -> None:
+    """Asked for a checkpoint when its pod began to end, and training on until the launcher took its host away."""
+    state = State(checkpoint=f"file://{tmp_path}/durable", seen=0)
+    state.sync()
+    assert not state.dispensable()
+    (tmp_path / "run" / LEAVE_FILE).touch()
+    (tmp_path / "run" / CHECKPOINT_REQUEST_FILE).write_text("this pod is about to end")
+    state.commit()
+    assert state._commits.durable.stored_step == 1
+    state.commit()
+    assert state._commits.durable.stored_step == 1
+    state.on_hosts_updated(1, None)
+    with pytest.raises(HostsUpdatedInterrupt):
+        state.commit()
+    assert state._commits.durable.stored_step == 3
+    assert state.dispensable()
+    state._commits.durable.close()
+
+
+def test_a_worker_that_waits_when_its_pod_begins_to_end_makes_its_commit_durable_then(tmp_path: Path) -> None:
+    state = State(checkpoint=f"file://{tmp_path}/durable", seen=0)
+    state.sync()
+    state.on_hosts_updated(1, None)
+    with pytest.raises(HostsUpdatedInterrupt):
+        state.commit()
+    assert not state.dispensable()
+    (tmp_path / "run" / LEAVE_FILE).touch()
+    assert state.dispensable()
+    assert state._commits.durable.stored_step == 1
+    state._commits.durable.close()
+
+
+def test_what_is_not_durable_is_not_left(tmp_path: Path) -> None:
+    state = State(seen=0)
+    state.sync()
+    (tmp_path / "run" / LEAVE_FILE).touch()
+    assert not state.dispensable()
+
+
+def test_a_mistake_in_the_script_ends_it_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job()
+
+    @run
+    def train(state: State) -> None:
+        raise AssertionError("must not start")
+
+    with pytest.raises(SystemExit) as ended:
+        train(State(model=job.model))
+    assert ended.value.code == int(Exit.SCRIPT_MISTAKE)
+    assert "is not part of the state" in capsys.readouterr().err
+
+
+def test_an_optimizer_wrapped_in_the_training_function_is_found_at_the_first_commit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = nn.Linear(1, 1)
+
+    @run
+    def train(state: State) -> None:
+        state.optimizer = hvd.DistributedOptimizer(state.optimizer, named_parameters=model.named_parameters())
+        state.commit()
+
+    with pytest.raises(SystemExit) as ended:
+        train(State(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1)))
+    assert ended.value.code == int(Exit.SCRIPT_MISTAKE)
+    assert "the training function wraps state.optimizer" in capsys.readouterr().err
+
+
+def test_a_torn_commit_ends_the_script_with_the_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
+    job = Job()
+
+    @run
+    def train(state: State) -> None:
+        job.step(data(1)[0])
+        state.commit()
+        with torch.no_grad():
+            next(job.model.parameters()).clamp_(-1, 1)
+        job.step(data(1)[0])
+
+    with pytest.raises(SystemExit) as ended:
+        train(job.state)
+    assert ended.value.code == int(Exit.SCRIPT_MISTAKE)
+    assert "objects.model.0.weight was changed between commit() and the optimizer's step" in capsys.readouterr().err

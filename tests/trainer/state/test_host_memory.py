@@ -1,0 +1,204 @@
+"""The logic is the same on every device; what differs is in `trainer.state.copies`. Where there is a GPU both are run."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import nn
+
+from hvd_elastic.trainer.state import copies, host_memory
+from hvd_elastic.trainer.state.copies import Pair
+from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS, HostMemory, TornCommitError, Tree
+
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")),
+]
+
+
+def anything(_: torch.Tensor) -> bool:
+    return True
+
+
+def nothing(_: torch.Tensor) -> bool:
+    return False
+
+
+def is_settled(host: HostMemory) -> bool:
+    return host.settled
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overlap however small the tensors."""
+    monkeypatch.setattr(copies, "SYNCHRONOUS_BYTES", 0)
+    monkeypatch.setattr(copies, "BLOCK_BYTES", 16)
+
+
+def sample_tree(device: str = "cpu") -> Tree:
+    return {
+        "model": nn.Linear(3, 2).to(device).state_dict(),
+        "nested": [{"step": torch.tensor(3), "half": torch.ones(9, dtype=torch.bfloat16, device=device)}, (1, None)],
+        "transposed": torch.arange(12.0, device=device).reshape(4, 3).t(),
+        "complex": torch.full((5,), 1 + 2j, device=device).conj(),
+        "empty": torch.empty(0, device=device),
+    }
+
+
+def check_equal(left: Tree, right: Tree) -> None:
+    if isinstance(left, torch.Tensor):
+        assert torch.equal(left, right)
+        assert left.dtype == right.dtype
+    elif isinstance(left, dict):
+        assert list(left) == list(right)
+        for key, value in left.items():
+            check_equal(value, right[key])
+    elif isinstance(left, list | tuple):
+        for one, other in zip(left, right, strict=True):
+            check_equal(one, other)
+    else:
+        assert left == right
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("guarded", [anything, nothing])
+@pytest.mark.usefixtures("eager")
+def test_a_copy_equals_and_shares_nothing(guarded: Callable[[torch.Tensor], bool], device: str) -> None:
+    tree, host = sample_tree(device), HostMemory()
+    expected = host_memory.loaded(tree)
+    copy = host.save(tree, guarded=guarded)
+    host.release()
+    with torch.no_grad():
+        for tensor in (tree["nested"][0]["step"], tree["model"]["bias"], tree["transposed"]):
+            tensor.add_(1)
+    host.settle()
+    check_equal(expected, copy)
+    assert copy["transposed"].is_contiguous()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_training_on_never_reaches_into_a_commit(device: str) -> None:
+    """Real sizes and an optimizer that changes all at once: what was committed is what there was at the commit."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1500, 1500), nn.BatchNorm1d(1500), nn.Linear(1500, 64)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    batch = torch.randn(8, 1500, device=device)
+    host = HostMemory()
+    optimizer.register_step_pre_hook(lambda *_: host.release())
+    parameters = {tensor.data_ptr() for tensor in model.parameters()}
+
+    def tree() -> Tree:
+        return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+    addresses = set()
+    for number in range(VERIFIED_COMMITS + 3):
+        expected = host_memory.loaded(tree())
+        copy = host.save(tree(), guarded=lambda tensor: tensor.data_ptr() in parameters)
+        model(batch).square().mean().backward()  # changes BatchNorm's buffers while the parameters are copied
+        optimizer.step()
+        host.settle()
+        check_equal(expected, copy)
+        addresses |= {tensor.data_ptr() for tensor in copy["model"].values()} if number else set()
+    assert len(addresses) == len(model.state_dict()), "the memory of the commit before is used again"
+
+
+def test_memory_is_written_over_unless_lent() -> None:
+    """A slow store reads one commit over many: two sets of buffers are enough, and that one is never touched."""
+    tensor, host = torch.zeros(4), HostMemory()
+    lent = host.save({"t": tensor}, guarded=nothing)["t"]
+    host.lend()
+    addresses = set()
+    for number in range(1, 5):
+        tensor += 1
+        held = host.save({"t": tensor}, guarded=nothing, held=True)["t"]
+        assert held.tolist() == [float(number)] * 4
+        assert lent.tolist() == [0.0] * 4
+        addresses.add(held.data_ptr())
+    assert addresses.isdisjoint({lent.data_ptr()})
+    assert len(addresses) == 1
+    assert host.save({"t": tensor}, guarded=nothing)["t"].data_ptr() in addresses
+    host.lend()
+    assert host.save({"t": tensor}, guarded=nothing, held=True)["t"].data_ptr() == lent.data_ptr()
+
+
+def test_a_changed_shape_gets_new_memory() -> None:
+    host = HostMemory()
+    host.save({"t": torch.zeros(4)}, guarded=nothing)
+    assert host.save({"t": torch.ones(2, 3)}, guarded=nothing)["t"].tolist() == [[1.0] * 3] * 2
+
+
+@pytest.mark.usefixtures("eager")
+def test_release_waits_for_what_may_change_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, copy = threading.Event(), copies._copy_small
+
+    def slow(pairs: Sequence[Pair]) -> None:
+        if pairs:
+            assert gate.wait(10)
+        copy(pairs)
+
+    monkeypatch.setattr(copies, "_copy_small", slow)
+    tensor, host = torch.zeros(3, dtype=torch.uint8), HostMemory()
+    saved = host.save({"t": tensor}, guarded=anything)["t"]
+    assert not is_settled(host)
+    threading.Timer(0.05, gate.set).start()
+    host.release()
+    tensor += 1
+    host.settle()
+    assert is_settled(host)
+    assert saved.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.usefixtures("eager")
+def test_a_change_behind_the_optimizers_back_is_an_error(device: str) -> None:
+    tensors = {name: torch.zeros(40, device=device) for name in ("weight", "bias")}
+    host = HostMemory()
+    host.save({"layer": tensors}, guarded=anything)
+    for tensor in tensors.values():
+        tensor.add_(1)
+    message = r"layer\.weight \(and 1 more\) was changed between commit\(\) and the optimizer's step"
+    with pytest.raises(TornCommitError, match=message):
+        host.settle()
+    host.save({"layer": tensors}, guarded=anything)
+    host.settle()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_change_past_the_version_counter_is_found_at_the_first_commit(device: str) -> None:
+    tensor, host = torch.full((3,), torch.nan, device=device), HostMemory()
+    host.save({"weight": tensor}, guarded=anything)
+    host.release()
+    host.save({"weight": tensor}, guarded=anything)
+    tensor.data.mul_(-1)
+    tensor.data.zero_()
+    with pytest.raises(TornCommitError, match="weight was changed"):
+        host.release()
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_reader_of_the_copy_can_tell_that_it_was_written_over() -> None:
+    """By the version counter, past which numpy writes."""
+    tensor, host = torch.zeros(40), HostMemory()
+    copy = host.save({"t": tensor}, guarded=anything)["t"]
+    host.settle()
+    version = copy._version
+    assert host.save({"t": tensor}, guarded=anything)["t"] is copy
+    assert copy._version > version
+
+
+@pytest.mark.usefixtures("eager")
+def test_without_overlap_all_is_copied_at_once() -> None:
+    tensor, host = torch.zeros(4), HostMemory(overlap=False)
+    saved = host.save({"t": tensor}, guarded=anything)["t"]
+    tensor += 1
+    host.release()
+    assert saved.tolist() == [0.0] * 4
+
+
+def test_what_is_loaded_shares_no_memory() -> None:
+    tree = sample_tree()
+    copy = host_memory.loaded(tree)
+    check_equal(tree, copy)
+    copy["nested"][0]["half"].zero_()
+    assert tree["nested"][0]["half"].sum() == 9

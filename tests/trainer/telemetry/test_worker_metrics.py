@@ -1,0 +1,175 @@
+"""Figures as Prometheus gets them: over HTTP, from events, real checkpoints and an NVML that is a stand-in."""
+
+import os
+import socket
+import sys
+import types
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from prometheus_client.parser import text_string_to_metric_families
+
+from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
+from hvd_elastic.trainer.checkpoint import SaveCounts, open_checkpoints
+from hvd_elastic.trainer.telemetry import events, worker_metrics
+from hvd_elastic.trainer.telemetry.gpu_figures import Gpus
+from hvd_elastic.trainer.telemetry.worker_metrics import PREFIX, CheckpointCollector, GpuCollector
+
+ADDRESS = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.9"
+"""An address of this test process alone: the ports are fixed."""
+
+
+@pytest.fixture
+def scrape(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str, float]]]:
+    monkeypatch.setattr(worker_metrics, "_server", None)
+    listeners = tuple(events._listeners)
+    port = worker_metrics.serve(3, environ={ENV_METRICS: "1", ENV_READY_ADDRESS: ADDRESS})
+    assert port == WORKER_METRICS_PORT + 3
+
+    def read() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://{ADDRESS}:{port}/metrics", timeout=10) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        return {
+            f"{sample.name.removeprefix(PREFIX)}{''.join(sorted(sample.labels.values()))}": sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+    yield read
+    worker_metrics._server.shutdown()
+    worker_metrics._server.server_close()
+    for listener in set(events._listeners) - set(listeners):
+        events.unsubscribe(listener)
+
+
+def step(number: int, position: int, *, epoch: int = 0, seconds: float = 0.5) -> None:
+    events.emit(events.Kind.STEP, rank=1, size=4, step=number, epoch=epoch, samples=position, seconds=seconds)
+
+
+def test_events_become_figures(scrape: Callable[[], dict[str, float]]) -> None:
+    step(1, 64)
+    step(2, 128)
+    events.emit(events.Kind.RESET, rank=0, size=3, step=2, cause="hosts", seconds=0.25, **{"from": 4})
+    events.emit(events.Kind.EPOCH, rank=0, size=3, step=2, epoch=1)
+    step(3, 96, epoch=1, seconds=2.0)
+    read = scrape()
+    assert read["commits_total"] == 3
+    assert read["samples_total"] == 128 + 96
+    assert read["samples_per_second"] == 48
+    assert read["step_seconds_sum"] == 3.0
+    assert read["pauses_totalhosts"] == 1
+    assert read["pause_seconds_totalhosts"] == 0.25
+    assert read["pauses_totalfailure"] == 0
+    assert (read["world_size"], read["rank"], read["epoch"], read["step"]) == (4, 1, 1, 3)
+
+
+def test_samples_taken_again_are_not_counted_as_negative(scrape: Callable[[], dict[str, float]]) -> None:
+    step(1, 128)
+    step(1, 64)
+    step(2, 128)
+    assert scrape()["samples_total"] == 192
+
+
+def test_checkpoints_are_read_when_scraped(tmp_path: Path, scrape: Callable[[], dict[str, float]]) -> None:
+    assert "checkpoint_lag_seconds" not in scrape()
+    checkpoints = open_checkpoints(f"file://{tmp_path}/a", job="a", incarnation="one")
+    checkpoints.save({"weight": torch.zeros(1000)}, step=7, world_size=1, reason="interval")
+    assert checkpoints.flush(30)
+    read = scrape()
+    checkpoints.close()
+    assert (read["checkpoint_step"], read["checkpoints_totaldurable"], read["checkpoints_totalfailed"]) == (7, 1, 0)
+    assert read["checkpoint_size_bytes"] > 4000
+    assert 0 <= read["checkpoint_lag_seconds"] < 60
+    assert "checkpoint_step" not in scrape(), "a process that is no longer the writer says nothing"
+
+
+def test_the_lag_grows_while_saves_fail() -> None:
+    counts = SaveCounts(started=3, durable=1, failed=2, durable_step=5, durable_time=100.0, error="503")
+    found = {m.name: m.samples[0].value for m in CheckpointCollector(lambda: counts, wall=lambda: 160.0).collect()}
+    assert found[f"{PREFIX}checkpoint_lag_seconds"] == 60
+
+
+def test_it_is_served_only_when_asked_and_a_taken_port_costs_nothing(
+    scrape: Callable[[], dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert worker_metrics.serve(4, environ={ENV_METRICS: "1"}) is None, "once a process"
+    running = worker_metrics._server
+    monkeypatch.setattr(worker_metrics, "_server", None)
+    assert worker_metrics.serve(4, environ={}) is None
+    with socket.create_server((ADDRESS, WORKER_METRICS_PORT + 5)):
+        assert worker_metrics.serve(5, environ={ENV_METRICS: "1", ENV_READY_ADDRESS: ADDRESS}) is None
+    worker_metrics._server = running
+
+
+class NvmlError(Exception):
+    pass
+
+
+def nvml(*, mig: bool = False) -> types.ModuleType:
+    """As NVML answers, by its documentation: milliwatts, percent, bytes; a MIG slice refuses some questions."""
+
+    def refuse(_: object) -> object:
+        raise NvmlError("Not Supported")
+
+    module = types.ModuleType("pynvml")
+    module.__dict__.update(
+        NVMLError=NvmlError,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}",
+        nvmlDeviceGetUtilizationRates=refuse if mig else lambda _: types.SimpleNamespace(gpu=75, memory=40),
+        nvmlDeviceGetMemoryInfo=lambda _: types.SimpleNamespace(used=3 << 30, total=16 << 30),
+        nvmlDeviceGetTemperature=lambda _, sensor: 61,
+        nvmlDeviceGetPowerUsage=refuse if mig else lambda _: 123_500,
+    )
+    return module
+
+
+def test_the_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml())
+    found = {m.name: m.samples for m in GpuCollector(Gpus({}), 1).collect()}
+    values = {name.removeprefix(f"{PREFIX}gpu_"): samples[0].value for name, samples in found.items()}
+    assert values == {
+        "utilization": 0.75,
+        "memory_used_bytes": 3 << 30,
+        "memory_total_bytes": 16 << 30,
+        "memory_utilization": 0.4,
+        "temperature_celsius": 61,
+        "power_watts": 123.5,
+    }
+    assert {sample.labels["gpu"] for samples in found.values() for sample in samples} == {"GPU-1"}
+
+
+def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(mig=True))
+    names = {m.name.removeprefix(f"{PREFIX}gpu_") for m in GpuCollector(Gpus({}), 0).collect()}
+    assert names == {"memory_used_bytes", "memory_total_bytes", "temperature_celsius"}
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"), [("1", ["GPU-1"]), ("GPU-x,MIG-y", ["GPU-x", "MIG-y"]), ("", []), ("-1", [])]
+)
+def test_only_gpus_that_are_ours(monkeypatch: pytest.MonkeyPatch, visible: str, expected: list[str]) -> None:
+    module = nvml()
+    module.__dict__["nvmlDeviceGetUUID"] = lambda h: h if isinstance(h, bytes) else f"GPU-{h}"
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    assert [figures.uuid for figures in Gpus({"CUDA_VISIBLE_DEVICES": visible}).figures()] == expected
+
+
+def test_without_a_driver_or_the_package_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = nvml()
+
+    def no_driver() -> None:
+        raise NvmlError("Driver Not Loaded")
+
+    module.__dict__["nvmlInit"] = no_driver
+    for present in (module, None):
+        monkeypatch.setitem(sys.modules, "pynvml", present)
+        assert list(Gpus({}).figures()) == []
+        assert list(GpuCollector(Gpus({}), 0).collect()) == []

@@ -1,0 +1,90 @@
+"""From a URL to the store it names."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from hvd_elastic.trainer.checkpoint.errors import CheckpointUrlError
+from hvd_elastic.trainer.checkpoint.stores.store import Store
+
+MIB: Final = 1 << 20
+PART_MIB: Final = 8
+"""As boto3's own transfers: small enough to be sent again, large enough that a request's overhead vanishes."""
+LEAST_PART_MIB: Final = 5
+"""S3 refuses smaller parts, but for the last."""
+THREADS: Final = 8
+_OPTIONS: Final = {"s3": {"endpoint", "region", "part_mib", "threads"}, "file": {"part_mib", "threads"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A URL, taken apart and checked."""
+
+    scheme: str
+    bucket: str
+    path: str
+    """Prefix within the bucket, or absolute path."""
+    endpoint: str | None
+    region: str | None
+    part_mib: int
+    threads: int
+    """Parts moved at once. The process holds so many parts in memory beside the snapshot."""
+
+    @classmethod
+    def parse(cls, url: str) -> "Location":
+        """Check a URL. Raises CheckpointUrlError with every problem."""
+        split = urlsplit(url)
+        options = dict(parse_qsl(split.query, keep_blank_values=True))
+        problems = _problems(split, options)
+        if problems:
+            raise CheckpointUrlError("\n".join(f"{url}: {problem}" for problem in problems))
+        path = unquote(split.path)
+        return cls(
+            scheme=split.scheme,
+            bucket=split.netloc,
+            path=path.strip("/") if split.scheme == "s3" else path,
+            endpoint=options.get("endpoint"),
+            region=options.get("region"),
+            part_mib=int(options.get("part_mib", PART_MIB)),
+            threads=int(options.get("threads", THREADS)),
+        )
+
+    def open(self, *, sleep: Callable[[float], object] = time.sleep) -> Store:
+        """Return the store. For an object store this imports boto3; nothing is sent yet."""
+        if self.scheme == "file":
+            from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore
+
+            return FileStore(Path(self.path), part_bytes=self.part_mib * MIB, threads=self.threads, sleep=sleep)
+        from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store, make_client
+
+        client = make_client(endpoint=self.endpoint, region=self.region, threads=self.threads)
+        return S3Store(
+            client,
+            bucket=self.bucket,
+            prefix=self.path,
+            part_bytes=self.part_mib * MIB,
+            threads=self.threads,
+            sleep=sleep,
+        )
+
+
+def _problems(split: SplitResult, options: dict[str, str]) -> list[str]:
+    if split.scheme not in _OPTIONS:
+        return ["write s3://bucket/prefix or file:///path"]
+    problems = [
+        f"unknown option {name!r}: there are {', '.join(sorted(_OPTIONS[split.scheme]))}"
+        for name in options.keys() - _OPTIONS[split.scheme]
+    ]
+    if split.scheme == "s3" and not split.netloc:
+        problems.append("name a bucket: s3://bucket/prefix")
+    if split.scheme == "s3" and not split.path.strip("/"):
+        problems.append("name a prefix of this job's own: s3://bucket/prefix")
+    if split.scheme == "file" and (split.netloc or not split.path.strip("/")):
+        problems.append("write three slashes and an absolute path: file:///output/checkpoints")
+    for name, least in (("part_mib", LEAST_PART_MIB), ("threads", 1)):
+        if name in options and not (options[name].isdecimal() and int(options[name]) >= least):
+            problems.append(f"{name}={options[name]}: a whole number of at least {least}")
+    return problems

@@ -1,0 +1,94 @@
+"""Moving an archive in parts, several at once, each with its SHA-256."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+
+from hvd_elastic.trainer.checkpoint.errors import CorruptError
+from hvd_elastic.trainer.checkpoint.format.archive import Payload
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest, parts
+from hvd_elastic.trainer.checkpoint.format.sealed_json import READS
+from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
+from hvd_elastic.trainer.checkpoint.stores.store import Store
+
+Part = tuple[int, tuple[int, int]]
+"""Number from 0, (offset, length)."""
+
+
+def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> tuple[str, ...]:
+    """Store `payload` under `key`; return the SHA-256 of each part. Nothing is visible if it raises."""
+    cut = parts(payload.size_bytes, store.part_bytes)
+    digests = [""] * len(cut)
+    target = store.begin(key, payload.size_bytes)
+
+    def put(part: Part) -> None:
+        number, (offset, length) = part
+        data = bytearray(length)
+        payload.copy(offset, data)
+        digest = hashlib.sha256(data)
+        digests[number] = digest.hexdigest()
+        target.put(number + 1, offset, data, digest.digest())
+
+    try:
+        each(put, enumerate(cut), threads=store.threads, stop=stop)
+        target.finish()
+    except BaseException:
+        target.abort()
+        raise
+    return tuple(digests)
+
+
+def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.Tensor:
+    """Return the archive of `manifest`, uint8.
+
+    Raises:
+        CorruptError: a part is missing, short, or is not what its SHA-256 says, READS times over.
+    """
+    buffer = torch.empty(manifest.size_bytes, dtype=torch.uint8)
+    view = memoryview(buffer.numpy())  # type: ignore[arg-type]
+
+    def get(part: Part) -> None:
+        number, (offset, length) = part
+        target = view[offset : offset + length]
+        for _ in range(READS):
+            store.read_into(manifest.data, offset, target)
+            if hashlib.sha256(target).hexdigest() == manifest.sha256[number]:
+                return
+        raise CorruptError(f"part {number + 1} of {len(manifest.sha256)} does not match its SHA-256")
+
+    cut = parts(manifest.size_bytes, manifest.part_bytes)
+    each(get, enumerate(cut), threads=store.threads, stop=stop)
+    return buffer
+
+
+def each(action: Callable[[Part], None], items: Iterable[Part], *, threads: int, stop: threading.Event) -> None:
+    """Do `action` with every item, by several threads; the first error ends all and is raised.
+
+    The threads are daemons: a process that must end does not wait for a part that hangs.
+    """
+    failure: list[BaseException] = []
+    lock = threading.Lock()
+    iterator: Iterator[Part] = iter(items)
+
+    def work() -> None:
+        try:
+            while not failure:
+                with lock:
+                    item = next(iterator, None)
+                if item is None:
+                    return
+                if stop.is_set():
+                    raise StoppedError("closed while a checkpoint was under way")
+                action(item)
+        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+            failure.append(error)
+
+    workers = [threading.Thread(target=work, daemon=True, name=f"checkpoint-part-{i}") for i in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failure:
+        raise failure[0]

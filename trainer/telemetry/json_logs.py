@@ -1,0 +1,74 @@
+"""A training process' log as JSON, where the job asks for it: one object a line on stderr.
+
+::
+
+    {"time": "2026-01-01T12:00:00.123+00:00", "level": "info", "logger": "hvd_elastic.trainer.events", "message": "step",
+     "rank": 0, "size": 2, "step": 41, "epoch": 3, "loss": 0.52}
+
+Every event (`trainer.telemetry.events`) is a line, and so is every record of this package's own loggers, with the rank, size and
+step of the event before. The script's own logging is left alone.
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
+from hvd_elastic.trainer.telemetry import events
+
+JSON: Final = "json"
+"""Value of `contract.ENV_LOG_FORMAT`."""
+
+_PACKAGE: Final = "trainer"
+_WORLD: Final = ("rank", "size", "step")
+_FIELDS: Final = "event_fields"
+
+log = logging.getLogger(events.__name__)
+
+
+class JsonLines(logging.Formatter):
+    """Renders records; it remembers the world that the last event told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._world: dict[str, object] = {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render one record."""
+        fields: Mapping[str, object] = getattr(record, _FIELDS, {})
+        self._world.update({name: fields[name] for name in _WORLD if name in fields})
+        entry: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._world,
+            **fields,
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=events.plain)
+
+
+def configure(environ: Mapping[str, str] = os.environ) -> bool:
+    """Begin the log if the job asks for JSON; whether it does. A second call does nothing."""
+    if environ.get(ENV_LOG_FORMAT) != JSON:
+        return False
+    package = logging.getLogger(_PACKAGE)
+    if not any(isinstance(handler.formatter, JsonLines) for handler in package.handlers):
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonLines())
+        package.addHandler(handler)
+        package.setLevel(logging.INFO)
+        package.propagate = False
+        events.subscribe(_hear)
+    return True
+
+
+def _hear(event: events.Event) -> None:
+    fields = {name: value for name, value in event.items() if name not in ("time", "event")}
+    log.info("%s", event["event"], extra={_FIELDS: fields})
