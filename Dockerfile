@@ -26,6 +26,7 @@ RUN /opt/tools/bin/uv export --project /src --frozen --quiet --no-dev --no-emit-
 
 FROM tools AS product
 COPY pyproject.toml README.md LICENSE /src/
+# `hvd_elastic` has links to the other four.
 COPY priorityclasses /src/priorityclasses
 COPY mpijob /src/mpijob
 COPY discovery /src/discovery
@@ -56,7 +57,7 @@ RUN python3 -m venv /opt/hvd-elastic \
 FROM dependencies AS horovod
 ENV DEBIAN_FRONTEND=noninteractive
 COPY --from=wheels / /wheels/
-COPY mpijob/__init__.py mpijob/contract.py /src/mpijob/
+COPY mpijob/__init__.py mpijob/contract.py /src/hvd_elastic/mpijob/
 COPY hvd_elastic/__init__.py hvd_elastic/horovod_build.py hvd_elastic/horovod_patch.py /src/hvd_elastic/
 # What `hvd-elastic install-horovod` does, from the files that decide it alone: another verb must not compile it again.
 RUN if test -z "$(ls /wheels)"; then \

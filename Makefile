@@ -9,7 +9,7 @@ BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench test-cluster bench-cluster cluster-up cluster-down cluster-status clean
+.PHONY: help setup demo test lint format bench test-cluster test-cluster-core bench-cluster cluster-up cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,6 +41,9 @@ bench: $(STAMP)  ## the benchmarks that need no cluster, side by side with what 
 
 test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, Linux, Go)
 	$(BIN)/pytest tests/cluster -m cluster --reruns 1
+
+test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
+	$(BIN)/pytest tests/cluster -m "cluster and core" --reruns 1
 
 bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real cluster, stock beside the product
 	$(BIN)/python -m benchmarks.cluster

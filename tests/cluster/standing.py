@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.cluster import jobs
 from tests.cluster.jobs import Job
 from tests.cluster.kube.errors import ClusterError, DeadlineError
@@ -17,6 +19,8 @@ from tests.cluster.timeline import Timeline
 from tests.cluster.training import Account
 
 LAUNCHERS: Final = ("launch", "horovodrun")
+BOTH_LAUNCHERS: Final = (pytest.param("launch", marks=pytest.mark.core), "horovodrun")
+"""For a capability that the core shows once: with the launcher that has more of its own."""
 SAMPLES: Final = 1797
 """Of scikit-learn's digits."""
 SIZE: Final = 4

@@ -32,6 +32,7 @@ def applied(cluster: Site) -> Iterator[Kubectl]:
     remove_namespace(cluster, "access")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("verb", "resource", "elsewhere", "allowed"),
     [
@@ -129,6 +130,7 @@ def _items(golden: Path) -> Iterator[dict[str, Any]]:
     return filter(None, yaml.safe_load_all(golden.read_text()))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("golden", _GOLDENS, ids=lambda path: path.stem)
 def test_the_api_server_admits_every_golden(cluster: Site, applied: Kubectl, kinds: Kinds, golden: Path) -> None:
     """A dry run on the server: schema, defaults, admission."""

@@ -24,6 +24,7 @@ def _running(kubectl: Kubectl, name: str) -> None:
     pods.wait_ready(kubectl, name, within_seconds=60)
 
 
+@pytest.mark.core
 def test_pods_of_two_nodes_reach_each_other_by_name(cluster: Site, namespace: Kubectl) -> None:
     cluster.local()
     files = ["python3", "-m", "http.server", "8000", "--directory", "/etc/ssh"]

@@ -196,6 +196,7 @@ def discovering(job: Job, access: Access, ports: Workers, folder: Path, **option
         seen.stop()
 
 
+@pytest.mark.core
 def test_with_the_rights_of_its_role(cluster: Site, namespace: Kubectl, ports: Workers, tmp_path: Path) -> None:
     job = Job(cluster, namespace)
     with discovering(job, service_account(namespace, job.name), ports, tmp_path, min_workers=2) as seen:
@@ -216,6 +217,7 @@ def test_with_the_rights_of_its_role(cluster: Site, namespace: Kubectl, ports: W
         assert "WorkerFailed" in events, events
 
 
+@pytest.mark.core
 def test_victims_leave_before_the_replicas_are_lowered(
     cluster: Site, namespace: Kubectl, ports: Workers, tmp_path: Path
 ) -> None:

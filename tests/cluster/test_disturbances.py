@@ -17,7 +17,7 @@ from tests.cluster.kube import waiting
 from tests.cluster.kube.errors import ClusterError
 from tests.cluster.kube.kubectl import Kubectl, condition_of
 from tests.cluster.site import Site
-from tests.cluster.standing import LAUNCHERS, SIZE, Scenario, nothing_lost
+from tests.cluster.standing import BOTH_LAUNCHERS, LAUNCHERS, SIZE, Scenario, nothing_lost
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
@@ -53,6 +53,7 @@ def test_ten_resizes_in_a_row(cluster: Site, scenario: Scenario) -> None:
     nothing_lost(scenario.account)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_a_burst_takes_every_worker(cluster: Site, scenario: Scenario) -> None:
     """Nobody is left who has the state in memory: the last one made it durable before it left."""
@@ -69,6 +70,7 @@ def test_a_burst_takes_every_worker(cluster: Site, scenario: Scenario) -> None:
     assert not scenario.account.skipped()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_a_claim_of_another_namespace(cluster: Site, namespace: Kubectl, scenario: Scenario) -> None:
     """Two GPUs are another team's: its inference takes them from this job, 4 -> 2 -> 4, and progress only grows."""
@@ -82,7 +84,7 @@ def test_a_claim_of_another_namespace(cluster: Site, namespace: Kubectl, scenari
     nothing_lost(scenario.account)
 
 
-@pytest.mark.parametrize("standing", LAUNCHERS, indirect=True)
+@pytest.mark.parametrize("standing", BOTH_LAUNCHERS, indirect=True)
 def test_worker_process_killed(scenario: Scenario) -> None:
     killed = scenario.timeline.mark("kill -9")
     assert kill_training(scenario.job, scenario.job.pods(Role.WORKER)[1]["metadata"]["name"])
@@ -91,6 +93,7 @@ def test_worker_process_killed(scenario: Scenario) -> None:
     assert not scenario.account.skipped()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_worker_evicted_is_replaced(scenario: Scenario) -> None:
     """A pod that the kubelet evicts stays Failed, and the operator never makes it again: discovery deletes it."""
@@ -155,7 +158,7 @@ def test_api_server_restarts_in_the_middle_of_a_preemption(cluster: Site, scenar
     nothing_lost(scenario.account)
 
 
-@pytest.mark.parametrize("standing", LAUNCHERS, indirect=True)
+@pytest.mark.parametrize("standing", BOTH_LAUNCHERS, indirect=True)
 def test_launcher_lost(scenario: Scenario) -> None:
     """Its Job makes it again, and training goes on from the durable checkpoint."""
     job, durable = scenario.job, scenario.job.shared / "checkpoints"

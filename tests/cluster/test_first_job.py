@@ -14,7 +14,7 @@ from tests.cluster.timeline import Timeline
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 
 
-@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
+@pytest.mark.parametrize("launcher", ["launch", pytest.param("horovodrun", marks=pytest.mark.core)])
 def test_first_job(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> None:
     jobs.priority_classes(cluster)
     command = ["python", "/workspace/examples/digits_elastic.py", "--epochs", "10"]

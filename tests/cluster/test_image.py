@@ -20,6 +20,7 @@ def pod(cluster: Site, namespace: Kubectl) -> Kubectl:
     return namespace
 
 
+@pytest.mark.core
 def test_what_a_worker_needs_is_there(pod: Kubectl) -> None:
     said = _shell(pod, "id -u; python -c 'import horovod.torch, mpi4py.MPI; print(mpi4py.MPI.Get_library_version())'")
     assert said.startswith("1000\n")
@@ -41,6 +42,7 @@ def test_no_key_is_baked_in(pod: Kubectl) -> None:
     assert _shell(pod, find) == ""
 
 
+@pytest.mark.core
 def test_ssh_accepts_the_jobs_key_and_no_other(pod: Kubectl) -> None:
     """horovodrun's `StrictHostKeyChecking=no` is on the command line, and does not win."""
     _shell(pod, "cd ~/.ssh && ssh-keygen -q -t ecdsa -N '' -f id_rsa && cp id_rsa.pub authorized_keys")

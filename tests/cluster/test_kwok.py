@@ -24,6 +24,7 @@ def kwok(cluster: Site) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kwok")
+@pytest.mark.core
 def test_pods_on_kwok_nodes_say_that_they_run_and_go_when_they_are_deleted(namespace: Kubectl) -> None:
     names = [f"fake-{index}" for index in range(2 * NODES)]
     namespace.apply(

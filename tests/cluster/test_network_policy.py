@@ -13,6 +13,7 @@ from tests.cluster.kube import addons, waiting
 from tests.cluster.kube.daemons import Daemon
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site, make_namespace, remove_namespace
+from tests.cluster.standing import BOTH_LAUNCHERS
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
@@ -82,7 +83,7 @@ def elsewhere(cluster: Site, namespace: Kubectl) -> Iterator[Kubectl]:
 
 
 @pytest.mark.usefixtures("enforced")
-@pytest.mark.parametrize("launcher", SIZES)
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
 def test_only_the_jobs_own_pods_reach_it(
     cluster: Site, namespace: Kubectl, elsewhere: Kubectl, timeline: Timeline, launcher: str
 ) -> None:

@@ -6,7 +6,7 @@ from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site
-from tests.cluster.standing import LAUNCHERS, nothing_lost, start
+from tests.cluster.standing import BOTH_LAUNCHERS, nothing_lost, start
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
@@ -30,7 +30,7 @@ def test_spot_node_is_drained_and_comes_back(cluster: Site, namespace: Kubectl, 
     nothing_lost(job.account, ended=True)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
 def test_node_lost_and_found(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> None:
     """Two of four workers are on the node. With `launch` rank 0 may be among them.
 

@@ -11,7 +11,7 @@ from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site
-from tests.cluster.standing import LAUNCHERS, SAMPLES, nothing_lost, start
+from tests.cluster.standing import BOTH_LAUNCHERS, SAMPLES, nothing_lost, start
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
@@ -20,7 +20,7 @@ STEPS_PER_EPOCH = math.ceil(SAMPLES / 60)
 """60 is the script's global batch."""
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
 def test_sponge(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> None:
     """The whole of it, a job's life long: what it gives is accuracy as if nothing had happened."""
     cluster.local()

@@ -27,6 +27,8 @@ BASE: Final = f"localhost/hvd-elastic-base:{SUITE}"
 REPOSITORY: Final = "hvd-elastic.test/image"
 _BELOW: Final = "runtime"
 """The stage of the Dockerfile below which nothing of ours is: gigabytes that change when uv.lock or Horovod does."""
+_STAGES: Final = ("tools", "horovod", _BELOW)
+"""Stages that are tagged, so that pruning leaves them in buildah's cache: a change of our code must not run apt-get."""
 _CONTEXT: Final = (
     *("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "README.md", "LICENSE"),
     *("docker", "examples", "hvd_elastic", "mpijob", "discovery", "trainer", "priorityclasses"),
@@ -60,7 +62,8 @@ def build() -> str:
         with tempfile.TemporaryDirectory() as wheels:
             _collect_wheels(Path(wheels))
             inputs = [f"--build-arg=BASE={BASE}", f"--build-context=wheels={wheels}"]
-            _bud(f"{REPOSITORY}:{_BELOW}", "--layers", f"--target={_BELOW}", *inputs)
+            for stage in _STAGES:
+                _bud(f"{REPOSITORY}:{stage}", "--layers", f"--target={stage}", *inputs)
             _bud(f"{REPOSITORY}:{wanted}", "--layers", *inputs)
         _publish_below(f"{REPOSITORY}:{_BELOW}")
         publish(f"{REPOSITORY}:{wanted}", wanted)
@@ -93,10 +96,8 @@ def _publish_below(image: str) -> None:
 def _forget_others(wanted: str) -> None:
     """Keep one state of the code: each other Horovod or torch below it would keep some ten gigabytes."""
     names = _buildah("images", "--noheading", "--format={{.Name}}:{{.Tag}}").split()
-    others = {name for name in names if name.startswith(REPOSITORY)} - {
-        f"{REPOSITORY}:{_BELOW}",
-        f"{REPOSITORY}:{wanted}",
-    }
+    kept = {f"{REPOSITORY}:{tag}" for tag in (*_STAGES, wanted)}
+    others = {name for name in names if name.startswith(REPOSITORY)} - kept
     if others:
         _buildah("rmi", "--force", *sorted(others))
     _buildah("rmi", "--prune", "--force")
