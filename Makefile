@@ -9,7 +9,7 @@ BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench test-cluster test-cluster-core bench-cluster cluster-up cluster-down cluster-status clean
+.PHONY: help setup demo test lint format bench test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,9 @@ bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real c
 
 cluster-up: $(STAMP)  ## bring the real cluster up and leave it up
 	$(BIN)/python -m tests.cluster.kube up
+
+cluster-parts: $(STAMP)  ## build what the cluster is made of (programs, image), and bring nothing up
+	$(BIN)/python -m tests.cluster.kube prepare
 
 cluster-down: $(STAMP)  ## take it down
 	$(BIN)/python -m tests.cluster.kube down

@@ -1,4 +1,4 @@
-"""`python -m tests.cluster.kube up|down|status`: the cluster from the command line (docs/cluster.md)."""
+"""`python -m tests.cluster.kube up|prepare|down|status`: the cluster from the command line (docs/cluster.md)."""
 
 import argparse
 import sys
@@ -15,11 +15,12 @@ def main(arguments: list[str] | None = None) -> int:
     starting = verbs.add_parser("up", help="bring the cluster up")
     starting.add_argument("--kwok-nodes", type=int, default=0, metavar="N", help="nodes that only say they run pods")
     starting.add_argument("--no-image", action="store_true", help="without the product's image")
+    verbs.add_parser("prepare", help="build what it is made of, and bring nothing up")
     verbs.add_parser("down", help="take it down, whatever is left of it")
     verbs.add_parser("status", help="say what runs; exit code 1 if a part does not")
     asked = parser.parse_args(arguments)
     try:
-        return {"up": _up, "down": _down, "status": _status}[asked.verb](asked)
+        return {"up": _up, "prepare": _prepare, "down": _down, "status": _status}[asked.verb](asked)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -30,6 +31,11 @@ def _up(asked: argparse.Namespace) -> int:
     running = cluster.up(with_image=not asked.no_image, kwok_nodes=asked.kwok_nodes)
     print(f"up in {time.monotonic() - before:.0f} s; export KUBECONFIG={running.plane.admin}")
     print(f"kubectl: {running.kubectl.program}")
+    return 0
+
+
+def _prepare(_: argparse.Namespace) -> int:
+    cluster.prepare()
     return 0
 
 

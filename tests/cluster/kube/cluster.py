@@ -120,19 +120,44 @@ def up(*, with_image: bool = True, kwok_nodes: int = 0) -> Cluster:
             raise
 
 
+def prepare() -> None:
+    """Make all that `up` needs and that takes long: the Kubernetes programs, the product's image, the nodes' store.
+
+    Raises:
+        MissingError: this machine cannot run a cluster.
+        ClusterError: a build failed.
+
+    """
+    host.require()
+    with _alone():
+        if (found := attach()) and not found.ended():
+            images.build()
+            return
+        ledger = Ledger(state=folders.state())
+        ledger.take_down()
+        try:
+            _make_parts(ledger, with_image=True)
+        finally:
+            ledger.take_down()
+
+
 def down() -> None:
     """Take down whatever there is of a cluster, half a one too."""
     with _alone():
         Ledger(state=folders.state()).take_down()
 
 
-def _bring_up(ledger: Ledger, *, with_image: bool, kwok_nodes: int) -> Cluster:
+def _make_parts(ledger: Ledger, *, with_image: bool) -> None:
     for modules in (gomodules.KUBERNETES, gomodules.MPI_OPERATOR, gomodules.DNS_KWOK, gomodules.PAUSE):
         gomodules.binaries(modules)
     ledger.note("cgroup", CGROUP)
     weigh(CGROUP)
     with _alone("store"):
         _fill_store(ledger.state, with_image=with_image)
+
+
+def _bring_up(ledger: Ledger, *, with_image: bool, kwok_nodes: int) -> Cluster:
+    _make_parts(ledger, with_image=with_image)
     subnets = network.choose_subnets()
     network.make_bridge(ledger, subnets)
     plane = controlplane.plan(ledger.state, subnets)
