@@ -1,6 +1,6 @@
 """The training job of benchmarks/launcher.py: it logs each step, and kills a worker at a moment that it is told.
 
-With `--cured` it has the product's worker side, else Horovod's own. A file `HOST:LOCAL_RANK@POINT` in WORKER_TROUBLE
+With `--patched` it has the product's worker side, else Horovod's own. A file `HOST:LOCAL_RANK@POINT` in WORKER_TROUBLE
 names who dies when this process comes to that point: `arriving` (imports done, before `hvd.init()`) or `interrupted`
 (this process stops training because the hosts have changed).
 """
@@ -12,10 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-if "--cured" in sys.argv:
-    from hvd_elastic.trainer.elastic import rendezvous
+if "--patched" in sys.argv:
+    from hvd_elastic.trainer.elastic import horovod_patches
 
-    rendezvous.install()
+    horovod_patches.install()
 
 import horovod.torch as hvd
 import torch

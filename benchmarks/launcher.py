@@ -6,7 +6,7 @@ A stall is the longest pause between two steps of a survivor around the change, 
 ends, or takes no step in its new size within the patience, is reported as that, and the next change gets a new job.
 
 Stock runs Horovod's own worker side and its own defaults (Gloo time-out 30 s, a look at the hosts each second), the
-product the cured one and its own defaults (10 s, inotify). Both start their processes without ssh and without standby,
+product the patched one and its own defaults (10 s, inotify). Both start their processes without ssh and standby,
 commit each step, and have what they import in the page cache. The newcomer that dies is killed at the worst moment of
 each: before its `hvd.init()`, while the others wait for it (stock), and when the others stop training for it (launch).
 """
@@ -259,7 +259,7 @@ FLAGS = ("-np", "1", "--min-np", "1", "--max-np", "4")
 
 
 def launch(job: Job) -> None:
-    job.launch(*FLAGS, command=[sys.executable, WORKER, "--cured"])
+    job.launch(*FLAGS, command=[sys.executable, WORKER, "--patched"])
 
 
 def horovodrun(job: Job) -> None:

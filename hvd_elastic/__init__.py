@@ -15,7 +15,7 @@
                 state.commit()                                         # memory now; durable in the background
 
 Where Horovod is loaded already, `hvd.init()` and `hvd.elastic.run` get the cures too
-(`hvd_elastic.trainer.elastic.rendezvous.install`).
+(`hvd_elastic.trainer.elastic.horovod_patches.install`).
 """
 
 import sys
@@ -46,6 +46,6 @@ def __dir__() -> list[str]:
 
 
 if "horovod.torch" in sys.modules:
-    from hvd_elastic.trainer.elastic.rendezvous import install
+    from hvd_elastic.trainer.elastic.horovod_patches import install
 
     install()

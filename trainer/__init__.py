@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hvd_elastic.trainer.elastic.rendezvous import init
+    from hvd_elastic.trainer.elastic.horovod_patches import init
     from hvd_elastic.trainer.fit.trainer import Trainer
     from hvd_elastic.trainer.state.elastic_state import State
     from hvd_elastic.trainer.telemetry.events import subscribe
@@ -19,7 +19,7 @@ __all__ = ["State", "Trainer", "init", "subscribe"]
 _HOMES = {
     "State": "hvd_elastic.trainer.state.elastic_state",
     "Trainer": "hvd_elastic.trainer.fit.trainer",
-    "init": "hvd_elastic.trainer.elastic.rendezvous",
+    "init": "hvd_elastic.trainer.elastic.horovod_patches",
     "subscribe": "hvd_elastic.trainer.telemetry.events",
 }
 

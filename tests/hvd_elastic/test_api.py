@@ -29,6 +29,6 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_horovod_is_cured_where_it_is_there_already() -> None:
     code = (
         "import horovod.torch as hvd, hvd_elastic, hvd_elastic.trainer.elastic.run; "
-        "print(getattr(hvd.init, 'cured', False), hvd.elastic.run is hvd_elastic.trainer.elastic.run.run)"
+        "print(getattr(hvd.init, 'patched', False), hvd.elastic.run is hvd_elastic.trainer.elastic.run.run)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True True"

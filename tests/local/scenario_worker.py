@@ -2,7 +2,7 @@
 
 Environment: PLAN, JSON with `epochs`, `exits` ({"EPOCH,BATCH": [RANK, ...]}, the rank with which a process started),
 `kill` (die of SIGKILL instead of an exception), `changes` (epochs after which rank 0 waits until it is told of new
-hosts), `epoch_seconds`; LINES, a file to which rank 0 appends a line an epoch; CURED, the product's worker side.
+hosts), `epoch_seconds`; LINES, a file to which rank 0 appends a line an epoch; PATCHED, the product's worker side.
 """
 
 import json
@@ -10,10 +10,10 @@ import os
 import signal
 import time
 
-if os.environ.get("CURED"):
-    from hvd_elastic.trainer.elastic import rendezvous
+if os.environ.get("PATCHED"):
+    from hvd_elastic.trainer.elastic import horovod_patches
 
-    rendezvous.install()
+    horovod_patches.install()
 
 import horovod.torch as hvd
 import torch
@@ -41,7 +41,7 @@ def trouble(epoch: int, batch: int) -> None:
 
 def tell(state: hvd.elastic.TorchState) -> None:
     # The line changes the hosts. Stock stamps its notices with whole seconds, and passes over the second of one second.
-    while not os.environ.get("CURED") and time.time() < state._last_updated_timestamp + 1:
+    while not os.environ.get("PATCHED") and time.time() < state._last_updated_timestamp + 1:
         time.sleep(0.01)
     line = {
         "epoch": state.epoch,

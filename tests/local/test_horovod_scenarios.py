@@ -149,7 +149,7 @@ def start(job: Job, launcher: str, socket: Path, scenario: Scenario, **plan: obj
     changes = list(range(len(scenario.hosts) - 1))
     whole = {"epochs": 3, "exits": scenario.exits, "kill": scenario.kill, "changes": changes, "epoch_seconds": 0.0}
     job.environment |= {"PLAN": json.dumps({**whole, **plan}), "LINES": str(lines)}
-    job.environment["CURED"] = "1" if launcher == "launch" else ""
+    job.environment["PATCHED"] = "1" if launcher == "launch" else ""
     where = ["-H", scenario.hosts[0].replace(" ", ",")]
     if not scenario.static:
         where = ["--host-discovery-script", str(discovery(job.folder, lines, scenario.hosts))]

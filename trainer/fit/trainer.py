@@ -16,7 +16,7 @@ import horovod.torch as hvd
 import torch
 
 from hvd_elastic.mpijob.contract import ENV_TENSORBOARD, Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
 from hvd_elastic.trainer.fit.evaluation import Measure, evaluate, samples_in
 from hvd_elastic.trainer.fit.precision import MixedPrecision, Precision
@@ -94,7 +94,7 @@ class Trainer:
             TrainerError: with every problem.
         """
         _check(epochs=epochs, commit_every=commit_every, clip_norm=clip_norm, precision=precision, optimizer=optimizer)
-        rendezvous.init()
+        horovod_patches.init()
         self._device = torch.device(device) if device is not None else _own_device()
         self._model = model.to(self._device)
         self._optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())

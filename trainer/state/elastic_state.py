@@ -20,7 +20,7 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.epochs import TRAIN, Epochs
-from hvd_elastic.trainer.elastic import departure, rendezvous
+from hvd_elastic.trainer.elastic import departure, horovod_patches
 from hvd_elastic.trainer.state.agreement import Agreement, Danger
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
@@ -66,7 +66,7 @@ class State(Epochs, TorchState):  # type: ignore[misc]
         overlap: bool = True,
         **values: Any,
     ) -> None:
-        rendezvous.init()
+        horovod_patches.init()
         self._handlers: dict[str, Any] = {}
         given = {"epoch": 0, "model": model, "optimizer": optimizer, **values}
         reserved = sorted(name for name in given if name.startswith("_") or hasattr(type(self), name))

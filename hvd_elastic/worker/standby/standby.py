@@ -1,8 +1,9 @@
 """The standby: runs the job's script up to its first `hvd.init()`, waits there, and is then the training process.
 
-Started by the entry point as `python -m hvd_elastic.worker.standby.standby`. Waiting there, not after the imports
-alone, has two reasons: half of a start's time is spent in the script's own set-up, and a newcomer that dies on its way costs the job
-nothing. Nothing forks after the imports: a child of a process in which torch has run an operation hangs in its first.
+The entry point starts it as `python -m hvd_elastic.worker.standby.standby`. It waits there, not right after the
+imports, for two reasons: the script's own set-up takes half of a start's time, and a newcomer that dies on its way
+costs the job nothing. Nothing forks after the imports: a child of a process in which torch has run an operation hangs
+in its first operation.
 """
 
 import argparse
@@ -46,14 +47,15 @@ class Channel:
 
 
 def _import_what_comes_next() -> None:
-    """A script with our API makes a State after `hvd.init()`, which imports a tenth of a second's worth of modules, and
-    the client of the object store where there is one, while the other workers wait for this one.
+    """Import what a script with our API needs after `hvd.init()`, while the other workers would wait for this one.
+
+    That is State, which takes a tenth of a second, and the client of the object store if the job has one. A script may
+    do without them, so an import that fails is the script's to report.
     """
-    if "hvd_elastic" not in sys.modules:
-        return
-    importlib.import_module("hvd_elastic.trainer.state.elastic_state")
-    if os.environ.get(ENV_CHECKPOINT, "").startswith("s3://"):
-        importlib.import_module("boto3")
+    with contextlib.suppress(ImportError):
+        importlib.import_module("hvd_elastic.trainer.state.elastic_state")
+        if os.environ.get(ENV_CHECKPOINT, "").startswith("s3://"):
+            importlib.import_module("boto3")
 
 
 def become(request: adopt_protocol.AdoptRequest) -> None:
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> None:
-    """Import ahead, and put the wait and the cures into Horovod."""
+    """Import ahead, patch Horovod, and put the wait into it."""
     if options.mode is Standby.OFF:
         # A launcher waits already, and the program may know nothing of Horovod.
         if importlib.util.find_spec("horovod") is not None:
@@ -92,9 +94,9 @@ def _prepare(options: argparse.Namespace) -> None:
 
 
 def _install(wait: Callable[[], None] | None, *, solo: tuple[int, int] | None = None) -> None:
-    from hvd_elastic.trainer.elastic import rendezvous
+    from hvd_elastic.trainer.elastic import horovod_patches
 
-    rendezvous.install(wait, solo=solo)
+    horovod_patches.install(wait, solo=solo)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

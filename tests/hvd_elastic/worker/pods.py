@@ -30,6 +30,9 @@ from hvd_elastic.mpijob.contract import (
 DEADLINE_SECONDS: Final = 240.0
 """Of a condition that comes within a second or, for real torch, ten; a machine may be busy with twenty others."""
 
+ROOT: Final = Path(__file__).parents[3]
+"""Of the repository: the code under test comes from here, whatever is installed."""
+
 MARK: Final = "HVD_ELASTIC_TEST_POD"
 
 FAKE_MODULES: Final = {
@@ -53,8 +56,8 @@ def is_initialized():
 
 HOST: Final = """
 import sys
-from hvd_elastic.worker import entrypoint, slot, sshd
-slot.END_SECONDS = {end_seconds}
+from hvd_elastic.worker import entrypoint, sshd, worker_slot
+worker_slot.END_SECONDS = {end_seconds}
 sshd._DELAY_SECONDS = 0.01
 sshd.COMMAND = {sshd!r}
 from hvd_elastic.cli import main
@@ -244,7 +247,12 @@ class Yard:
             ENV_GRACE_SECONDS: str(grace),
             MARK: address,
         }
-        return environment if self.real else environment | {"PYTHONPATH": str(self.folder / "fakes")}
+        return environment | {"PYTHONPATH": self.python_path}
+
+    @property
+    def python_path(self) -> str:
+        """PYTHONPATH of the pod's processes."""
+        return str(ROOT) if self.real else f"{self.folder / 'fakes'}:{ROOT}"
 
 
 def make_yard(folder: Path, *, real: bool = False) -> Yard:

@@ -218,7 +218,7 @@ def test_a_command_that_cannot_start_says_so_to_the_launcher(
 
 
 def test_without_a_standby_the_command_starts_the_script_with_the_cures(yard: Yard) -> None:
-    yard.write(INIT + "hvd.init()\nprint(getattr(hvd.init, 'cured', False), sys.argv)\nsys.exit(4)")
+    yard.write(INIT + "hvd.init()\nprint(getattr(hvd.init, 'patched', False), sys.argv)\nsys.exit(4)")
     with yard.pod(standby="off") as pod:
         pod.ready()
         assert pod.processes() == {}

@@ -40,7 +40,7 @@ def both(yard: Yard, *arguments: str) -> tuple[subprocess.CompletedProcess[str],
     program = read([sys.executable, *arguments], {"PATH": ""})
     assert isinstance(program, Program)
     commands = [sys.executable, "-u", *arguments], standby_command(program, mode=Standby.OFF, channel=-1)
-    environment = {"PYTHONPATH": str(yard.folder / "fakes"), "PATH": "/usr/bin:/bin"}
+    environment = {"PYTHONPATH": yard.python_path, "PATH": "/usr/bin:/bin"}
     stock, ours = (
         subprocess.run(
             command,

@@ -6,12 +6,12 @@ import pytest
 import torch
 from horovod.torch.elastic.sampler import ElasticSampler
 
-from hvd_elastic.trainer.elastic import rendezvous, script_checks
+from hvd_elastic.trainer.elastic import horovod_patches, script_checks
 
 
 @pytest.fixture(autouse=True)
 def _world() -> None:
-    rendezvous.init()
+    horovod_patches.init()
 
 
 def wrapped(model: torch.nn.Module) -> torch.optim.Optimizer:

@@ -12,7 +12,8 @@ import torch
 
 import hvd_elastic as elastic
 from hvd_elastic.trainer.checkpoint import claim, writing
-from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer.elastic import rendezvous_client
+from hvd_elastic.trainer.elastic.world_forming import WorldMember
 from hvd_elastic.trainer.state import elastic_state as states
 
 ORDERS = Path(os.environ["TEST_ORDERS"])
@@ -45,8 +46,8 @@ def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
 
 die_at(elastic.State, "save", "commit")
 die_at(elastic.State, "_agree", "committed")
-die_at(rendezvous, "_take_place", "rendezvous")
-die_at(rendezvous, "_watched", "init")
+die_at(rendezvous_client, "take_place", "rendezvous")
+die_at(WorldMember, "_watched", "init")
 die_at(hvd, "allgather", "sync", after=True)
 die_at(hvd, "add_process_set", "add")
 die_at(states, "broadcast", "broadcast")

@@ -17,14 +17,14 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_CHECKPOINT, ENV_RUN_DIR, LEAVE_FILE, Exit
 from hvd_elastic.trainer.data import loader
-from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
 from hvd_elastic.trainer.state.elastic_state import State, StateError
 
 
 @pytest.fixture(autouse=True)
 def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rendezvous.init()
+    horovod_patches.init()
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
 

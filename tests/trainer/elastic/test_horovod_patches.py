@@ -1,0 +1,46 @@
+from typing import Any
+
+import pytest
+
+from hvd_elastic.trainer.elastic import horovod_patches, world_forming
+from hvd_elastic.trainer.elastic.world_forming import WorldMember
+from tests.trainer.elastic.fake_launcher import FakeLauncher
+
+
+@pytest.mark.parametrize("solo", [False, True])
+def test_a_standby_waits_once_and_then_enters_the_launchers_world(
+    launcher: FakeLauncher, member: WorldMember, monkeypatch: pytest.MonkeyPatch, solo: bool
+) -> None:
+    import horovod.torch as hvd
+    import horovod.torch.elastic as stock
+
+    from hvd_elastic.trainer.elastic.run import run
+
+    up: list[bool] = []
+
+    def stock_init(*_: Any) -> None:
+        if not up:  # as Horovod: a second call does nothing
+            up.append(True)
+            launcher.init()
+
+    for module, name, value in ((hvd, "init", stock_init), (stock, "run", stock.run)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(hvd, "shutdown", up.clear)
+    monkeypatch.setattr(hvd, "is_initialized", lambda: bool(up))
+    monkeypatch.setattr(world_forming, "THIS_PROCESS", member)
+    waited: list[int] = []
+    monkeypatch.setattr(hvd, "local_rank", lambda: 0)
+    horovod_patches.install(lambda: waited.append(len(launcher.inits)), solo=(3, 4) if solo else None)
+    horovod_patches.install()
+    assert stock.run is run
+
+    hvd.init()
+    hvd.init()
+    assert waited == ([] if solo else [0])
+    assert hvd.local_rank() == (3 if solo else 0)
+    assert member.pass_gate() is solo
+    assert hvd.local_rank() == 0
+    assert not member.pass_gate()
+    assert waited == ([1] if solo else [0])
+    assert [init["ELASTIC"] for init in launcher.inits if init["SIZE"] == "2"] == (["1", "0"] if solo else ["1"])
+    assert launcher.asked == ["join/uid-1:0"]

@@ -1,0 +1,67 @@
+import os
+
+import pytest
+
+from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.trainer.elastic import rendezvous_client
+from hvd_elastic.trainer.elastic.rendezvous_client import Removed, RendezvousLost
+from tests.trainer.elastic.fake_launcher import ASSIGNED, HELD, FakeLauncher
+
+
+def test_a_stock_launcher_has_no_barrier(launcher: FakeLauncher) -> None:
+    assert rendezvous_client.join()
+    assert launcher.asked == ["join/uid-1:0"]
+
+
+def test_waits_at_the_barrier_until_all_are_there(launcher: FakeLauncher) -> None:
+    launcher.answers["join"] = ["wait", "wait", "go"]
+    assert rendezvous_client.join()
+    assert launcher.asked == ["join/uid-1:0"] * 3
+
+
+def test_asks_for_a_place_once_and_puts_it_into_the_environment(launcher: FakeLauncher) -> None:
+    """A worker that asks twice counts as READY twice."""
+    launcher.answers["rank_and_size"] = [ASSIGNED]
+    rendezvous_client.take_place()
+    assert launcher.asked == ["rank_and_size/uid-1:0", "join/uid-1:0"]
+    assert os.environ["HOROVOD_RANK"] == "1"
+    assert os.environ["HOROVOD_CROSS_SIZE"] == "3"
+
+
+def test_a_removed_worker_unwinds_with_a_code_of_its_own(launcher: FakeLauncher) -> None:
+    launcher.answers["rank_and_size"] = ["-1,-1,-1,-1,-1,-1"]
+    with pytest.raises(Removed) as leaving:
+        rendezvous_client.take_place()
+    assert isinstance(leaving.value, SystemExit), "`finally` and atexit run, `except Exception` does not stop it"
+    assert leaving.value.code == int(Exit.REMOVED)
+
+
+@pytest.mark.parametrize("answers", [[], ["rank one of three"], ["1,2,3"]])
+def test_no_place_is_a_lost_rendezvous(launcher: FakeLauncher, answers: list[str]) -> None:
+    launcher.answers["rank_and_size"] = answers
+    with pytest.raises(RendezvousLost) as leaving:
+        rendezvous_client.take_place()
+    assert leaving.value.code == Exit.HOST_CHANGE
+
+
+def test_a_lost_server_is_a_host_change(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_GLOO_RENDEZVOUS_PORT", "1")
+    with pytest.raises(RendezvousLost):
+        rendezvous_client.take_place()
+    with pytest.raises(RendezvousLost):
+        rendezvous_client.join()
+    assert not rendezvous_client.is_world_broken(), "a watchdog that cannot ask ends nothing"
+
+
+def test_a_worker_that_may_leave_does_not_wait_for_a_place_that_nobody_can_give(launcher: FakeLauncher) -> None:
+    launcher.answers["rank_and_size"] = [HELD]
+    asked: list[bool] = []
+
+    def may_leave() -> bool:
+        asked.append(len(asked) >= 3)
+        return asked[-1]
+
+    with pytest.raises(Removed):
+        rendezvous_client.take_place(may_leave)
+    assert asked == [False, False, False, True]
+    assert launcher.asked == ["rank_and_size/uid-1:0"], "asked twice a worker counts as READY twice"

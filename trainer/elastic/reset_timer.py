@@ -1,0 +1,87 @@
+"""How long a process stood still between two worlds, and why, as events report it."""
+
+import functools
+import logging
+import time
+from collections.abc import Callable
+
+from hvd_elastic.trainer.elastic.state_protocol import ElasticState
+from hvd_elastic.trainer.telemetry import events
+from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
+
+logger = logging.getLogger(__name__)
+
+
+class ResetTimer:
+    """Times the resets of one process and emits its `joined`, `reset` and `left` events.
+
+    A state of Horovod's own also gets the heartbeat and the `step` events that ours writes itself.
+    """
+
+    def __init__(self, state: ElasticState, clock: Callable[[], float] = time.monotonic) -> None:
+        self._state, self._clock = state, clock
+        self._since = clock()
+        self._world = (0, 0)
+        self.cause: events.Cause | None = None
+        """Why training stands still; None while it goes on."""
+        self._heartbeat = HeartbeatWriter()
+        self._commits = 0
+        if not hasattr(state, "step_count"):
+            self._count_commits()
+
+    def interrupted(self, cause: events.Cause) -> None:
+        """Note that training stops. A failure on the way to the next world does not restart the clock."""
+        if self.cause is None:
+            self._since = self._clock()
+            self.cause = cause
+        elif cause is events.Cause.FAILURE:
+            self.cause = cause
+
+    def resumed(self) -> None:
+        """Note that training goes on."""
+        previous, self._world = self._world, _rank_and_size()
+        pause = round(self._clock() - self._since, 4)
+        rank, size = self._world
+        if self.cause is None:
+            events.emit(events.Kind.JOINED, rank=rank, size=size, step=self._step, seconds=pause)
+        else:
+            cause = self.cause.value
+            events.emit(
+                events.Kind.RESET,
+                rank=rank,
+                size=size,
+                step=self._step,
+                cause=cause,
+                seconds=pause,
+                **{"from": previous[1]},
+            )
+            logger.info("rank %d of %d after %.2f s (%s)", rank, size, pause, cause)
+        self.cause = None
+
+    def left(self) -> None:
+        """Note that this worker has left the job."""
+        rank, size = self._world
+        events.emit(events.Kind.LEFT, rank=rank, size=size, step=self._step)
+
+    @property
+    def _step(self) -> int:
+        return int(getattr(self._state, "step_count", self._commits))
+
+    def _count_commits(self) -> None:
+        stock_commit = self._state.commit
+
+        @functools.wraps(stock_commit)
+        def commit() -> None:
+            self._commits += 1
+            rank, size = self._world
+            self._heartbeat.beat(step=self._commits, rank=rank, size=size)
+            events.emit(events.Kind.STEP, rank=rank, size=size, step=self._commits)
+            stock_commit()
+
+        self._state.commit = commit  # type: ignore[method-assign]
+
+
+def _rank_and_size() -> tuple[int, int]:
+    import horovod.torch as hvd
+
+    return hvd.rank(), hvd.size()
