@@ -1,8 +1,7 @@
-"""What runs inside a worker process: the elastic state, the way from world to world, and the samples' account.
+"""What runs inside a worker process: the elastic state, the way from world to world, the data, and telemetry.
 
-Names are imported when they are first used: PID 1 of a worker pod reads `telemetry` before torch may be imported,
-and `hvd-elastic --help` never imports it. `elastic.run` is `elastic.run.run` in here: a package cannot export a name
-that is one of its modules.
+A name is imported when it is first used: PID 1 of a worker pod reads `telemetry` before torch may be imported, and
+`hvd-elastic --help` never imports it.
 """
 
 from importlib import import_module
@@ -10,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hvd_elastic.trainer.elastic.horovod_patches import init
+    from hvd_elastic.trainer.elastic.run import run
     from hvd_elastic.trainer.fit.trainer import Trainer
     from hvd_elastic.trainer.state.elastic_state import State
     from hvd_elastic.trainer.telemetry.events import subscribe
 
-__all__ = ["State", "Trainer", "init", "subscribe"]
+__all__ = ["State", "Trainer", "init", "run", "subscribe"]
 
 _HOMES = {
     "State": "hvd_elastic.trainer.state.elastic_state",
     "Trainer": "hvd_elastic.trainer.fit.trainer",
     "init": "hvd_elastic.trainer.elastic.horovod_patches",
+    "run": "hvd_elastic.trainer.elastic.run",
     "subscribe": "hvd_elastic.trainer.telemetry.events",
 }
 

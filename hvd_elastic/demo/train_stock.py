@@ -1,9 +1,5 @@
 """The same training with what Horovod ships, as its examples use it: TorchState, ElasticSampler, `hvd.elastic.run`."""
 
-# First, for `import hvd_elastic` cures a Horovod that is there already: this script is to show Horovod alone.
-from hvd_elastic.demo.demo_model import accuracy, build_model, read_images, training_set
-
-# isort: split
 import argparse
 import json
 import os
@@ -16,6 +12,7 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
+from hvd_elastic.demo.demo_model import accuracy, build_model, read_images, training_set
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -88,14 +88,14 @@ def test_a_killed_worker_costs_a_blink(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "cured", [pytest.param("", id="stock", marks=pytest.mark.stock), pytest.param("1", id="cured")]
+    "patched", [pytest.param("", id="stock", marks=pytest.mark.stock), pytest.param("1", id="patched")]
 )
-def test_a_script_for_horovod_alone_needs_one_import(tmp_path: Path, cured: str) -> None:
+def test_a_script_for_horovod_alone_needs_one_call(tmp_path: Path, patched: str) -> None:
     """Horovod issue 3494: A,B -> A -> A,C, never below min workers, so removal and addition are one reset.
 
     With `hvd.elastic.run` and TorchState. As Horovod leaves it, it stands still for good.
     """
-    with training(tmp_path, CURED=cured) as job:
+    with training(tmp_path, PATCHED=patched) as job:
         job.hosts(*HOSTS[:2])
         job.horovodrun("-np", "2", "--min-np", "2", "--max-np", "2", script=STOCK_SCRIPT)
         job.until(lambda: len(job.written("step")) > 10, "two train")
@@ -105,7 +105,7 @@ def test_a_script_for_horovod_alone_needs_one_import(tmp_path: Path, cured: str)
         job.hosts(HOSTS[0], HOSTS[2])
         job.until(lambda: len(job.written("ready")) > started, "the newcomer comes")
         came = max(job.written("ready"))
-        if cured:
+        if patched:
             job.until(lambda: max(job.written("step")) > came, "they train")
         else:
             job.until(lambda: time.time() - came > 10, "time for many steps goes by")

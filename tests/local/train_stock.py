@@ -1,4 +1,4 @@
-"""A script written for Horovod alone. CURED: it has one import more."""
+"""A script written for Horovod alone. PATCHED: it calls `elastic.init()` in place of `hvd.init()`."""
 
 import json
 import os
@@ -8,10 +8,12 @@ from pathlib import Path
 import horovod.torch as hvd
 import torch
 
-if os.environ["CURED"]:
-    import hvd_elastic  # noqa: F401
+if os.environ["PATCHED"]:
+    import hvd_elastic as elastic
 
-hvd.init()
+    elastic.init()
+else:
+    hvd.init()
 model = torch.nn.Linear(4, 1)
 optimizer = hvd.DistributedOptimizer(
     torch.optim.SGD(model.parameters(), lr=0.01), named_parameters=model.named_parameters()

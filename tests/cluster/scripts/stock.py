@@ -1,9 +1,5 @@
 """paced.py as Horovod's own documentation would write it: its State, its `run`, of hvd_elastic the data alone."""
 
-# First, for `import hvd_elastic` cures a Horovod that is there already: this script is to show Horovod alone.
-from hvd_elastic.demo.demo_data import read_digits
-
-# isort: split
 import argparse
 import json
 import os
@@ -14,6 +10,8 @@ import horovod.torch as hvd
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+from hvd_elastic.demo.demo_data import read_digits
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
