@@ -35,7 +35,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--epochs", type=int, default=10)
 args = parser.parse_args()
 
-hvd.init()
+elastic.init()
 train_data, test_data = read_data()
 model = build_model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -24,7 +24,7 @@ args = parser.parse_args()
 
 images = read_images(args.data)
 data = training_set(images)
-hvd.init()
+elastic.init()
 model = build_model(images.train_images.shape[-1])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())

@@ -17,7 +17,7 @@ import hvd_elastic as elastic
 from hvd_elastic.demo.demo_data import read_digits
 
 ENV = os.environ
-hvd.init()
+elastic.init()
 torch.manual_seed(0)
 images, labels = read_digits()
 length = int(ENV.get("LENGTH", len(labels)))

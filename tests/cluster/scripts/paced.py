@@ -20,7 +20,7 @@ parser.add_argument(
 parser.add_argument("--epochs", type=int, default=1000)
 args = parser.parse_args()
 
-hvd.init()
+elastic.init()
 images, labels = read_digits()
 dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
 torch.manual_seed(0)
