@@ -41,7 +41,7 @@ class Format(StrEnum):
 @click.option(
     "--fix", is_flag=True, help="Print the manifests with every safe fix; what is left is reported on stderr."
 )
-@click.option("--explain", metavar="RULE", help="Print a rule's page, and read nothing. `all` prints docs/lint.md.")
+@click.option("--explain", metavar="RULE", help="Print a rule's page, and read nothing. `all` prints every page.")
 def command(
     files: tuple[str, ...],
     *,
@@ -57,9 +57,11 @@ def command(
     with 2 if something could not be read.
     """
     if explain is not None:
-        click.echo(rule_pages.book() if explain == "all" else rule_pages.explain(lint.chosen([explain])), nl=False)
+        click.echo(
+            rule_pages.explain_all() if explain == "all" else rule_pages.explain(lint.select_rules([explain])), nl=False
+        )
         return
-    rules = lint.chosen(_names(select), _names(ignore))
+    rules = lint.select_rules(_names(select), _names(ignore))
     documents, problems = _read(files or ("-",))
     fixed: list[lint.Finding] = []
     if fix:

@@ -1,27 +1,43 @@
-"""Names the hazards of MPIJobs, however they were written: each a rule with an identity, a reason and a way out.
+"""A linter for MPIJobs, generated or hand-written. Each rule has an id, the reason why it matters and a fix.
 
-`read` makes documents of a stream, `check` a report of documents, `fix` better documents.
+`read` turns a YAML or JSON stream into documents, `check` runs the rules over the documents, and `fix` returns the
+documents with every safe fix applied. Nothing here talks to a cluster.
+
+How to add a rule:
+
+1. Choose the module in `rules/` whose docstring names the range of ids (`HE3xx: worker pods ...`), and take the next
+   free id. An id is never reused. A new module also needs a line in `rules/__init__.py` and a title in
+   `report/rule_pages.py`.
+2. Write a function from a LintedJob to violations, and decorate it with `@rule(id, name, severity, why=..., fix=...,
+   part=..., bad=..., good=...)`. The docstring is the one-sentence summary. `bad` and `good` are YAML fragments of
+   `part`. The function must accept any manifest: read values only through ManifestView, which never raises.
+3. Pass edits to the violation only if they cannot make the job worse; `--fix` applies them without asking.
+4. Run `pytest tests/mpijob/lint`. `test_rules.py` lays both examples over `manifests/clean.yaml`: the bad one must
+   trigger the rule and the good one must not. Every other file in `manifests/` lists in its first line the ids that the
+   linter must find there; add yours where it applies, or add a manifest.
+5. Regenerate the pages: `python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint`. A test fails while they are
+   out of date.
 """
 
-from hvd_elastic.mpijob.lint import rules as _rules  # registers them
-from hvd_elastic.mpijob.lint.check import LintReport, check, chosen
+from hvd_elastic.mpijob.lint import rules as _rules  # importing the modules registers their rules
+from hvd_elastic.mpijob.lint.check import LintReport, check, select_rules
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document, read
 from hvd_elastic.mpijob.lint.fix import fix
-from hvd_elastic.mpijob.lint.rule import Finding, Hit, Page, Rule, Severity, registered
+from hvd_elastic.mpijob.lint.rule import Finding, Rule, RulePage, Severity, Violation, all_rules
 
 __all__ = [
     "Document",
     "Finding",
-    "Hit",
     "LintReport",
-    "Page",
     "Rule",
+    "RulePage",
     "Severity",
+    "Violation",
+    "all_rules",
     "check",
-    "chosen",
     "fix",
     "read",
-    "registered",
+    "select_rules",
 ]
 
 assert _rules

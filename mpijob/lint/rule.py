@@ -1,4 +1,4 @@
-"""What a rule is: a pure function from a job to findings, with its page as data beside it."""
+"""What a rule is: a pure function from a job to violations, registered together with its documentation."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hvd_elastic.mpijob.lint.document.edit import Edit
+from hvd_elastic.mpijob.lint.document.manifest_edit import ManifestEdit
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
-from hvd_elastic.mpijob.lint.document.view import Path, View
-from hvd_elastic.mpijob.lint.model.linted_job import LintedJob
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, Path
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
 
-SILENCE: Final = "lint.hvd-elastic.dev/"
-"""Annotation `lint.hvd-elastic.dev/HE101: reason` on the MPIJob: that rule is silent there."""
+SILENCE_ANNOTATION_PREFIX: Final = "lint.hvd-elastic.dev/"
+"""The annotation `lint.hvd-elastic.dev/HE101: reason` on an MPIJob silences that rule for the job."""
 
 
 class Severity(StrEnum):
@@ -23,8 +23,8 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class At(StrEnum):
-    """The part of a manifest that a page's examples show."""
+class ManifestPart(StrEnum):
+    """The part of a manifest that a rule's examples show."""
 
     JOB = "the MPIJob"
     LAUNCHER = "the launcher's container"
@@ -35,57 +35,58 @@ class At(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """What a rule function yields. The rule's identity is added around it."""
+class Violation:
+    """What a rule function yields: one place in the manifest that breaks the rule."""
 
     path: Path
     value: object
     message: str
-    """What is wrong here, in one sentence that names the numbers of this job."""
-    edits: tuple[Edit, ...] = ()
+    """What is wrong here, in one sentence with the numbers of this job."""
+    edits: tuple[ManifestEdit, ...] = ()
     """A fix that cannot make the job worse; empty where a person must decide."""
     document: Document | None = None
-    """Where the path stands, when it is not in the job's own document."""
+    """The document that `path` belongs to, if it is not the job's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """The rule's documentation. `bad` and `good` are YAML fragments of `at`, and tests run the rule on both."""
+class RulePage:
+    """The documentation of a rule. `bad` and `good` are YAML fragments of `part`; tests run the rule on both."""
 
     what: str
     why: str
     fix: str
-    at: At
+    part: ManifestPart
     bad: str
     good: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A hazard with an identity that never changes."""
+    """A hazard that the linter looks for. Its id never changes."""
 
     id: str
-    slug: str
+    name: str
     severity: Severity
     group: str
-    page: Page
-    check: Callable[[LintedJob], Iterable[Hit]]
+    """Name of the rule's module, without `_rules`."""
+    page: RulePage
+    check: Callable[[LintedJob], Iterable[Violation]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A hazard in one job."""
+    """A violation of a rule in one job."""
 
     rule: Rule
     job: LintedJob
-    hit: Hit
-    silenced: str | None = None
-    """The reason that an annotation gives for ignoring it."""
+    violation: Violation
+    silence_reason: str | None = None
+    """The reason that an annotation of the job gives for ignoring the finding."""
 
     @property
     def document(self) -> Document:
-        """Where the hit's path stands."""
-        return self.hit.document or self.job.document
+        """The document that the violation's path belongs to."""
+        return self.violation.document or self.job.document
 
 
 _RULES: Final[dict[str, Rule]] = {}
@@ -93,27 +94,27 @@ _ID: Final = re.compile(r"HE[1-9]\d\d")
 
 
 def rule(
-    identity: str, slug: str, severity: Severity, *, why: str, fix: str, at: At, bad: str, good: str
-) -> Callable[[Callable[[LintedJob], Iterator[Hit]]], Callable[[LintedJob], Iterator[Hit]]]:
-    """Registers the function below it. Its docstring says what the rule does; the group is the module's name."""
+    identity: str, name: str, severity: Severity, *, why: str, fix: str, part: ManifestPart, bad: str, good: str
+) -> Callable[[Callable[[LintedJob], Iterator[Violation]]], Callable[[LintedJob], Iterator[Violation]]]:
+    """Registers the decorated function as a rule. Its docstring is the rule's summary, its module the rule's group."""
     assert _ID.fullmatch(identity), identity
     assert identity not in _RULES, identity
 
-    def register(check: Callable[[LintedJob], Iterator[Hit]]) -> Callable[[LintedJob], Iterator[Hit]]:
+    def register(check: Callable[[LintedJob], Iterator[Violation]]) -> Callable[[LintedJob], Iterator[Violation]]:
         what = " ".join((check.__doc__ or "").split())
-        page = Page(what=what, why=why, fix=fix, at=at, bad=bad.strip("\n"), good=good.strip("\n"))
-        group = check.__module__.rpartition(".")[2]
-        _RULES[identity] = Rule(id=identity, slug=slug, severity=severity, group=group, page=page, check=check)
+        page = RulePage(what=what, why=why, fix=fix, part=part, bad=bad.strip("\n"), good=good.strip("\n"))
+        group = check.__module__.rpartition(".")[2].removesuffix("_rules")
+        _RULES[identity] = Rule(id=identity, name=name, severity=severity, group=group, page=page, check=check)
         return check
 
     return register
 
 
-def registered() -> tuple[Rule, ...]:
-    """Every rule, by id."""
+def all_rules() -> tuple[Rule, ...]:
+    """Every registered rule, ordered by id."""
     return tuple(_RULES[key] for key in sorted(_RULES))
 
 
-def hit(view: View, message: str, *edits: Edit) -> Hit:
-    """A hit on a value that is there, or on the place where it is missing."""
-    return Hit(path=view.path, value=view.value, message=message, edits=edits)
+def violation(view: ManifestView, message: str, *edits: ManifestEdit) -> Violation:
+    """A violation by the value in `view`, or by its absence."""
+    return Violation(path=view.path, value=view.value, message=message, edits=edits)

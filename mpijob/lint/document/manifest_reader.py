@@ -1,4 +1,4 @@
-"""Reads a YAML or JSON stream into documents that know where each value stands."""
+"""Reads a YAML or JSON stream into documents that know the line and column of each value."""
 
 import re
 from collections.abc import Iterator
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from hvd_elastic.mpijob.lint.document.view import Path, View
-from hvd_elastic.mpijob.lint.document.yaml_composer import Composer, Node, Region, UnreadableError
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, Path
+from hvd_elastic.mpijob.lint.document.yaml_composer import SourceRange, UnreadableError, YamlComposer, YamlNode
 from hvd_elastic.priorityclasses.problem import Problem
 
 MAX_BYTES: Final = 32 << 20
-"""Largest stream that is read, in characters: some 2,000 generated jobs."""
+"""Longest stream that is read, in characters: about 2,000 generated jobs."""
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^%", re.MULTILINE)
@@ -22,35 +22,39 @@ class Document:
     """One document of a stream."""
 
     source: str
-    """The file's name as the user gave it; `-` is standard input."""
-    node: Node
+    """The file's name as the user wrote it; `-` is standard input."""
+    node: YamlNode
     value: object
-    """Plain dicts, lists and scalars; nothing in it is shared, whatever the aliases were."""
+    """Plain dicts, lists and scalars. YAML aliases are expanded to copies, so nothing in it is shared."""
 
-    def region(self, path: Path) -> Region:
-        """Where `path` stands; for what is missing, the nearest thing around it. Collections are shown by their key."""
+    def source_range(self, path: Path) -> SourceRange:
+        """Where the value at `path` is, or the nearest value around it if it is missing.
+
+        A mapping or list is located by its key.
+        """
         node = self.node
-        region = Region(node.region.line, node.region.column, node.region.line, node.region.column + 1)
+        start = node.source_range
+        source_range = SourceRange(start.line, start.column, start.line, start.column + 1)
         for key in path:
             child = _child(node, key)
             if child is None:
                 break
             scalar = not isinstance(child.content, list | dict)
-            region = child.region if scalar else node.keys.get(str(key), child.region)
+            source_range = child.source_range if scalar else node.keys.get(str(key), child.source_range)
             node = child
-        return region
+        return source_range
 
-    def duplicates(self) -> Iterator[tuple[Path, Region]]:
-        """Keys that stand twice in one mapping: the path of the mapping's key, and where the second one stands."""
+    def duplicates(self) -> Iterator[tuple[Path, SourceRange]]:
+        """Keys that one mapping has twice: the path of the key, and where its second occurrence is."""
         return _duplicates(self.node, ())
 
     @property
-    def view(self) -> View:
+    def view(self) -> ManifestView:
         """The document's root."""
-        return View(self.value)
+        return ManifestView(self.value)
 
 
-def _child(node: Node, key: str | int) -> Node | None:
+def _child(node: YamlNode, key: str | int) -> YamlNode | None:
     content = node.content
     if isinstance(content, dict):
         return content.get(str(key))
@@ -59,10 +63,10 @@ def _child(node: Node, key: str | int) -> Node | None:
     return None
 
 
-def _duplicates(node: Node, path: Path) -> Iterator[tuple[Path, Region]]:
-    for name, region in node.duplicates:
-        yield (*path, name), region
-    children: list[tuple[str | int, Node]] = []
+def _duplicates(node: YamlNode, path: Path) -> Iterator[tuple[Path, SourceRange]]:
+    for name, source_range in node.duplicates:
+        yield (*path, name), source_range
+    children: list[tuple[str | int, YamlNode]] = []
     if isinstance(node.content, dict):
         children = list(node.content.items())
     elif isinstance(node.content, list):
@@ -72,9 +76,9 @@ def _duplicates(node: Node, path: Path) -> Iterator[tuple[Path, Region]]:
 
 
 def read(text: str, source: str = "-") -> tuple[list[Document], list[Problem]]:
-    """Every document of the stream that can be read, and a problem for each that cannot. Empty documents are left out.
+    """Every readable document of the stream, and a problem for each unreadable one. Empty documents are skipped.
 
-    A broken document does not hide the others: the stream is cut at its `---` lines first, as kubectl does.
+    A broken document does not hide the others, because the stream is first split at its `---` lines, as kubectl does.
     """
     if len(text) > MAX_BYTES:
         return [], [Problem(path=source, value=len(text), what=f"more than {MAX_BYTES} characters", way_out="split it")]
@@ -82,15 +86,15 @@ def read(text: str, source: str = "-") -> tuple[list[Document], list[Problem]]:
     problems: list[Problem] = []
     for first_line, chunk in _chunks(text):
         try:
-            nodes = Composer(first_line).compose(chunk)
+            nodes = YamlComposer(first_line).compose(chunk)
             documents.extend(Document(source=source, node=node, value=plain(node)) for node in nodes)
         except UnreadableError as error:
             problems.append(_problem(source, error))
     return documents, problems
 
 
-def plain(node: Node) -> object:
-    """The node's value without places. Bounded by MAX_DEPTH."""
+def plain(node: YamlNode) -> object:
+    """The node's value without source ranges. MAX_DEPTH bounds the recursion."""
     content = node.content
     if isinstance(content, dict):
         return {key: plain(child) for key, child in content.items()}
@@ -101,7 +105,7 @@ def plain(node: Node) -> object:
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
     cuts = [match.start() for match in _SEPARATOR.finditer(text)]
-    if _DIRECTIVE.search(text):  # a directive stands before its `---`
+    if _DIRECTIVE.search(text):  # a directive comes before its `---`, so a split would separate them
         cuts = []
     edges = sorted({0, *cuts, len(text)})
     line = 0

@@ -1,7 +1,6 @@
-"""Composes values with their places from a YAML parser's events.
+"""Builds values with their source ranges from a YAML parser's events.
 
-Hostile input is refused, never followed: nothing is recursive, and depth, size and aliases are bounded before anything
-is built.
+Safe on hostile input: nothing is recursive, and depth, size and aliases are limited before anything is built.
 """
 
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ import yaml
 from hvd_elastic.mpijob.lint.document.yaml_scalars import Scalar, resolve
 
 MAX_VALUES: Final = 50_000
-"""Most values in one document, counted after aliases are expanded."""
+"""Most values in one document, counted with aliases expanded."""
 MAX_DEPTH: Final = 100
-
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
@@ -25,8 +23,8 @@ _COLLECTION_TAGS: Final = frozenset(_TAG + name for name in ("map", "seq", "omap
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
-    """Lines and columns from 1; the end column is the one after the last character."""
+class SourceRange:
+    """Lines and columns count from 1. The end column is the one after the last character."""
 
     line: int
     column: int
@@ -35,20 +33,20 @@ class Region:
 
 
 @dataclass(slots=True)
-class Node:
-    """A value with its place. `content` is a scalar, a list of nodes or a dict of nodes."""
+class YamlNode:
+    """A value with its source range. `content` is a scalar, a list of nodes or a dict of nodes."""
 
-    region: Region
-    content: "Scalar | list[Node] | dict[str, Node]"
-    keys: dict[str, Region] = field(default_factory=dict)
-    """Where the keys of a mapping stand."""
-    duplicates: list[tuple[str, Region]] = field(default_factory=list)
+    source_range: SourceRange
+    content: "Scalar | list[YamlNode] | dict[str, YamlNode]"
+    keys: dict[str, SourceRange] = field(default_factory=dict)
+    """Where each key of a mapping is."""
+    duplicates: list[tuple[str, SourceRange]] = field(default_factory=list)
     size: int = 1
     depth: int = 1
 
 
 class UnreadableError(Exception):
-    """What is wrong with a chunk, and where: line and column from 1."""
+    """What is wrong with a chunk and where; line and column count from 1."""
 
     def __init__(self, what: str, line: int, column: int, way_out: str = "") -> None:
         super().__init__(what)
@@ -56,28 +54,28 @@ class UnreadableError(Exception):
 
 
 @dataclass(slots=True)
-class _Open:
-    """A collection whose end has not come yet."""
+class _OpenCollection:
+    """A collection whose end event has not arrived yet."""
 
-    node: Node
+    node: YamlNode
     anchor: str | None
     key: str | None = None
-    merges: list[Node] = field(default_factory=list)
+    merges: list[YamlNode] = field(default_factory=list)
     explicit: set[str] = field(default_factory=set)
 
 
-class Composer:
-    """Builds nodes from events. One instance reads one chunk of a stream."""
+class YamlComposer:
+    """Builds nodes from parser events. One instance reads one chunk of a stream."""
 
     def __init__(self, first_line: int) -> None:
         self._first_line = first_line
-        self._stack: list[_Open] = []
-        self._anchors: dict[str, Node] = {}
-        self._root: Node | None = None
+        self._stack: list[_OpenCollection] = []
+        self._anchors: dict[str, YamlNode] = {}
+        self._root: YamlNode | None = None
         self._values = 0
 
-    def compose(self, text: str) -> Iterator[Node]:
-        """The documents of the chunk, empty ones left out. Raises UnreadableError."""
+    def compose(self, text: str) -> Iterator[YamlNode]:
+        """The root nodes of the chunk's documents, without empty ones. Raises UnreadableError."""
         try:
             for event in yaml.parse(text, Loader=_LOADER):
                 self._take(event)
@@ -98,7 +96,7 @@ class Composer:
 
     def _take(self, event: yaml.Event) -> None:
         if isinstance(event, yaml.ScalarEvent):
-            self._add(Node(self._region(event), self._scalar(event)), event.anchor)
+            self._add(YamlNode(self._source_range(event), self._scalar(event)), event.anchor)
         elif isinstance(event, yaml.AliasEvent):
             self._add(self._aliased(event), None)
         elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
@@ -106,12 +104,12 @@ class Composer:
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             self._close(event)
 
-    def _region(self, event: yaml.Event) -> Region:
+    def _source_range(self, event: yaml.Event) -> SourceRange:
         start, end = event.start_mark, event.end_mark
         assert start is not None
         assert end is not None
         line = self._first_line + 1
-        return Region(line + start.line, start.column + 1, line + end.line, end.column + 1)
+        return SourceRange(line + start.line, start.column + 1, line + end.line, end.column + 1)
 
     def _refuse(self, event: yaml.Event, what: str, way_out: str = "") -> UnreadableError:
         mark = event.start_mark
@@ -128,7 +126,7 @@ class Composer:
             return resolve(event.value)
         raise self._refuse(event, f"tag {tag} is not known to Kubernetes", "write a plain value")
 
-    def _aliased(self, event: yaml.AliasEvent) -> Node:
+    def _aliased(self, event: yaml.AliasEvent) -> YamlNode:
         if event.anchor not in self._anchors:
             raise self._refuse(event, f"alias *{event.anchor} has no complete anchor", "an alias cannot hold itself")
         return self._anchors[event.anchor]
@@ -138,40 +136,40 @@ class Composer:
             raise self._refuse(event, f"tag {event.tag} is not known to Kubernetes", "write a plain value")
         if len(self._stack) >= MAX_DEPTH:
             raise self._refuse(event, f"nested deeper than {MAX_DEPTH}")
-        content: dict[str, Node] | list[Node] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        content: dict[str, YamlNode] | list[YamlNode] = {} if isinstance(event, yaml.MappingStartEvent) else []
         if event.anchor:
             self._anchors.pop(event.anchor, None)
-        self._stack.append(_Open(Node(self._region(event), content), event.anchor))
+        self._stack.append(_OpenCollection(YamlNode(self._source_range(event), content), event.anchor))
 
     def _close(self, event: yaml.Event) -> None:
         closing = self._stack.pop()
         node = closing.node
         for merged in closing.merges:
             self._merge(closing, merged, event)
-        end = self._region(event)
-        node.region = Region(node.region.line, node.region.column, end.end_line, end.end_column)
-        self._values -= node.size - 1  # its children were counted as they came, and are counted again as part of it
+        end = self._source_range(event)
+        node.source_range = SourceRange(node.source_range.line, node.source_range.column, end.end_line, end.end_column)
+        self._values -= node.size - 1  # its children have been counted, and are counted again as part of it
         self._add(node, closing.anchor)
 
-    def _merge(self, closing: _Open, merged: Node, event: yaml.Event) -> None:
-        """`<<: *base`: keys that stand in the mapping itself win."""
+    def _merge(self, closing: _OpenCollection, merged: YamlNode, event: yaml.Event) -> None:
+        """`<<: *base`: keys of the mapping itself win over merged ones."""
         target = closing.node.content
         sources = merged.content if isinstance(merged.content, list) else [merged]
         for source in sources:
             if not isinstance(source.content, dict) or not isinstance(target, dict):
-                raise self._refuse(event, "`<<` merges something that is no mapping")
+                raise self._refuse(event, "`<<` merges a value that is not a mapping")
             for key, value in source.content.items():
                 if key not in target:
                     target[key] = value
                     closing.node.keys[key] = source.keys[key]
                     self._grow(closing.node, value)
 
-    def _grow(self, node: Node, child: Node) -> None:
+    def _grow(self, node: YamlNode, child: YamlNode) -> None:
         node.size += child.size
         node.depth = max(node.depth, child.depth + 1)
         self._values += child.size
 
-    def _add(self, node: Node, anchor: str | None) -> None:
+    def _add(self, node: YamlNode, anchor: str | None) -> None:
         if anchor:
             self._anchors[anchor] = node
         if not self._stack:
@@ -186,14 +184,14 @@ class Composer:
             self._add_entry(top, content, node)
         self._check(node)
 
-    def _add_entry(self, top: _Open, content: "dict[str, Node]", node: Node) -> None:
+    def _add_entry(self, top: _OpenCollection, content: "dict[str, YamlNode]", node: YamlNode) -> None:
         if top.key is None:
             if isinstance(node.content, list | dict):
-                raise UnreadableError("a key is no scalar", node.region.line, node.region.column)
+                raise UnreadableError("a key is not a scalar", node.source_range.line, node.source_range.column)
             top.key = _key(node.content)
             if top.key in content:
-                top.node.duplicates.append((top.key, node.region))
-            top.node.keys[top.key] = node.region
+                top.node.duplicates.append((top.key, node.source_range))
+            top.node.keys[top.key] = node.source_range
             return
         key, top.key = top.key, None
         if key == "<<":
@@ -203,17 +201,17 @@ class Composer:
             content[key] = node
             self._grow(top.node, node)
 
-    def _check(self, node: Node) -> None:
-        place = (node.region.line, node.region.column)
+    def _check(self, node: YamlNode) -> None:
+        place = (node.source_range.line, node.source_range.column)
         if self._values > MAX_VALUES:
             what = f"more than {MAX_VALUES} values once its aliases are expanded"
-            raise UnreadableError(what, *place, "write the values out")
+            raise UnreadableError(what, *place, "shorten the document")
         if len(self._stack) + node.depth > MAX_DEPTH:
             raise UnreadableError(f"nested deeper than {MAX_DEPTH} once its aliases are expanded", *place)
 
 
 def _key(value: object) -> str:
-    """A key as JSON has it."""
+    """A key as JSON writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Plain scalars as Kubernetes reads them.
+"""Resolves unquoted YAML scalars as kubectl does.
 
 kubectl's YAML library and PyYAML disagree on `y`, `1:30`, `1e+3` and dates.
 """
@@ -23,7 +23,7 @@ Scalar = str | int | float | bool | None
 
 
 def resolve(plain: str) -> Scalar:
-    """The value of an unquoted scalar, by the rules of `go.yaml.in/yaml/v2` (`resolve.go`), which kubectl uses."""
+    """The value of an unquoted scalar by the rules of `go.yaml.in/yaml/v2` (`resolve.go`), which kubectl uses."""
     if plain in _NULL:
         return None
     if plain in _TRUE or plain in _FALSE:

@@ -1,19 +1,23 @@
-"""The rules' documentation: one page a rule for `--explain`, and docs/lint.md, which holds them all."""
+"""The documentation of the rules: the text of `--explain`, and the pages of docs/lint.
 
+`python -m hvd_elastic.mpijob.lint.report.rule_pages FOLDER` writes the pages: an index and one page per group.
+"""
+
+import sys
 import textwrap
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from hvd_elastic.mpijob.lint.rule import SILENCE, Rule, Severity, registered
+from hvd_elastic.mpijob.lint.rule import SILENCE_ANNOTATION_PREFIX, Rule, Severity, all_rules
 
-COMMAND: Final = "hvd-elastic lint --explain all > docs/lint.md"
+COMMAND: Final = "python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint"
 
-_GROUPS: Final = {
+GROUPS: Final[Mapping[str, str]] = {
     "launcher": "The launcher's command line",
     "shell": "Shells around the launcher",
     "processes": "Numbers of processes",
-    "discovery": "Discovery",
+    "discovery": "Host discovery",
     "workers": "Worker pods",
     "access": "Access to the API server",
     "security": "Security of pods and secrets",
@@ -22,106 +26,156 @@ _GROUPS: Final = {
     "disruption": "Eviction, lost nodes, clean-up",
     "placement": "Spot and on-demand nodes",
     "storage": "Storage and durable state",
-    "environment": "Environment and EFA",
-    "schema": "The schema",
+    "environment": "Environment variables and EFA",
+    "schema": "The MPIJob schema",
 }
+"""The title of each group of rules, in the order of the pages."""
 
-_HEAD: Final = f"""\
-# Lint rules
+_GENERATED: Final = f"<!-- Generated from the rules by `{COMMAND}`. A test fails while this page is out of date. -->"
 
-<!-- Made from the rules by `{COMMAND}`; a test says when it is stale. -->
+_INTRODUCTION: Final = f"""\
+`hvd-elastic lint FILE...` reads MPIJobs (`kubeflow.org/v2beta1` and `v1`), generated or hand-written, and reports their
+hazards. It never contacts a cluster. Files are read together, so objects beside a job (PriorityClasses, Roles,
+NetworkPolicies, claims, ConfigMaps) are taken into account. `-` is standard input.
 
-`hvd-elastic lint FILE...` reads any MPIJob (`kubeflow.org/v2beta1` and `v1`) and names its hazards. Files are read
-together, so that the objects beside a job (PriorityClasses, Roles, NetworkPolicies, claims, ConfigMaps) count; `-` is
-standard input. It never asks a cluster.
+```sh
+hvd-elastic lint job.yaml                        # one line per finding
+hvd-elastic lint -o sarif *.yaml > lint.sarif    # for code review; `-o json` for programs
+hvd-elastic lint --fix job.yaml > fixed.yaml     # the manifests with every safe fix applied
+hvd-elastic lint --explain HE104                 # the documentation of one rule
+hvd-elastic lint --select HE2 --ignore HE203 job.yaml
+```
 
-    hvd-elastic lint job.yaml                       one line a finding
-    hvd-elastic lint -o sarif *.yaml > lint.sarif   for code review; `-o json` for programs
-    hvd-elastic lint --fix job.yaml > fixed.yaml    the stream with every safe fix
-    hvd-elastic lint --explain HE104                this page, one rule
-    hvd-elastic lint --select HE2 --ignore HE203 job.yaml
+| exit code | meaning |
+| --- | --- |
+| 0 | no errors; there may be warnings |
+| 1 | errors |
+| 2 | some input could not be read; the message names each place |
 
-Exit code 0: no errors (warnings do not count); 1: errors; 2: something could not be read, and each such place is named.
+## Severities
 
-An annotation on the MPIJob silences a rule there, by id or name; its value is the reason and must not be empty:
+An error breaks the job or its elasticity. A warning costs time, capacity or safety. Info is worth knowing.
 
-    metadata:
-      annotations:
-        {SILENCE}HE441: the namespace denies all ingress
+Figures called "measured" were taken on a real cluster with three workers and 50 ms steps. "Observed" means that Horovod
+0.28.1 was run and seen to do it.
 
-A fix is safe when it cannot make the job worse. `--fix` keeps the order and the values of everything else; comments,
-anchors and the style of the YAML do not survive.
+## Silence a rule
 
-An error breaks the job or its elasticity; a warning costs time, capacity or safety; info is worth knowing. "Measured"
-figures were taken on a real cluster with three workers and 50 ms steps; "run" means that Horovod 0.28.1 was seen doing
-it.
+An annotation on the MPIJob silences a rule for that job, by its id or name. The value is the reason, and must not be
+empty:
+
+```yaml
+metadata:
+  annotations:
+    {SILENCE_ANNOTATION_PREFIX}HE441: the namespace denies all ingress
+```
+
+## Fixes
+
+`--fix` applies safe fixes only: a fix is safe if it cannot make the job worse. The order and the values of everything
+else stay. Comments, anchors and YAML style are lost.
 """
 
 
-def book() -> str:
-    """docs/lint.md."""
-    rules = registered()
-    parts = [_HEAD, _summary(rules)]
-    by_group = sorted(rules, key=lambda rule: (list(_GROUPS).index(rule.group), rule.id))
-    for group, members in groupby(by_group, key=lambda rule: rule.group):
-        parts.append(f"## {_GROUPS[group]}\n")
-        parts += [page(rule, level=3) for rule in members]
-    return "\n".join(parts)
+def pages() -> dict[str, str]:
+    """The Markdown of every page of docs/lint, by file name."""
+    by_group = _rules_by_group()
+    groups = {f"{group}.md": _group_page(group, rules) for group, rules in by_group.items()}
+    return {"index.md": _index(by_group), **groups}
 
 
-def _summary(rules: Sequence[Rule]) -> str:
+def _rules_by_group() -> dict[str, list[Rule]]:
+    rules = all_rules()
+    return {group: [rule for rule in rules if rule.group == group] for group in GROUPS}
+
+
+def _index(by_group: Mapping[str, Sequence[Rule]]) -> str:
+    rules = [rule for members in by_group.values() for rule in members]
     counts = ", ".join(f"{sum(rule.severity is severity for rule in rules)} {severity}" for severity in Severity)
+    head = f"# Lint rules\n\n{_GENERATED}\n\n{_INTRODUCTION}\n## Rules\n\n{len(rules)} rules: {counts}.\n"
+    return "\n".join([head, *(_group_table(group, members) for group, members in by_group.items())])
+
+
+def _group_table(group: str, rules: Sequence[Rule]) -> str:
     rows = [
-        f"| [{rule.id}](#{_anchor(rule)}) | {rule.slug} | {rule.severity} | {_flat(rule.page.what)} |" for rule in rules
+        f"| [{rule.id}]({group}.md#{_anchor(rule)}) | {rule.name} | {rule.severity} | {_table_cell(rule.page.what)} |"
+        for rule in rules
     ]
-    table = "\n".join(["| id | name | severity | what it does |", "| --- | --- | --- | --- |", *rows])
-    return f"{len(rules)} rules: {counts}.\n\n{table}\n"
+    head = ["| id | name | severity | what the rule does |", "| --- | --- | --- | --- |"]
+    return "\n".join([f"### [{GROUPS[group]}]({group}.md)", "", *head, *rows, ""])
 
 
 def _anchor(rule: Rule) -> str:
-    return f"{rule.id}-{rule.slug}".lower()
+    """The anchor that both GitHub and mkdocs derive from the rule's heading."""
+    return f"{rule.id}-{rule.name}".lower()
 
 
-def _flat(text: str) -> str:
+def _table_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def _group_page(group: str, rules: Sequence[Rule]) -> str:
+    head = f"# {GROUPS[group]}\n\n{_GENERATED}\n\n[All rules](index.md)\n"
+    return "\n".join([head, *(page(rule, level=2) for rule in rules)])
+
+
 def page(rule: Rule, level: int = 1) -> str:
-    """One rule in Markdown: what, why, example, fix."""
-    shown = rule.page
-    title = f"{'#' * level} {rule.id} {rule.slug}"
+    """The documentation of one rule in Markdown: what it finds, why, an example, and the fix."""
+    texts = rule.page
     return "\n".join(
         [
-            title,
+            f"{'#' * level} {rule.id} {rule.name}",
             "",
             f"*{rule.severity}*",
             "",
-            _wrapped(shown.what),
+            _wrapped(texts.what),
             "",
-            _wrapped(f"**Why.** {shown.why}"),
+            _wrapped(f"**Why.** {texts.why}"),
             "",
-            f"**Example**, in {shown.at}:",
+            f"**Example**, in {texts.part}:",
             "",
-            _code(shown.bad),
+            _code(texts.bad),
             "",
             "Use instead:",
             "",
-            _code(shown.good),
+            _code(texts.good),
             "",
-            _wrapped(f"**Fix.** {shown.fix}"),
+            _wrapped(f"**Fix.** {texts.fix}"),
             "",
         ]
     )
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(text, width=132, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, width=120, break_long_words=False, break_on_hyphens=False)
 
 
 def _code(text: str) -> str:
     return f"```yaml\n{text.strip()}\n```"
 
 
-def explain(names: Iterable[Rule]) -> str:
+def explain(rules: Iterable[Rule]) -> str:
     """The pages of some rules, one after the other."""
-    return "\n".join(page(rule) for rule in names)
+    return "\n".join(page(rule) for rule in rules)
+
+
+def explain_all() -> str:
+    """The pages of all rules in one text, by group."""
+    sections = [
+        "\n".join([f"## {GROUPS[group]}\n", *(page(rule, level=3) for rule in rules)])
+        for group, rules in _rules_by_group().items()
+    ]
+    return "\n".join(["# Lint rules\n", *sections])
+
+
+def write(folder: Path) -> None:
+    """Writes every page into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: {COMMAND}")
+    write(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""A report as SARIF 2.1.0, which code review tools show beside the lines."""
+"""Renders a report as SARIF 2.1.0, which code review tools show next to the lines."""
 
 import json
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from hvd_elastic.mpijob.lint.check import LintReport
-from hvd_elastic.mpijob.lint.document.view import json_path
+from hvd_elastic.mpijob.lint.document.manifest_view import json_path
 from hvd_elastic.mpijob.lint.report.lint_report import shown
 from hvd_elastic.mpijob.lint.report.rule_pages import page
-from hvd_elastic.mpijob.lint.rule import Finding, Rule, Severity, registered
+from hvd_elastic.mpijob.lint.rule import Finding, Rule, Severity, all_rules
 from hvd_elastic.priorityclasses.problem import Problem
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -18,8 +18,8 @@ _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity
 
 
 def sarif(report: LintReport, problems: Sequence[Problem], *, version: str) -> str:
-    """One run with every rule described, each finding with its region, silenced ones as suppressed."""
-    rules = registered()
+    """One run that describes every rule and locates every finding; silenced findings are suppressed results."""
+    rules = all_rules()
     index = {rule.id: number for number, rule in enumerate(rules)}
     results = [_result(finding, index) for finding in (*report.findings, *report.silenced)]
     driver = {"name": "hvd-elastic lint", "semanticVersion": version, "rules": [_rule(rule) for rule in rules]}
@@ -37,7 +37,7 @@ def sarif(report: LintReport, problems: Sequence[Problem], *, version: str) -> s
 def _rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id,
-        "name": "".join(word.capitalize() for word in rule.slug.split("-")),
+        "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.page.what},
         "fullDescription": {"text": rule.page.why},
         "help": {"text": rule.page.fix, "markdown": page(rule)},
@@ -46,8 +46,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _result(finding: Finding, index: dict[str, int]) -> dict[str, Any]:
-    path = json_path(finding.hit.path)
-    text = f"{path}: {shown(finding.hit.value)}: {finding.hit.message}. {finding.rule.page.fix}"
+    path = json_path(finding.violation.path)
+    text = f"{path}: {shown(finding.violation.value)}: {finding.violation.message}. {finding.rule.page.fix}"
     result: dict[str, Any] = {
         "ruleId": finding.rule.id,
         "ruleIndex": index[finding.rule.id],
@@ -55,18 +55,18 @@ def _result(finding: Finding, index: dict[str, int]) -> dict[str, Any]:
         "message": {"text": text},
         "locations": [_location(finding, path)],
     }
-    if finding.silenced is not None:
-        result["suppressions"] = [{"kind": "inSource", "justification": finding.silenced}]
+    if finding.silence_reason is not None:
+        result["suppressions"] = [{"kind": "inSource", "justification": finding.silence_reason}]
     return result
 
 
 def _location(finding: Finding, path: str) -> dict[str, Any]:
-    region = finding.document.region(finding.hit.path)
+    source_range = finding.document.source_range(finding.violation.path)
     place = {
-        "startLine": region.line,
-        "startColumn": region.column,
-        "endLine": region.end_line,
-        "endColumn": region.end_column,
+        "startLine": source_range.line,
+        "startColumn": source_range.column,
+        "endLine": source_range.end_line,
+        "endColumn": source_range.end_column,
     }
     return {
         "physicalLocation": {"artifactLocation": {"uri": _uri(finding.document.source)}, "region": place},
@@ -75,7 +75,7 @@ def _location(finding: Finding, path: str) -> dict[str, Any]:
 
 
 def _uri(source: str) -> str:
-    """A relative reference, or a file URI for an absolute path. Standard input has no name of its own."""
+    """A relative reference, or a file URI for an absolute path. Standard input is called `stdin`."""
     if source == "-":
         return "stdin"
     path = PurePath(source)

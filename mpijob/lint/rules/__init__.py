@@ -1,4 +1,4 @@
-"""The rules, a module for each noun. Importing this package registers them."""
+"""The rules, one module per group. Importing this package registers them."""
 
 from hvd_elastic.mpijob.lint.rules import (
     access_rules,

@@ -1,15 +1,15 @@
-"""HE2xx: who tells the launcher which hosts there are, and whether that is true."""
+"""HE2xx: where the launcher gets its list of hosts, and whether the list is right."""
 
 import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from hvd_elastic.mpijob.lint.document.edit import Set
-from hvd_elastic.mpijob.lint.document.view import View
-from hvd_elastic.mpijob.lint.model.host_script import HostScript, Origin, host_script
-from hvd_elastic.mpijob.lint.model.linted_job import LintedJob, is_ours
-from hvd_elastic.mpijob.lint.rule import At, Hit, Severity, hit, rule
+from hvd_elastic.mpijob.lint.document.manifest_edit import SetValue
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.job.discovery_script import DiscoveryScript, ScriptOrigin, discovery_script
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, runs_hvd_elastic
+from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _SWALLOWED: Final = re.compile(r"\|\|\s*(true|:|exit\s+0|echo)|^\s*exit\s+0\s*$")
 _HARD_LIMIT: Final = re.compile(r"\btimeout\b|--request-timeout|--max-time|\bcurl\b.*\s-m\s")
@@ -42,21 +42,21 @@ _GOOD_SCRIPT: Final = _example(
 )
 
 
-def _on_script(script: HostScript, message: str) -> Hit:
-    return Hit(path=script.path, value=script.file, message=message)
+def _on_script(script: DiscoveryScript, message: str) -> Violation:
+    return Violation(path=script.path, value=script.file, message=message)
 
 
 @rule(
     "HE201",
     "operator-discovery-script",
     Severity.ERROR,
-    why="The script prints every pod whose phase is Running, those that are Terminating or not Ready too, and reaches "
-    "the launcher as a mounted ConfigMap, which the kubelet syncs about once a minute: a removal was seen after "
-    "43 s or not at all, and at the start the list was empty for 90 s (measured). Survivors are sent to hosts "
-    "that are gone, the failed hosts are blacklisted, the job never grows back.",
-    fix="Run the discovery sidecar (`hvd-elastic discovery-sidecar`, an init container with `restartPolicy: Always`) "
+    why="The script prints every pod in phase Running, including pods that are terminating or not Ready. It reaches "
+    "the launcher as a mounted ConfigMap, which the kubelet syncs about once a minute: a removal was seen after 43 s "
+    "or not at all, and at the start the list was empty for 90 s (measured). Survivors are sent to hosts that are "
+    "gone, the failed hosts are blacklisted, and the job never grows back.",
+    fix="Run the discovery sidecar (`hvd-elastic discovery-sidecar`, an init container with `restartPolicy: Always`), "
     "and name the script that it writes: /run/hvd-elastic/discover-hosts.",
-    at=At.LAUNCHER,
+    part=ManifestPart.LAUNCHER,
     bad="""
 command: [horovodrun, -np, "2", --slots-per-host, "1", --host-discovery-script, /etc/mpi/discover_hosts.sh,
   python, t.py]
@@ -66,27 +66,30 @@ command: [horovodrun, -np, "2", --slots-per-host, "1", --host-discovery-script,
   /run/hvd-elastic/discover-hosts, python, t.py]
 """,
 )
-def operator_discovery_script(job: LintedJob) -> Iterator[Hit]:
-    """Finds jobs that take their hosts from the operator's /etc/mpi/discover_hosts.sh."""
-    script = host_script(job)
-    if script and script.origin is Origin.OPERATOR:
-        yield _on_script(script, "lists Terminating and not-Ready pods, and reaches the launcher up to 100 s late")
+def operator_discovery_script(job: LintedJob) -> Iterator[Violation]:
+    """Finds jobs that get their hosts from the operator's /etc/mpi/discover_hosts.sh."""
+    script = discovery_script(job)
+    if script and script.origin is ScriptOrigin.OPERATOR:
+        yield _on_script(
+            script, "lists pods that are terminating or not Ready, and reaches the launcher up to 100 s late"
+        )
 
 
 @rule(
     "HE202",
     "static-host-list",
     Severity.ERROR,
-    why="Such a list changes when somebody edits the ConfigMap, and the kubelet syncs that about once a minute (43 to "
-    "100 s measured). Until then the launcher works with hosts that are gone.",
-    fix="Use a script that looks: the discovery sidecar's, or one that reads the state of the job's pods.",
-    at=At.LAUNCHER_POD,
+    why="Such a list changes only when someone edits the ConfigMap, and the kubelet syncs it about once a minute (43 "
+    "to 100 s measured). Until then the launcher works with hosts that are gone.",
+    fix="Use a script that looks at the cluster: the discovery sidecar's, or one that reads the state of the job's "
+    "pods.",
+    part=ManifestPart.LAUNCHER_POD,
     bad=_example("echo job-worker-0.job:1", "echo job-worker-1.job:1"),
     good=_GOOD_SCRIPT,
 )
-def static_host_list(job: LintedJob) -> Iterator[Hit]:
+def static_host_list(job: LintedJob) -> Iterator[Violation]:
     """Finds discovery scripts in a ConfigMap that only print literal hosts."""
-    script = host_script(job)
+    script = discovery_script(job)
     if script and script.static_hosts:
         yield _on_script(script, f"prints {len(script.static_hosts)} literal hosts from a ConfigMap")
 
@@ -95,105 +98,107 @@ def static_host_list(job: LintedJob) -> Iterator[Hit]:
     "HE203",
     "discovery-asks-api",
     Severity.WARNING,
-    why="Horovod runs the script every second, holding its driver's lock. A kubectl or an HTTP request each time "
-    "costs the driver 120 ms and more and loads the API server; the MPI Operator's own proposal rejects it for "
-    "that.",
-    fix="Watch once and cache: the discovery sidecar keeps a watch and its script only reads a file.",
-    at=At.LAUNCHER_POD,
+    why="Horovod runs the script every second while holding its driver's lock. A kubectl call or HTTP request each "
+    "time costs the driver 120 ms or more and loads the API server. The MPI Operator's own proposal rejects it for "
+    "that reason.",
+    fix="Watch once and cache: the discovery sidecar keeps a watch open, and its script only reads a file.",
+    part=ManifestPart.LAUNCHER_POD,
     bad=_example("set -e", "timeout 5 kubectl get pods -o json | jq -r 'ready pods without deletionTimestamp'"),
     good=_GOOD_SCRIPT,
 )
-def discovery_asks_api(job: LintedJob) -> Iterator[Hit]:
+def discovery_asks_api(job: LintedJob) -> Iterator[Violation]:
     """Finds discovery scripts that call the API server on every run."""
-    script = host_script(job)
+    script = discovery_script(job)
     if script and script.asks_api:
-        yield _on_script(script, "asks the API server once a second")
+        yield _on_script(script, "queries the API server once per second")
 
 
 @rule(
     "HE204",
     "discovery-without-limit",
     Severity.ERROR,
-    why="The driver waits for the script while holding its lock. One that hangs stops every resize and disables "
-    "`--elastic-timeout` too.",
+    why="The driver holds its lock while it waits for the script. A script that hangs blocks every resize and "
+    "disables `--elastic-timeout` too.",
     fix="Put `timeout 5` before the request.",
-    at=At.LAUNCHER_POD,
+    part=ManifestPart.LAUNCHER_POD,
     bad=_example("set -e", "kubectl get pods -o name"),
     good=_example("set -e", "timeout 5 kubectl get pods -o name"),
 )
-def discovery_without_limit(job: LintedJob) -> Iterator[Hit]:
-    """Finds discovery scripts that ask over the network without a hard time limit."""
-    script = host_script(job)
+def discovery_without_limit(job: LintedJob) -> Iterator[Violation]:
+    """Finds discovery scripts that send network requests without a hard time limit."""
+    script = discovery_script(job)
     if script and script.asks_api and not any(_HARD_LIMIT.search(line) for line in script.lines):
-        yield _on_script(script, "asks over the network without a time limit")
+        yield _on_script(script, "sends network requests without a time limit")
 
 
 @rule(
     "HE205",
     "discovery-swallows-errors",
     Severity.ERROR,
-    why="Empty output with exit code 0 means that every host is gone, and the job ends. With a non-zero code Horovod "
-    "keeps the hosts it has (only the very first failure ends the job).",
-    fix="`set -e` and `set -o pipefail`; no `|| true`, no `exit 0` at the end.",
-    at=At.LAUNCHER_POD,
+    why="Empty output with exit code 0 means that every host is gone, and the job ends. With a non-zero exit code "
+    "Horovod keeps the hosts it has (only a failure of the very first run ends the job).",
+    fix="Use `set -e` and `set -o pipefail`; remove `|| true`, and `exit 0` at the end.",
+    part=ManifestPart.LAUNCHER_POD,
     bad=_example("timeout 5 kubectl get pods -o name || true"),
     good=_example("set -e", "timeout 5 kubectl get pods -o name"),
 )
-def discovery_swallows_errors(job: LintedJob) -> Iterator[Hit]:
-    """Finds discovery scripts that end with 0 when their question failed."""
-    script = host_script(job)
+def discovery_swallows_errors(job: LintedJob) -> Iterator[Violation]:
+    """Finds discovery scripts that exit with 0 although their request failed."""
+    script = discovery_script(job)
     if script is None or not script.asks_api:
         return
     text = "\n".join(script.lines)
     piped = any(re.search(r"(kubectl|curl|wget)[^|]*\|[^|]", line) for line in script.lines)
     swallowed = any(_SWALLOWED.search(line) for line in script.lines)
     if swallowed or (piped and "pipefail" not in text and "python" not in text):
-        yield _on_script(script, "a failed request ends in empty output with exit code 0: every host is gone")
+        yield _on_script(
+            script, "after a failed request it prints nothing and exits with 0, which means that every host is gone"
+        )
 
 
 @rule(
     "HE206",
     "discovery-lists-leaving-pods",
     Severity.WARNING,
-    why="A preempted pod stays in phase Running through its whole grace, and a new one is Running before its sshd "
-    "listens. Survivors are sent to the one, ssh to the other fails and the host is blacklisted.",
-    fix="Leave out pods that are not Ready, have a deletionTimestamp or the condition DisruptionTarget.",
-    at=At.LAUNCHER_POD,
+    why="A preempted pod stays in phase Running for its whole grace period, and a new pod is Running before its sshd "
+    "listens. Survivors are sent to the first; ssh to the second fails and the host is blacklisted.",
+    fix="Skip pods that are not Ready, have a deletionTimestamp, or have the condition DisruptionTarget.",
+    part=ManifestPart.LAUNCHER_POD,
     bad=_example("set -e", "timeout 5 kubectl get pods --field-selector status.phase=Running -o name"),
     good=_example(
         "set -e", "timeout 5 kubectl get pods -o json > /tmp/p", "jq -r '... Ready ... deletionTimestamp ...' /tmp/p"
     ),
 )
-def discovery_lists_leaving_pods(job: LintedJob) -> Iterator[Hit]:
-    """Finds discovery scripts that ask for pods but look at neither readiness nor deletion."""
-    script = host_script(job)
+def discovery_lists_leaving_pods(job: LintedJob) -> Iterator[Violation]:
+    """Finds discovery scripts that list pods but check neither readiness nor deletion."""
+    script = discovery_script(job)
     if script and script.asks_api and not any(_READINESS.search(line) for line in script.lines):
-        yield _on_script(script, "looks at neither Ready nor deletionTimestamp")
+        yield _on_script(script, "checks neither Ready nor deletionTimestamp")
 
 
 @rule(
     "HE207",
     "bad-host-line",
     Severity.ERROR,
-    why="Each line is `host` or `host:slots`. A comment becomes a host, an IPv6 address or a second colon raises "
-    "ValueError, a host that is printed twice with different slots has either (run).",
-    fix="Print one `host:slots` a line and nothing else.",
-    at=At.LAUNCHER_POD,
+    why="Each line must be `host` or `host:slots`. A comment becomes a host, an IPv6 address or a second colon raises "
+    "ValueError, and a host that is printed twice with different slots gets either number (observed).",
+    fix="Print one `host:slots` per line and nothing else.",
+    part=ManifestPart.LAUNCHER_POD,
     bad=_example("echo '#workers'", "echo fd00::12:1"),
     good=_example("echo job-worker-0.job:1"),
 )
-def bad_host_line(job: LintedJob) -> Iterator[Hit]:
-    """Finds lines printed by a discovery script that Horovod misreads."""
-    script = host_script(job)
+def bad_host_line(job: LintedJob) -> Iterator[Violation]:
+    """Finds lines of a discovery script that Horovod misreads."""
+    script = discovery_script(job)
     hosts = script.static_hosts if script else ()
     for host in hosts:
         wrong = _misread(host)
         if script and wrong:
-            yield Hit(path=script.path, value=host, message=wrong)
+            yield Violation(path=script.path, value=host, message=wrong)
     names = [host.partition(":")[0] for host in set(hosts)]
     for name in sorted({name for name in names if names.count(name) > 1}):
         if script:
-            yield Hit(path=script.path, value=name, message="is printed twice with different slots")
+            yield Violation(path=script.path, value=name, message="printed twice with different slots")
 
 
 def _misread(line: str) -> str:
@@ -202,7 +207,7 @@ def _misread(line: str) -> str:
         return "a comment becomes a host"
     if _is_ipv6(line) or ":" in slots:
         return "an IPv6 address raises ValueError"
-    return f"{slots!r} is no number of slots" if slots and not slots.isdecimal() else ""
+    return f"{slots!r} is not a number of slots" if slots and not slots.isdecimal() else ""
 
 
 def _is_ipv6(text: str) -> bool:
@@ -216,10 +221,10 @@ def _is_ipv6(text: str) -> bool:
     "HE208",
     "discovery-not-executable",
     Severity.ERROR,
-    why="Files of a ConfigMap have mode 0644 unless told otherwise. The first call of the script fails, and a first "
-    "failure ends the job.",
+    why="Files of a ConfigMap have mode 0644 by default. The first run of the script fails, and a failure of the "
+    "first run ends the job.",
     fix="Set `defaultMode: 0555` on the volume, or name an interpreter: `sh /scripts/hosts.sh`.",
-    at=At.LAUNCHER_POD,
+    part=ManifestPart.LAUNCHER_POD,
     bad="""
 spec:
   volumes: [{name: run, configMap: {name: scripts}}]
@@ -229,27 +234,30 @@ spec:
   volumes: [{name: run, configMap: {name: scripts, defaultMode: 0555}}]
 """,
 )
-def discovery_not_executable(job: LintedJob) -> Iterator[Hit]:
+def discovery_not_executable(job: LintedJob) -> Iterator[Violation]:
     """Finds discovery scripts from a ConfigMap that are mounted without execute permission."""
-    script = host_script(job)
-    source = script.volume.get("configMap") if script else View(None)
+    script = discovery_script(job)
+    source = script.volume.get("configMap") if script else ManifestView(None)
     if script is None or script.interpreted or not source.exists:
         return
     items = [item.get("mode").number for item in source.get("items").items() if item.get("mode").exists]
     mode = items[0] if items else source.get("defaultMode").number
     if mode is None or not mode & 0o111:
-        edits = (Set((*source.path, "defaultMode"), 0o555),) if not items and isinstance(source.value, dict) else ()
-        yield Hit(path=source.path, value=source.value, message=f"{script.file} is not executable", edits=edits)
+        edits = (
+            (SetValue((*source.path, "defaultMode"), 0o555),) if not items and isinstance(source.value, dict) else ()
+        )
+        yield Violation(path=source.path, value=source.value, message=f"{script.file} is not executable", edits=edits)
 
 
 @rule(
     "HE209",
     "no-discovery-sidecar",
     Severity.ERROR,
-    why="/run/hvd-elastic/discover-hosts is written by `hvd-elastic discovery-sidecar`. Without it the first call of "
-    "the script fails, and a first failure ends the job.",
-    fix="Add the sidecar to the launcher's init containers, with `restartPolicy: Always`; `hvd-elastic generate` does.",
-    at=At.LAUNCHER_POD,
+    why="`hvd-elastic discovery-sidecar` writes /run/hvd-elastic/discover-hosts. Without it the first run of the "
+    "script fails, and a failure of the first run ends the job.",
+    fix="Add the sidecar to the launcher's init containers, with `restartPolicy: Always`; `hvd-elastic generate` does "
+    "so.",
+    part=ManifestPart.LAUNCHER_POD,
     bad="spec: {initContainers: []}",
     good="""
 spec:
@@ -258,12 +266,16 @@ spec:
     discovery-sidecar]}
 """,
 )
-def no_discovery_sidecar(job: LintedJob) -> Iterator[Hit]:
-    """Finds jobs that name the sidecar's script but run no discovery sidecar."""
-    script = host_script(job)
+def no_discovery_sidecar(job: LintedJob) -> Iterator[Violation]:
+    """Finds jobs that name the sidecar's script but do not run the discovery sidecar."""
+    script = discovery_script(job)
     everywhere = (*job.launcher.pod.init, *job.launcher.pod.containers)
-    if script and script.origin is Origin.SIDECAR and not any(is_ours(c, "discovery-sidecar") for c in everywhere):
-        yield _on_script(script, "no container of the launcher pod writes this script")
+    if (
+        script
+        and script.origin is ScriptOrigin.SIDECAR
+        and not any(runs_hvd_elastic(c, "discovery-sidecar") for c in everywhere)
+    ):
+        yield _on_script(script, "no container in the launcher pod writes this script")
 
 
 @rule(
@@ -271,9 +283,9 @@ def no_discovery_sidecar(job: LintedJob) -> Iterator[Hit]:
     "sidecar-blocks-launcher",
     Severity.ERROR,
     why="A plain init container must end before the launcher starts, and the sidecar never ends: the launcher pod "
-    "stays in Init for ever.",
-    fix="Set `restartPolicy: Always` on it (a native sidecar, Kubernetes 1.29 and later).",
-    at=At.LAUNCHER_POD,
+    "stays in Init permanently.",
+    fix="Set `restartPolicy: Always` on the container (a native sidecar, Kubernetes 1.29 and later).",
+    part=ManifestPart.LAUNCHER_POD,
     bad="""
 spec:
   initContainers:
@@ -286,22 +298,22 @@ spec:
     discovery-sidecar]}
 """,
 )
-def sidecar_blocks_launcher(job: LintedJob) -> Iterator[Hit]:
+def sidecar_blocks_launcher(job: LintedJob) -> Iterator[Violation]:
     """Finds a discovery sidecar among the init containers without `restartPolicy: Always`."""
     for container in job.launcher.pod.init:
         policy = container.view.get("restartPolicy")
-        if is_ours(container, "discovery-sidecar") and policy.value != "Always":
-            yield hit(policy, "the launcher waits for this container to end", Set(policy.path, "Always"))
+        if runs_hvd_elastic(container, "discovery-sidecar") and policy.value != "Always":
+            yield violation(policy, "the launcher waits for this container to end", SetValue(policy.path, "Always"))
 
 
 @rule(
     "HE211",
     "plain-sidecar",
     Severity.ERROR,
-    why="In v2beta1 the launcher is a batch Job: its pod has succeeded when all containers have ended. A second "
-    "container that runs on keeps a finished job Running, with its workers.",
+    why="In v2beta1 the launcher is a batch Job, whose pod succeeds only when all its containers have ended. A second "
+    "container that keeps running leaves a finished job Running, and its workers with it.",
     fix="Make it a native sidecar: an init container with `restartPolicy: Always` (Kubernetes 1.29 and later).",
-    at=At.LAUNCHER_POD,
+    part=ManifestPart.LAUNCHER_POD,
     bad="""
 spec:
   containers:
@@ -316,8 +328,8 @@ spec:
     discovery-sidecar]}
 """,
 )
-def plain_sidecar(job: LintedJob) -> Iterator[Hit]:
-    """Finds further plain containers in the launcher's pod."""
+def plain_sidecar(job: LintedJob) -> Iterator[Violation]:
+    """Finds additional plain containers in the launcher's pod."""
     for container in job.launcher.pod.containers:
         if container.view.path != job.launcher.pod.main.view.path:
-            yield hit(container.view.get("name"), "the launcher pod ends only when this container ends too")
+            yield violation(container.view.get("name"), "the launcher pod ends only when this container ends too")

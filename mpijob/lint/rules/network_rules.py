@@ -1,12 +1,12 @@
-"""HE44x: who reaches the job's ports."""
+"""HE44x: who can reach the job's ports."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_OPERATOR_NAME, Role
-from hvd_elastic.mpijob.lint.document.view import View
-from hvd_elastic.mpijob.lint.model.linted_job import LintedJob
-from hvd_elastic.mpijob.lint.rule import At, Hit, Severity, hit, rule
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
+from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _EVERYWHERE: Final = frozenset(("0.0.0.0/0", "::/0"))
 _POLICY: Final = """
@@ -25,37 +25,37 @@ spec:
     "HE441",
     "no-network-policy",
     Severity.WARNING,
-    why="Horovod 0.28.1 unpickles what is PUT to its rendezvous server (CVE-2024-10190) and to its key-value store "
-    "(CVE-2026-31234), unfixed: any pod that reaches the launcher runs code in it.",
-    fix="Add a NetworkPolicy that admits only the job's own pods. If the namespace has one already, silence the rule "
-    "and say so.",
-    at=At.STREAM,
+    why="Horovod 0.28.1 unpickles what is sent by PUT to its rendezvous server (CVE-2024-10190) and to its key-value "
+    "store (CVE-2026-31234). Neither is fixed: any pod that reaches the launcher can run code in it.",
+    fix="Add a NetworkPolicy that admits only the job's own pods. If the namespace already has one, silence the rule "
+    "and give that reason.",
+    part=ManifestPart.STREAM,
     bad="apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: fashion}\n$patch: delete",
     good=_POLICY.format(peer="{podSelector: {matchLabels: {training.kubeflow.org/job-name: fashion}}}"),
 )
-def no_network_policy(job: LintedJob) -> Iterator[Hit]:
-    """Finds elastic jobs with no NetworkPolicy for their pods in the stream."""
-    # A described job without one was asked for without one (`network.policy: false`).
-    if job.elastic and not job.described and not any(True for _ in _policies(job)):
-        yield hit(job.view.get("metadata", "name"), "no NetworkPolicy of this stream selects the launcher's pod")
+def no_network_policy(job: LintedJob) -> Iterator[Violation]:
+    """Finds elastic jobs without a NetworkPolicy for their pods in the stream."""
+    # A generated job lacks a policy only if its description says so (`network.policy: false`).
+    if job.elastic and not job.generated and not any(True for _ in _policies(job)):
+        yield violation(job.view.get("metadata", "name"), "no NetworkPolicy in these files selects the launcher's pod")
 
 
-def _policies(job: LintedJob) -> Iterator[View]:
-    """Ingress policies that select the launcher's pod."""
+def _policies(job: LintedJob) -> Iterator[ManifestView]:
+    """The ingress policies that select the launcher's pod."""
     labels = {LABEL_JOB_NAME: job.name, LABEL_JOB_ROLE: Role.LAUNCHER.value, LABEL_OPERATOR_NAME: "mpi-operator"}
     labels |= {key: view.text or "" for key, view in job.launcher.pod.template.get("metadata", "labels").pairs()}
-    for policy in job.companions.of("NetworkPolicy", namespace=job.namespace):
+    for policy in job.related_objects.of_kind("NetworkPolicy", namespace=job.namespace):
         types = [item.text for item in policy.get("spec", "policyTypes").items()]
         if (not types or "Ingress" in types) and _selects(policy.get("spec", "podSelector"), labels):
             yield policy
 
 
-def _selects(selector: View, labels: dict[str, str]) -> bool:
+def _selects(selector: ManifestView, labels: dict[str, str]) -> bool:
     matched = all(labels.get(key) == value.value for key, value in selector.get("matchLabels").pairs())
     return matched and all(_expression(item, labels) for item in selector.get("matchExpressions").items())
 
 
-def _expression(expression: View, labels: dict[str, str]) -> bool:
+def _expression(expression: ManifestView, labels: dict[str, str]) -> bool:
     value = labels.get(str(expression.get("key").value))
     values = [item.text for item in expression.get("values").items()]
     held = {
@@ -71,16 +71,16 @@ def _expression(expression: View, labels: dict[str, str]) -> bool:
     "HE442",
     "open-network-policy",
     Severity.WARNING,
-    why="A rule without `from`, an empty pod selector, every namespace or 0.0.0.0/0 admits pods that must not reach "
-    "Horovod's unpickling servers (CVE-2024-10190, CVE-2026-31234).",
-    fix="Select by `training.kubeflow.org/job-name`. Ports that only serve metrics may be open to the monitoring "
+    why="A rule without `from`, an empty pod selector, a selector for every namespace, or 0.0.0.0/0 admits pods that "
+    "must not reach Horovod's unpickling servers (CVE-2024-10190, CVE-2026-31234).",
+    fix="Select pods by `training.kubeflow.org/job-name`. Ports that only serve metrics may be open to the monitoring "
     "namespace.",
-    at=At.STREAM,
+    part=ManifestPart.STREAM,
     bad=_POLICY.format(peer="{namespaceSelector: {}}"),
     good=_POLICY.format(peer="{podSelector: {matchLabels: {training.kubeflow.org/job-name: fashion}}}"),
 )
-def open_network_policy(job: LintedJob) -> Iterator[Hit]:
-    """Finds NetworkPolicies on the launcher that admit more than the job's own pods."""
+def open_network_policy(job: LintedJob) -> Iterator[Violation]:
+    """Finds NetworkPolicies for the launcher that admit more than the job's own pods."""
     if not job.elastic:
         return
     for policy in _policies(job):
@@ -88,11 +88,11 @@ def open_network_policy(job: LintedJob) -> Iterator[Hit]:
             reason = _too_open(entry)
             if reason:
                 name = policy.get("metadata", "name").value
-                yield hit(job.view.get("metadata", "name"), f"NetworkPolicy {name!r} admits {reason}")
+                yield violation(job.view.get("metadata", "name"), f"NetworkPolicy {name!r} admits {reason}")
 
 
-def _too_open(entry: View) -> str:
-    """Whom a rule admits beside pods chosen by a label; nothing where that is all."""
+def _too_open(entry: ManifestView) -> str:
+    """Whom an ingress rule admits other than pods selected by a label; empty if no one."""
     peers = list(entry.get("from").items())
     if not peers:
         return "everyone"
@@ -103,5 +103,5 @@ def _too_open(entry: View) -> str:
         if namespaces.exists and not namespaces.value and not pods.value:
             return "every namespace"
         if pods.exists and not pods.value and not namespaces.value:
-            return "every pod of the namespace"
+            return "every pod in the namespace"
     return ""

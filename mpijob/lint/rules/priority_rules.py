@@ -1,29 +1,29 @@
-"""HE5xx: who gives way to whom, and what queues and gangs make of it."""
+"""HE5xx: PriorityClasses, queues and gang scheduling."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from hvd_elastic.mpijob.lint.document.edit import Set
-from hvd_elastic.mpijob.lint.document.view import View
-from hvd_elastic.mpijob.lint.model.linted_job import LintedJob
-from hvd_elastic.mpijob.lint.rule import At, Hit, Severity, hit, rule
+from hvd_elastic.mpijob.lint.document.manifest_edit import SetValue
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
+from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _DEFAULT_VALUES: Final = {"inference-pc": 100_000_000, "preserved-pc": 90_000_000, "preemptible-pc": 80_000_001}
-"""What `hvd-elastic priorityclasses` prints; for streams that do not hold the classes."""
+"""The values that `hvd-elastic priorityclasses` prints, used if the stream does not have the classes."""
 _HIGHEST: Final = 1_000_000_000
 _AUTOSCALER_CUTOFF: Final = -10
 _KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
-def _class_name(pod: View) -> View:
+def _class_name(pod: ManifestView) -> ManifestView:
     return pod.get("priorityClassName")
 
 
 def _value(job: LintedJob, name: str | None) -> int | None:
-    """The class's value: as the stream says, else as ours of that name, else unknown."""
+    """The value of the class: from the stream, else that of hvd-elastic's class of that name, else None."""
     if name is None:
         return None
-    found = job.companions.named("PriorityClass", name)
+    found = job.related_objects.named("PriorityClass", name)
     return found.get("value").number if found.exists else _DEFAULT_VALUES.get(name)
 
 
@@ -36,96 +36,100 @@ def _class(name: str, value: int, extra: str = "preemptionPolicy: Never") -> str
     "HE501",
     "workers-without-class",
     Severity.WARNING,
-    why="They have the cluster's default priority, mostly 0, as other pods have: the scheduler takes nothing from "
-    "them for inference, or takes them before everything else, by chance of what the cluster's default is.",
-    fix="Give the workers a class below inference's: `preemptible-pc` (`hvd-elastic priorityclasses` prints the "
-    "three).",
-    at=At.WORKER_POD,
+    why="Without a class the workers have the cluster's default priority, usually 0, like other pods. It depends on "
+    "that default whether the scheduler takes nothing from them for inference, or takes them before everything else.",
+    fix="Give the workers a class below that of inference: `preemptible-pc` (`hvd-elastic priorityclasses` prints all "
+    "three classes).",
+    part=ManifestPart.WORKER_POD,
     bad="spec: {priorityClassName: null}",
     good="spec: {priorityClassName: preemptible-pc}",
 )
-def workers_without_class(job: LintedJob) -> Iterator[Hit]:
-    """Finds elastic workers with no PriorityClass."""
+def workers_without_class(job: LintedJob) -> Iterator[Violation]:
+    """Finds elastic workers without a PriorityClass."""
     spec = job.worker.pod.spec
     if job.elastic and spec.exists and not _class_name(spec).exists:
-        yield hit(_class_name(spec), "the workers have no PriorityClass")
+        yield violation(_class_name(spec), "the workers have no PriorityClass")
 
 
 @rule(
     "HE502",
     "launcher-not-above-workers",
     Severity.ERROR,
-    why="When the launcher dies the whole job ends. With the workers' class or a lower one, or with none, the "
-    "scheduler may take it first. `preemptionPolicy: Never` does not protect it: it only keeps a pod from "
+    why="When the launcher dies, the whole job ends. If its class is not above the workers', or it has none, the "
+    "scheduler may preempt it first. `preemptionPolicy: Never` does not protect it: it only keeps a pod from "
     "preempting others.",
-    fix="Give the launcher a class between the workers' and inference's: `preserved-pc`.",
-    at=At.LAUNCHER_POD,
+    fix="Give the launcher a class between those of the workers and of inference: `preserved-pc`.",
+    part=ManifestPart.LAUNCHER_POD,
     bad="spec: {priorityClassName: preemptible-pc}",
     good="spec: {priorityClassName: preserved-pc}",
 )
-def launcher_not_above_workers(job: LintedJob) -> Iterator[Hit]:
+def launcher_not_above_workers(job: LintedJob) -> Iterator[Violation]:
     """Compares the launcher's PriorityClass with the workers'."""
     launcher, worker = _class_name(job.launcher.pod.spec), _class_name(job.worker.pod.spec)
     if not job.elastic or not worker.text or not job.launcher.pod.spec.exists:
         return
-    mine, theirs = _value(job, launcher.text), _value(job, worker.text)
+    launcher_value, worker_value = _value(job, launcher.text), _value(job, worker.text)
     if not launcher.text:
-        yield hit(launcher, f"the launcher has no class, the workers have {worker.text}")
+        yield violation(launcher, f"the launcher has no PriorityClass; the workers have {worker.text}")
     elif launcher.text == worker.text:
-        yield hit(launcher, "the launcher has the workers' class")
-    elif mine is not None and theirs is not None and mine <= theirs:
-        yield hit(launcher, f"{launcher.text} ({mine}) is not above the workers' {worker.text} ({theirs})")
+        yield violation(launcher, "the launcher has the same class as the workers")
+    elif launcher_value is not None and worker_value is not None and launcher_value <= worker_value:
+        yield violation(
+            launcher, f"{launcher.text} ({launcher_value}) is not above the workers' {worker.text} ({worker_value})"
+        )
 
 
 @rule(
     "HE503",
     "training-preempts",
     Severity.WARNING,
-    why="`preemptionPolicy` is PreemptLowerPriority unless set: a worker that comes back then takes GPUs from other "
-    "jobs of lower priority, and two elastic jobs with different classes push each other about. A sponge only "
-    "takes what is idle.",
+    why="`preemptionPolicy` is PreemptLowerPriority by default: a returning worker then takes GPUs from other jobs of "
+    "lower priority, and two elastic jobs of different classes keep displacing each other. An elastic job should only "
+    "take what is idle.",
     fix="Set `preemptionPolicy: Never` on the classes that training uses.",
-    at=At.STREAM,
+    part=ManifestPart.STREAM,
     bad=_class("preemptible-pc", 80_000_001, "preemptionPolicy: PreemptLowerPriority"),
     good=_class("preemptible-pc", 80_000_001),
 )
-def training_preempts(job: LintedJob) -> Iterator[Hit]:
-    """Finds classes of the job's pods that preempt others."""
+def training_preempts(job: LintedJob) -> Iterator[Violation]:
+    """Finds PriorityClasses of the job's pods that preempt other pods."""
     for replica in (job.launcher, job.worker):
         name = _class_name(replica.pod.spec)
-        found = job.companions.named("PriorityClass", name.text)
+        found = job.related_objects.named("PriorityClass", name.text)
         if job.elastic and found.exists and found.get("preemptionPolicy").value != "Never":
-            yield hit(name, f"pods of {name.text} preempt pods of lower priority")
+            yield violation(name, f"pods of {name.text} preempt pods of lower priority")
 
 
 @rule(
     "HE504",
     "bad-priority-class",
     Severity.ERROR,
-    why="Values above 1000000000 and names that begin with `system-` are Kubernetes' own and refused. Pods below -10 "
-    "are ignored by the Cluster Autoscaler: no node is ever added for them. As `globalDefault` a training class "
-    "becomes that of every pod without one, inference included.",
-    fix="Take values such as `hvd-elastic priorityclasses` prints, and no globalDefault.",
-    at=At.STREAM,
+    why="Kubernetes rejects values above 1000000000 and names that begin with `system-`, which it reserves for "
+    "itself. The Cluster Autoscaler ignores pods below -10: it never adds a node for them. With `globalDefault` a "
+    "training class applies to every pod without a class, including inference.",
+    fix="Use values such as those that `hvd-elastic priorityclasses` prints, without globalDefault.",
+    part=ManifestPart.STREAM,
     bad=_class("preemptible-pc", -20),
     good=_class("preemptible-pc", 80_000_001),
 )
-def bad_priority_class(job: LintedJob) -> Iterator[Hit]:
-    """Checks the PriorityClasses of the stream that the job uses: bounds, names, default."""
+def bad_priority_class(job: LintedJob) -> Iterator[Violation]:
+    """Checks the PriorityClasses of the stream that the job uses: value, name and globalDefault."""
     for name in {view.text: view for view in (_class_name(r.pod.spec) for r in (job.launcher, job.worker))}.values():
-        found = job.companions.named("PriorityClass", name.text)
+        found = job.related_objects.named("PriorityClass", name.text)
         value = found.get("value").number
         if name.text and name.text.startswith("system-"):
-            yield hit(name, "`system-` classes are for Kubernetes' own pods")
+            yield violation(name, "`system-` classes are for Kubernetes' own pods")
         if value is not None and value > _HIGHEST:
-            yield hit(name, f"{name.text} is {value}, above {_HIGHEST}")
+            yield violation(name, f"{name.text} is {value}, above {_HIGHEST}")
         if value is not None and value < _AUTOSCALER_CUTOFF:
-            yield hit(name, f"{name.text} is {value}, below the Cluster Autoscaler's cutoff of {_AUTOSCALER_CUTOFF}")
+            yield violation(
+                name, f"{name.text} is {value}, below the Cluster Autoscaler's cutoff of {_AUTOSCALER_CUTOFF}"
+            )
         if found.get("globalDefault").value is True:
-            yield hit(name, f"{name.text} is the default of every pod without a class")
+            yield violation(name, f"{name.text} is the default of every pod without a class")
 
 
-def _queued(job: LintedJob) -> View:
+def _queued(job: LintedJob) -> ManifestView:
     return job.view.get("metadata", "labels", _KUEUE_QUEUE)
 
 
@@ -133,10 +137,10 @@ def _queued(job: LintedJob) -> View:
     "HE505",
     "queue-takes-launcher-priority",
     Severity.WARNING,
-    why="Kueue takes a job's priority from schedulingPolicy, then from the launcher, then from the workers: the "
-    "launcher's high class then lifts the whole job over others in the queue.",
+    why="Kueue takes a job's priority from schedulingPolicy, else from the launcher, else from the workers. The "
+    "launcher's high class then lifts the whole job above others in the queue.",
     fix="Set `runPolicy.schedulingPolicy.priorityClass` to the workers' class.",
-    at=At.JOB,
+    part=ManifestPart.JOB,
     bad="""
 metadata: {labels: {kueue.x-k8s.io/queue-name: team}}
 spec: {runPolicy: {schedulingPolicy: {priorityClass: null}}}
@@ -146,7 +150,7 @@ metadata: {labels: {kueue.x-k8s.io/queue-name: team}}
 spec: {runPolicy: {schedulingPolicy: {priorityClass: preemptible-pc}}}
 """,
 )
-def queue_takes_launcher_priority(job: LintedJob) -> Iterator[Hit]:
+def queue_takes_launcher_priority(job: LintedJob) -> Iterator[Violation]:
     """Finds jobs in a Kueue queue without `schedulingPolicy.priorityClass`."""
     field = job.spec.get("runPolicy", "schedulingPolicy", "priorityClass")
     worker = _class_name(job.worker.pod.spec)
@@ -159,52 +163,52 @@ def queue_takes_launcher_priority(job: LintedJob) -> Iterator[Hit]:
         and launcher.text
         and launcher.text != worker.text
     ):
-        edits = (Set(field.path, worker.text),) if worker.text else ()
-        yield hit(field, f"the whole job queues with the launcher's class {launcher.text}", *edits)
+        edits = (SetValue(field.path, worker.text),) if worker.text else ()
+        yield violation(field, f"the whole job is queued with the launcher's class {launcher.text}", *edits)
 
 
 @rule(
     "HE506",
     "gang-of-all",
     Severity.WARNING,
-    why="Where the operator makes a PodGroup (Volcano, scheduler-plugins), its minMember is workers + 1 unless set: "
-    "the gang waits for the maximum, and an elastic job never starts small. Without gang scheduling the field has "
-    "no effect.",
-    fix="Set `runPolicy.schedulingPolicy.minAvailable` to the minimum of workers + 1.",
-    at=At.JOB,
+    why="If the operator creates a PodGroup (Volcano, scheduler-plugins), its minMember defaults to workers + 1: the "
+    "gang waits for the maximum, and an elastic job never starts small. Without gang scheduling the field has no "
+    "effect.",
+    fix="Set `runPolicy.schedulingPolicy.minAvailable` to the minimum number of workers + 1.",
+    part=ManifestPart.JOB,
     bad="spec: {runPolicy: {schedulingPolicy: {minAvailable: null}}}",
     good="spec: {runPolicy: {schedulingPolicy: {minAvailable: 2}}}",
 )
-def gang_of_all(job: LintedJob) -> Iterator[Hit]:
+def gang_of_all(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic jobs without `schedulingPolicy.minAvailable`."""
     field = job.spec.get("runPolicy", "schedulingPolicy", "minAvailable")
     if job.elastic and not field.exists:
         wanted = _gang(job)
-        edits = (Set(field.path, wanted),) if wanted else ()
-        yield hit(field, "a gang would wait for every worker", *edits)
+        edits = (SetValue(field.path, wanted),) if wanted else ()
+        yield violation(field, "a gang would wait for every worker", *edits)
 
 
 @rule(
     "HE507",
     "gang-not-minimum",
     Severity.WARNING,
-    why="Above it, the gang waits for workers that training does not need; below it, pods are started that cannot "
-    "train yet and hold their GPUs.",
-    fix="Set it to the minimum of workers + 1, for the launcher.",
-    at=At.JOB,
+    why="Above that number, the gang waits for workers that training does not need. Below it, pods are started that "
+    "cannot train yet and hold their GPUs.",
+    fix="Set it to the minimum number of workers + 1, for the launcher.",
+    part=ManifestPart.JOB,
     bad="spec: {runPolicy: {schedulingPolicy: {minAvailable: 9}}}",
     good="spec: {runPolicy: {schedulingPolicy: {minAvailable: 2}}}",
 )
-def gang_not_minimum(job: LintedJob) -> Iterator[Hit]:
-    """Compares `schedulingPolicy.minAvailable` with the minimum of workers + 1."""
+def gang_not_minimum(job: LintedJob) -> Iterator[Violation]:
+    """Compares `schedulingPolicy.minAvailable` with the minimum number of workers + 1."""
     field = job.spec.get("runPolicy", "schedulingPolicy", "minAvailable")
     wanted = _gang(job)
     if job.elastic and wanted and field.number is not None and field.number != wanted:
-        yield hit(field, f"the minimum of workers + 1 is {wanted}", Set(field.path, wanted))
+        yield violation(field, f"the minimum number of workers + 1 is {wanted}", SetValue(field.path, wanted))
 
 
 def _gang(job: LintedJob) -> int | None:
-    """Pods that the job needs to train: the launcher, and as many workers as `--min-np` takes."""
+    """Number of pods that the job needs to train: the launcher, and enough workers for `--min-np`."""
     low, slots = job.min_np, job.host_slots
     if low is None or not slots or low < 1 or slots < 1:
         return None

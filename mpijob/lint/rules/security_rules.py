@@ -1,12 +1,12 @@
-"""HE42x: what a pod may do on its node, and which secrets leave it."""
+"""HE42x: what a pod may do on its node, and which secrets leak from it."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from hvd_elastic.mpijob.lint.document.view import View
-from hvd_elastic.mpijob.lint.model.linted_job import Container, LintedJob, Pod
-from hvd_elastic.mpijob.lint.rule import At, Hit, Severity, hit, rule
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.job.linted_job import Container, LintedJob, PodTemplate
+from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _SECRET_NAME: Final = re.compile(
     r"(?:.*_)?(SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIALS|PRIVATE_KEY|API_KEY|APIKEY|SECRET_KEY|SECRET_ACCESS_KEY|SESSION_TOKEN)"
@@ -17,10 +17,10 @@ _SECRET_NAME: Final = re.compile(
     "HE421",
     "secret-on-launcher",
     Severity.ERROR,
-    why="Horovod puts the launcher's whole environment on the command line of every process it starts on the workers: "
-    "readable in `ps`, in /proc and in logs, by everyone on those nodes.",
-    fix="Give secrets to the workers' container only, as `envFrom` or a mounted file.",
-    at=At.LAUNCHER,
+    why="Horovod puts the launcher's whole environment on the command line of every process that it starts on the "
+    "workers. Everyone on those nodes can read it in `ps`, in /proc and in logs.",
+    fix="Give secrets to the workers' container only, through `envFrom` or a mounted file.",
+    part=ManifestPart.LAUNCHER,
     bad="""
 env:
 - {name: HOROVOD_GLOO_TIMEOUT_SECONDS, value: "30"}
@@ -28,7 +28,7 @@ env:
 """,
     good='env: [{name: HOROVOD_GLOO_TIMEOUT_SECONDS, value: "30"}]',
 )
-def secret_on_launcher(job: LintedJob) -> Iterator[Hit]:
+def secret_on_launcher(job: LintedJob) -> Iterator[Violation]:
     """Finds secrets in the launcher's environment."""
     if not job.elastic:
         return
@@ -38,15 +38,15 @@ def secret_on_launcher(job: LintedJob) -> Iterator[Hit]:
         referred = variable.get("valueFrom", "secretKeyRef").exists
         literal = bool(variable.get("value").text) and _SECRET_NAME.fullmatch(name.upper())
         if referred or literal:
-            yield hit(variable.get("name"), "ends on the command line of every process on the workers")
+            yield violation(variable.get("name"), "ends up on the command line of every process on the workers")
     for source in main.get("envFrom").items():
         reference = source.get("secretRef")
         if reference.exists:
-            yield hit(reference, "the whole secret ends on the command line of every process on the workers")
+            yield violation(reference, "the whole secret ends up on the command line of every process on the workers")
 
 
-def _missing(pod: Pod, container: Container) -> list[str]:
-    """What Pod Security `restricted` asks for and the pod lacks."""
+def _missing(pod: PodTemplate, container: Container) -> list[str]:
+    """The settings that Pod Security `restricted` requires and the container lacks."""
     own, shared = container.view.get("securityContext"), pod.spec.get("securityContext")
 
     def either(name: str) -> object:
@@ -67,10 +67,10 @@ def _missing(pod: Pod, container: Container) -> list[str]:
     "HE422",
     "not-restricted",
     Severity.INFO,
-    why="A namespace that enforces it refuses the pods, and the job stays Created with no pod. ssh needs no root: "
-    "sshd listens on 2222 as uid 1000 in the operator's base image and in ours.",
-    fix="Set runAsNonRoot, allowPrivilegeEscalation: false, drop ALL capabilities, seccompProfile RuntimeDefault.",
-    at=At.WORKER,
+    why="A namespace that enforces `restricted` rejects the pods, and the job stays Created without pods. ssh does "
+    "not need root: in the operator's base image and in hvd-elastic's, sshd listens on 2222 as uid 1000.",
+    fix="Set runAsNonRoot, allowPrivilegeEscalation: false, drop ALL capabilities, and seccompProfile RuntimeDefault.",
+    part=ManifestPart.WORKER,
     bad="securityContext: {runAsUser: 0, allowPrivilegeEscalation: true}",
     good="""
 securityContext:
@@ -81,14 +81,14 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 """,
 )
-def not_restricted(job: LintedJob) -> Iterator[Hit]:
+def not_restricted(job: LintedJob) -> Iterator[Violation]:
     """Checks pods against the Pod Security level `restricted`."""
     for replica in (job.launcher, job.worker):
         for container in (*replica.pod.init, *replica.pod.containers):
             missing = _missing(replica.pod, container)
             if missing:
-                yield hit(
-                    container.view.get("securityContext"), f"Pod Security `restricted` asks for {'; '.join(missing)}"
+                yield violation(
+                    container.view.get("securityContext"), f"Pod Security `restricted` requires {'; '.join(missing)}"
                 )
 
 
@@ -96,27 +96,27 @@ def not_restricted(job: LintedJob) -> Iterator[Hit]:
     "HE423",
     "on-the-node",
     Severity.WARNING,
-    why="Training runs what researchers write on nodes that also serve inference: with these a mistake reaches the "
-    "node. Pod Security `baseline` refuses all of them.",
-    fix="Take them out; GPUs, EFA and shared memory need none of them.",
-    at=At.WORKER_POD,
+    why="Training runs code that researchers write on nodes that also serve inference. With these settings a mistake "
+    "in that code reaches the node. Pod Security `baseline` rejects all of them.",
+    fix="Remove them; GPUs, EFA and shared memory need none of them.",
+    part=ManifestPart.WORKER_POD,
     bad="spec: {hostPID: true, volumes: [{name: data, hostPath: {path: /mnt/data}}]}",
     good="spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}",
 )
-def on_the_node(job: LintedJob) -> Iterator[Hit]:
-    """Finds privileged containers, host namespaces and host folders."""
+def on_the_node(job: LintedJob) -> Iterator[Violation]:
+    """Finds privileged containers, host namespaces and hostPath volumes."""
     for replica in (job.launcher, job.worker):
         spec = replica.pod.spec
         fields = [spec.get(name) for name in ("hostPID", "hostIPC")]
         privileged = [c.view.get("securityContext", "privileged") for c in (*replica.pod.init, *replica.pod.containers)]
         for field in (*fields, *privileged):
             if field.value is True:
-                yield hit(field, "opens the node to the pod")
+                yield violation(field, "gives the pod access to the node")
         yield from _host_paths(spec)
 
 
-def _host_paths(spec: View) -> Iterator[Hit]:
+def _host_paths(spec: ManifestView) -> Iterator[Violation]:
     for volume in spec.get("volumes").items():
         path = volume.get("hostPath")
         if path.exists:
-            yield hit(path, "a folder of the node; other nodes have another one")
+            yield violation(path, "is a folder of one node; every other node has a different one")

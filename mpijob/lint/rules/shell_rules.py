@@ -3,24 +3,24 @@
 from collections.abc import Iterator
 
 from hvd_elastic.mpijob.contract import ADOPT_FILE
-from hvd_elastic.mpijob.lint.model.container_command import ShellScript, unwrap
-from hvd_elastic.mpijob.lint.model.horovodrun_flags import Launcher
-from hvd_elastic.mpijob.lint.model.linted_job import LintedJob
-from hvd_elastic.mpijob.lint.rule import At, Hit, Severity, rule
+from hvd_elastic.mpijob.lint.job.container_command import ShellScript, unwrap
+from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
+from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
+from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule
 
 
 def _script(job: LintedJob) -> ShellScript | None:
-    return job.call.script if job.call.launcher is not Launcher.OTHER else None
+    return job.command_line.shell_script if job.command_line.program is not LauncherProgram.OTHER else None
 
 
 @rule(
     "HE131",
     "shell-keeps-signals",
     Severity.WARNING,
-    why="The kubelet's SIGTERM goes to PID 1, the shell, which does not hand it on: the launcher is killed in "
-    "mid-flight when the grace is over, and the pod takes the whole grace (30 s by default) to end.",
+    why="The kubelet sends SIGTERM to PID 1. That is the shell, which does not forward it: the launcher is killed in "
+    "mid-flight when the grace period ends, and the pod takes the whole grace period (30 s by default) to terminate.",
     fix="Write the command as a list without a shell, or put `exec` before the launcher.",
-    at=At.LAUNCHER,
+    part=ManifestPart.LAUNCHER,
     bad="""
 command: [bash, -c, "cd /code; horovodrun -np 2 --host-discovery-script /hosts python train.py; echo done"]
 """,
@@ -28,15 +28,15 @@ command: [bash, -c, "cd /code; horovodrun -np 2 --host-discovery-script /hosts p
 command: [bash, -c, "cd /code && exec horovodrun -np 2 --host-discovery-script /hosts python train.py"]
 """,
 )
-def shell_keeps_signals(job: LintedJob) -> Iterator[Hit]:
+def shell_keeps_signals(job: LintedJob) -> Iterator[Violation]:
     """Finds a launcher that runs as the child of a shell."""
-    script, source = _script(job), job.call.source
+    script, source = _script(job), job.command_line.container_command
     if script is None or source.replaces_shell:
         return
-    # Shells replace themselves with a script's only command, so that one needs no `exec`.
+    # A shell replaces itself with a script's only command, so that command needs no `exec`.
     if len(script.steps) > 1:
-        yield Hit(
-            path=script.path, value=script.text, message="the shell is PID 1 and keeps SIGTERM to itself; use exec"
+        yield Violation(
+            path=script.path, value=script.text, message="the shell is PID 1 and does not forward SIGTERM; use exec"
         )
 
 
@@ -44,11 +44,11 @@ def shell_keeps_signals(job: LintedJob) -> Iterator[Hit]:
     "HE132",
     "exit-code-lost",
     Severity.ERROR,
-    why="A pipe into `tee` ends with tee's 0, `|| true` and a later command hide a failure, `&` leaves the launcher "
-    "behind: the operator marks a failed training Succeeded, and never restarts it.",
-    fix="Put `set -o pipefail` before a pipe, `set -e` before several commands, and the launcher last; or leave the "
-    "log to `kubectl logs`.",
-    at=At.LAUNCHER,
+    why="A pipe into `tee` ends with tee's exit code 0, `|| true` or a later command hides a failure, and `&` leaves "
+    "the launcher behind. The operator then marks a failed training Succeeded and never restarts it.",
+    fix="Put `set -o pipefail` before a pipe, `set -e` before several commands, and the launcher last; or drop the "
+    "log file and use `kubectl logs`.",
+    part=ManifestPart.LAUNCHER,
     bad="""
 command: [bash, -c, "horovodrun -np 2 --host-discovery-script /hosts python train.py | tee /logs/out"]
 """,
@@ -56,31 +56,31 @@ command: [bash, -c, "horovodrun -np 2 --host-discovery-script /hosts python trai
 command: [bash, -c, "set -o pipefail; horovodrun -np 2 --host-discovery-script /hosts python train.py | tee /logs/out"]
 """,
 )
-def exit_code_lost(job: LintedJob) -> Iterator[Hit]:
-    """Finds shell scripts in which the launcher's exit code does not become the script's."""
+def exit_code_lost(job: LintedJob) -> Iterator[Violation]:
+    """Finds shell scripts whose exit code is not the launcher's."""
     script = _script(job)
-    reason = _why_lost(script, job.call.source.step) if script else ""
+    reason = _why_lost(script, job.command_line.container_command.step) if script else ""
     if script and reason:
-        yield Hit(path=script.path, value=script.text, message=reason)
+        yield Violation(path=script.path, value=script.text, message=reason)
 
 
-def _why_lost(script: ShellScript, at: int) -> str:
-    operator = script.steps[at].operator
-    following = script.steps[at + 1 :]
+def _why_lost(script: ShellScript, index: int) -> str:
+    operator = script.steps[index].operator
+    following = script.steps[index + 1 :]
     if operator == "|" and not script.pipefail:
-        return "the pipe ends with its last command's exit code; set -o pipefail"
+        return "the exit code of the pipe is that of its last command; use set -o pipefail"
     if operator == "||" and following and following[0].words[0].text in ("true", ":", "exit", "echo"):
         return f"`|| {following[0].words[0].text}` hides the launcher's failure"
     if operator == "&" and not any(step.words[0].text == "wait" for step in following):
         return "`&` leaves the launcher in the background, and nothing waits for it"
-    if operator in (";", "\n") and following and not script.stops_on_error and not _hands_on(script, at):
-        return "a later command decides the exit code; set -e, or put the launcher last"
+    if operator in (";", "\n") and following and not script.stops_on_error and not _passes_exit_code_on(script, index):
+        return "a later command determines the exit code; use set -e, or put the launcher last"
     return ""
 
 
-def _hands_on(script: ShellScript, at: int) -> bool:
-    """`code=$?; ...; exit $code` hands the exit code on."""
-    texts = [word.text for step in script.steps[at + 1 :] for word in step.words]
+def _passes_exit_code_on(script: ShellScript, index: int) -> bool:
+    """Whether the script passes the exit code on, as in `code=$?; ...; exit $code`."""
+    texts = [word.text for step in script.steps[index + 1 :] for word in step.words]
     return any("$?" in text for text in texts) and any(text == "exit" for text in texts)
 
 
@@ -88,10 +88,11 @@ def _hands_on(script: ShellScript, at: int) -> bool:
     "HE133",
     "worker-exit-hidden",
     Severity.ERROR,
-    why="A worker that exits 0 while it is still assigned stops the whole job as a success; one that exits non-zero is "
-    "restored around. A script whose failure is hidden so ends the training at the first error, with status Succeeded.",
-    fix="Start the script itself, or end its shell with the script's exit code.",
-    at=At.LAUNCHER,
+    why="A worker that exits with 0 while it is still assigned ends the whole job as a success. After a non-zero "
+    "exit, the other workers restore and continue. A script whose failure is hidden therefore ends the training at "
+    "the first error, with status Succeeded.",
+    fix="Start the script directly, or make its shell exit with the script's exit code.",
+    part=ManifestPart.LAUNCHER,
     bad="""
 command: [horovodrun, -np, "2", --host-discovery-script, /hosts, sh, -c, "python train.py || true"]
 """,
@@ -99,9 +100,9 @@ command: [horovodrun, -np, "2", --host-discovery-script, /hosts, sh, -c, "python
 command: [horovodrun, -np, "2", --host-discovery-script, /hosts, sh, -c, "cd /code && exec python train.py"]
 """,
 )
-def worker_exit_hidden(job: LintedJob) -> Iterator[Hit]:
-    """Finds training commands in a shell that hides their exit code."""
-    command = job.call.command
+def worker_exit_hidden(job: LintedJob) -> Iterator[Violation]:
+    """Finds training commands whose shell hides their exit code."""
+    command = job.command_line.training_command
     if command and command[0].program == ADOPT_FILE:
         command = command[1:]
     script = unwrap(command, {}, frozenset(("python", "python3"))) if job.elastic else None
@@ -109,4 +110,4 @@ def worker_exit_hidden(job: LintedJob) -> Iterator[Hit]:
         reason = _why_lost(script.script, script.step)
         if reason:
             where = script.script
-            yield Hit(path=where.path, value=where.text, message=reason.replace("launcher", "training command"))
+            yield Violation(path=where.path, value=where.text, message=reason.replace("launcher", "training command"))

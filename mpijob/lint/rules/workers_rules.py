@@ -1,21 +1,21 @@
-"""HE3xx: worker pods, how they become ready, how they leave."""
+"""HE3xx: worker pods, how they become ready and how they leave."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.mpijob.contract import READY_PORT
-from hvd_elastic.mpijob.lint.document.edit import Remove, Set
-from hvd_elastic.mpijob.lint.document.view import View
-from hvd_elastic.mpijob.lint.model.horovodrun_flags import Launcher
-from hvd_elastic.mpijob.lint.model.linted_job import GPU_RESOURCES, LintedJob, Version
-from hvd_elastic.mpijob.lint.rule import At, Hit, Severity, hit, rule
+from hvd_elastic.mpijob.lint.document.manifest_edit import RemoveValue, SetValue
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
+from hvd_elastic.mpijob.lint.job.linted_job import GPU_RESOURCES, LintedJob, MPIJobVersion
+from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
-_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the place in the pod
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a path in the pod
 _SCRATCH: Final = "/tmp"  # noqa: S108
 _DEFAULT_GRACE_SECONDS: Final = 30
 _SHORTEST_GRACE_SECONDS: Final = 5
-"""Poll (1 s), one step, a reset and a commit."""
+"""One poll of discovery (1 s), one step, a reset and a commit."""
 
 
 def _grace(job: LintedJob) -> int:
@@ -23,8 +23,8 @@ def _grace(job: LintedJob) -> int:
     return _DEFAULT_GRACE_SECONDS if number is None else number
 
 
-def _pre_stop_sleep(job: LintedJob) -> tuple[View, int] | None:
-    """A preStop hook that only waits, and for how many seconds."""
+def _pre_stop_sleep(job: LintedJob) -> tuple[ManifestView, int] | None:
+    """The preStop hook if all it does is sleep, and for how many seconds."""
     hook = job.worker.pod.main.view.get("lifecycle", "preStop")
     native = hook.get("sleep", "seconds")
     if native.number is not None:
@@ -39,76 +39,81 @@ def _pre_stop_sleep(job: LintedJob) -> tuple[View, int] | None:
     "HE301",
     "no-readiness-probe",
     Severity.WARNING,
-    why="Without one a pod is Ready as soon as its container starts, before sshd listens. Discovery offers it, the "
-    "launcher's ssh fails, and Horovod blacklists the host.",
-    fix="Probe the port that shows the worker is up: sshd's, or 2223 of hvd-elastic's entry point, which opens it "
-    "only when the standby waits.",
-    at=At.WORKER,
+    why="Without a readiness probe a pod is Ready as soon as its container starts, before sshd listens. Discovery "
+    "offers it, the launcher's ssh fails, and Horovod blacklists the host.",
+    fix="Probe the port that shows that the worker is up: sshd's, or 2223 of hvd-elastic's entry point, which opens "
+    "it only when the standby process is waiting.",
+    part=ManifestPart.WORKER,
     bad="readinessProbe: null",
     good="readinessProbe: {tcpSocket: {port: 2223}, periodSeconds: 1}",
 )
-def no_readiness_probe(job: LintedJob) -> Iterator[Hit]:
+def no_readiness_probe(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic workers without a readiness probe."""
     main = job.worker.pod.main
     probe = main.view.get("readinessProbe")
-    if not job.elastic or not main.view.exists or probe.exists or job.version is Version.V1:
+    if not job.elastic or not main.view.exists or probe.exists or job.version is MPIJobVersion.V1:
         return
-    port = READY_PORT if job.own_workers else job.ssh_port
-    edits = (Set(probe.path, {"tcpSocket": {"port": port}, "periodSeconds": 1}),) if port else ()
-    yield hit(probe, "the pod is Ready before it can be reached", *edits)
+    port = READY_PORT if job.runs_worker_entry_point else job.ssh_port
+    edits = (SetValue(probe.path, {"tcpSocket": {"port": port}, "periodSeconds": 1}),) if port else ()
+    yield violation(probe, "the pod is Ready before it can be reached", *edits)
 
 
 @rule(
     "HE302",
     "sshd-dies-first",
     Severity.ERROR,
-    why="sshd ends on SIGTERM and takes the training process with it, 0.4 s after the scheduler chose the pod: killed "
-    "in mid-step, survivors roll back to the last commit, one in four missed the closed connection and stood "
-    "still for 30.5 s, and the host is blacklisted (measured). The operator starts sshd where a worker has no "
+    why="sshd ends on SIGTERM and takes the training process with it, 0.4 s after the scheduler chose the pod. The "
+    "process is killed in mid-step, survivors roll back to the last commit, one in four missed the closed connection "
+    "and stood still for 30.5 s, and the host is blacklisted (measured). The operator starts sshd if a worker has no "
     "command.",
     fix="Run `hvd-elastic worker -- ...` as the worker's command, or hold the pod with a preStop hook that ends when "
     "the training process has left.",
-    at=At.WORKER,
+    part=ManifestPart.WORKER,
     bad="command: [/usr/sbin/sshd, -De]",
     good="""
 command: [/usr/sbin/sshd, -De]
 lifecycle: {preStop: {exec: {command: [/opt/wait-for-training-to-leave]}}}
 """,
 )
-def sshd_dies_first(job: LintedJob) -> Iterator[Hit]:
+def sshd_dies_first(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic workers whose PID 1 is sshd and that have no preStop hook."""
     main = job.worker.pod.main
     if job.elastic and job.runs_sshd and not main.view.get("lifecycle", "preStop").exists:
-        yield hit(main.view.get("command"), "sshd ends on SIGTERM and takes the training process with it")
+        yield violation(main.view.get("command"), "sshd ends on SIGTERM and takes the training process with it")
 
 
 @rule(
     "HE303",
     "sleeping-pre-stop",
     Severity.WARNING,
-    why="The GPU stays taken for the whole sleep, however early the training process has left: inference started 13.1 "
-    "to 14.5 s after its pod was created with `sleep 12`, 2.7 to 3.8 s with a hook that ends when the process has "
-    "left (measured).",
-    fix="End the hook when the training process has left; `hvd-elastic worker` needs no hook at all.",
-    at=At.WORKER,
+    why="The GPU stays taken for the whole sleep, no matter how early the training process has left. Inference "
+    "started 13.1 to 14.5 s after its pod was created with `sleep 12`, but 2.7 to 3.8 s with a hook that ends when "
+    "the process has left (measured).",
+    fix="End the hook when the training process has left. `hvd-elastic worker` needs no hook.",
+    part=ManifestPart.WORKER,
     bad='lifecycle: {preStop: {exec: {command: [sleep, "12"]}}}',
     good="lifecycle: {preStop: {exec: {command: [/opt/wait-for-training-to-leave]}}}",
 )
-def sleeping_pre_stop(job: LintedJob) -> Iterator[Hit]:
+def sleeping_pre_stop(job: LintedJob) -> Iterator[Violation]:
     """Finds a preStop hook that only sleeps."""
     if job.elastic and (found := _pre_stop_sleep(job)):
         where, seconds = found
-        edits = (Remove((*job.worker.pod.main.view.path, "lifecycle", "preStop")),) if job.own_workers else ()
-        yield hit(where, f"inference waits {seconds} s for the GPU at every preemption", *edits)
+        edits = (
+            (RemoveValue((*job.worker.pod.main.view.path, "lifecycle", "preStop")),)
+            if job.runs_worker_entry_point
+            else ()
+        )
+        yield violation(where, f"inference waits {seconds} s for the GPU at every preemption", *edits)
 
 
 @rule(
     "HE304",
     "grace-below-pre-stop",
     Severity.ERROR,
-    why="The grace runs while the hook runs. When it is over the kubelet kills the pod, training process and all.",
-    fix="Make `terminationGracePeriodSeconds` longer than the hook by a step, a reset and a checkpoint.",
-    at=At.WORKER_POD,
+    why="The grace period runs while the hook runs. When it ends, the kubelet kills the pod including the training "
+    "process.",
+    fix="Make `terminationGracePeriodSeconds` longer than the hook by one step, one reset and one checkpoint.",
+    part=ManifestPart.WORKER_POD,
     bad="""
 spec:
   terminationGracePeriodSeconds: 10
@@ -122,146 +127,147 @@ spec:
   - {name: worker, image: example.com/train:1, lifecycle: {preStop: {sleep: {seconds: 12}}}}
 """,
 )
-def grace_below_pre_stop(job: LintedJob) -> Iterator[Hit]:
-    """Finds a termination grace that is over before the preStop hook."""
+def grace_below_pre_stop(job: LintedJob) -> Iterator[Violation]:
+    """Finds a termination grace period that ends before the preStop hook does."""
     found = _pre_stop_sleep(job)
     if found and _grace(job) <= found[1]:
         grace = job.worker.pod.spec.get("terminationGracePeriodSeconds")
-        yield hit(grace, f"the grace is {_grace(job)} s, the preStop hook takes {found[1]} s")
+        yield violation(grace, f"the grace period is {_grace(job)} s, but the preStop hook takes {found[1]} s")
 
 
 @rule(
     "HE305",
     "short-grace",
     Severity.WARNING,
-    why="A clean leave takes discovery's poll (1 s), one step, a reset and a commit. With less the process is killed "
-    "while it is still needed, and the survivors restore and wait.",
-    fix="Set 15 to 30 s. A longer grace costs nothing where the pod ends as soon as its process has left.",
-    at=At.WORKER_POD,
+    why="A clean departure takes one poll of discovery (1 s), one step, a reset and a commit. With less time the "
+    "process is killed while it is still needed, and the survivors restore and wait.",
+    fix="Set 15 to 30 s. A longer grace period costs nothing if the pod ends as soon as its process has left.",
+    part=ManifestPart.WORKER_POD,
     bad="spec: {terminationGracePeriodSeconds: 0}",
     good="spec: {terminationGracePeriodSeconds: 15}",
 )
-def short_grace(job: LintedJob) -> Iterator[Hit]:
-    """Finds elastic workers with less than 5 s of grace."""
+def short_grace(job: LintedJob) -> Iterator[Violation]:
+    """Finds elastic workers with a grace period below 5 s."""
     grace = job.worker.pod.spec.get("terminationGracePeriodSeconds")
-    if job.elastic and grace.number is not None and grace.number < _SHORTEST_GRACE_SECONDS and not job.described:
-        yield hit(grace, f"{grace.number} s are over before the worker can leave")
+    if job.elastic and grace.number is not None and grace.number < _SHORTEST_GRACE_SECONDS and not job.generated:
+        yield violation(grace, f"{grace.number} s is too short for the worker to leave")
 
 
 @rule(
     "HE306",
     "no-requests",
     Severity.WARNING,
-    why="Scheduler and autoscaler count requests. A pod without them is put where there is no room and is evicted "
-    "first, and the MPI Operator never makes an evicted worker again (mpi-operator issue 647).",
-    fix="Set `resources.requests`, or limits, which count as requests, for cpu and memory.",
-    at=At.WORKER,
+    why="The scheduler and the autoscaler count requests. A pod without them is placed where there is no room and is "
+    "evicted first, and the MPI Operator never recreates an evicted worker (mpi-operator issue 647).",
+    fix="Set `resources.requests` for cpu and memory, or limits, which count as requests.",
+    part=ManifestPart.WORKER,
     bad="resources: null",
     good="resources: {limits: {cpu: 4, memory: 16Gi}}",
 )
-def no_requests(job: LintedJob) -> Iterator[Hit]:
+def no_requests(job: LintedJob) -> Iterator[Violation]:
     """Finds containers without CPU and memory requests."""
     for replica in (job.launcher, job.worker):
         main = replica.pod.main
         missing = [name for name in ("cpu", "memory") if not main.resource(name).exists]
         if main.view.exists and missing:
-            yield hit(main.view.get("resources"), f"requests no {' and no '.join(missing)}")
+            yield violation(main.view.get("resources"), f"requests no {' and no '.join(missing)}")
 
 
 @rule(
     "HE307",
     "gpu-on-launcher",
     Severity.WARNING,
-    why="The operator sets NVIDIA_VISIBLE_DEVICES empty on a launcher that is no worker: the GPU is taken and nothing "
-    "can use it.",
-    fix="Take the GPU out of the launcher's resources.",
-    at=At.LAUNCHER,
+    why="The operator sets NVIDIA_VISIBLE_DEVICES to an empty value on a launcher that is not a worker: the GPU is "
+    "taken and nothing can use it.",
+    fix="Remove the GPU from the launcher's resources.",
+    part=ManifestPart.LAUNCHER,
     bad="resources: {limits: {cpu: 1, memory: 2Gi, nvidia.com/gpu: 1}}",
     good="resources: {limits: {cpu: 1, memory: 2Gi}}",
 )
-def gpu_on_launcher(job: LintedJob) -> Iterator[Hit]:
-    """Finds a launcher that asks for a GPU."""
+def gpu_on_launcher(job: LintedJob) -> Iterator[Violation]:
+    """Finds a launcher that requests a GPU."""
     if job.spec.get("runLauncherAsWorker").value is True:
         return
     resources = job.launcher.pod.main.view.get("resources")
     held = [resources.get(part, name) for part in ("limits", "requests") for name in GPU_RESOURCES]
     present = [view for view in held if view.exists]
     if any(view.amount for view in present):
-        edits = tuple(Remove(view.path) for view in present)
-        yield hit(present[0], "the launcher cannot use this GPU", *edits)
+        edits = tuple(RemoveValue(view.path) for view in present)
+        yield violation(present[0], "the launcher cannot use this GPU", *edits)
 
 
 @rule(
     "HE308",
     "launcher-as-worker",
     Severity.ERROR,
-    why="Workers' index labels are then one higher than their names, so that scaling 4 -> 3 deletes two of them, and "
-    "the launcher, which must not be preempted, holds a GPU.",
-    fix="Take the field out.",
-    at=At.JOB,
+    why="The workers' index labels are then one higher than the indexes in their names, so that scaling from 4 to 3 "
+    "deletes two workers. The launcher, which must not be preempted, holds a GPU.",
+    fix="Remove the field.",
+    part=ManifestPart.JOB,
     bad="spec: {runLauncherAsWorker: true}",
     good="spec: {runLauncherAsWorker: false}",
 )
-def launcher_as_worker(job: LintedJob) -> Iterator[Hit]:
+def launcher_as_worker(job: LintedJob) -> Iterator[Violation]:
     """Finds `runLauncherAsWorker: true` in an elastic job."""
     field = job.spec.get("runLauncherAsWorker")
     if job.elastic and field.value is True:
-        yield hit(field, "scaling deletes the wrong workers", Set(field.path, False))
+        yield violation(field, "scaling deletes the wrong workers", SetValue(field.path, False))
 
 
 @rule(
     "HE309",
     "waits-for-all-workers",
     Severity.ERROR,
-    why="The launcher is made only when all replicas are Ready at once. An elastic job asks for its maximum, which "
-    "may never be there: it waits for ever with the workers it has.",
+    why="The launcher is created only when all replicas are Ready at once. An elastic job requests its maximum, which "
+    "may never be available: it waits indefinitely with the workers it has.",
     fix="Use AtStartup.",
-    at=At.JOB,
+    part=ManifestPart.JOB,
     bad="spec: {launcherCreationPolicy: WaitForWorkersReady}",
     good="spec: {launcherCreationPolicy: AtStartup}",
 )
-def waits_for_all_workers(job: LintedJob) -> Iterator[Hit]:
+def waits_for_all_workers(job: LintedJob) -> Iterator[Violation]:
     """Finds `launcherCreationPolicy: WaitForWorkersReady` in an elastic job."""
     field = job.spec.get("launcherCreationPolicy")
     if job.elastic and field.value == "WaitForWorkersReady":
-        yield hit(field, "the launcher waits for the maximum of workers", Set(field.path, "AtStartup"))
+        yield violation(
+            field, "the launcher waits for the maximum number of workers", SetValue(field.path, "AtStartup")
+        )
 
 
 @rule(
     "HE310",
     "no-shared-memory",
     Severity.WARNING,
-    why="A container's /dev/shm has 64 MiB. Data loader processes hand batches over through it and die with `Bus "
-    "error`.",
+    why="A container's /dev/shm has 64 MiB. Data loader processes pass batches through it and die with `Bus error`.",
     fix="Mount an emptyDir of `medium: Memory` there, with a sizeLimit that fits into the memory limit.",
-    at=At.WORKER,
+    part=ManifestPart.WORKER,
     bad='resources: {limits: {cpu: "8", memory: 32Gi, nvidia.com/gpu: 1}}\nvolumeMounts: []',
     good="""
 resources: {limits: {cpu: "8", memory: 32Gi, nvidia.com/gpu: 1}}
 volumeMounts: [{name: shm, mountPath: /dev/shm}]
 """,
 )
-def no_shared_memory(job: LintedJob) -> Iterator[Hit]:
-    """Finds GPU workers without their own /dev/shm."""
+def no_shared_memory(job: LintedJob) -> Iterator[Violation]:
+    """Finds GPU workers without a volume at /dev/shm."""
     main = job.worker.pod.main
     asks_gpu = any(main.resource(name).amount for name in GPU_RESOURCES)
     if asks_gpu and main.mount(_SHARED_MEMORY).get("mountPath").value != _SHARED_MEMORY:
-        yield hit(main.view.get("volumeMounts"), f"{_SHARED_MEMORY} has 64 MiB")
+        yield violation(main.view.get("volumeMounts"), f"{_SHARED_MEMORY} has 64 MiB")
 
 
 @rule(
     "HE311",
     "unbounded-shared-memory",
     Severity.WARNING,
-    why="What is written into such a volume counts as the pod's memory. Without a sizeLimit, or with one at or above "
-    "the limit, filling it gets the worker killed, or the node short of memory.",
+    why="Data in such a volume counts as the pod's memory. Without a sizeLimit, or with one at or above the memory "
+    "limit, filling the volume gets the worker killed or the node short of memory.",
     fix="Set a sizeLimit below the memory limit; a quarter of it is a good start.",
-    at=At.WORKER_POD,
+    part=ManifestPart.WORKER_POD,
     bad="spec: {volumes: [{name: shm, emptyDir: {medium: Memory}}]}",
     good="spec: {volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 1Gi}}]}",
 )
-def unbounded_shared_memory(job: LintedJob) -> Iterator[Hit]:
-    """Checks the size of memory-backed volumes against the worker's memory limit."""
+def unbounded_shared_memory(job: LintedJob) -> Iterator[Violation]:
+    """Compares the size of memory-backed volumes with the worker's memory limit."""
     memory = job.worker.pod.main.view.get("resources", "limits", "memory").amount
     for volume in job.worker.pod.spec.get("volumes").items():
         empty = volume.get("emptyDir")
@@ -269,70 +275,70 @@ def unbounded_shared_memory(job: LintedJob) -> Iterator[Hit]:
         if empty.get("medium").value != "Memory":
             continue
         if not size.exists:
-            yield hit(empty, "no sizeLimit")
+            yield violation(empty, "no sizeLimit")
         elif size.amount is not None and memory is not None and size.amount >= memory:
-            yield hit(size, "not below the memory limit, in which it counts")
+            yield violation(size, "not below the memory limit, which the volume counts towards")
 
 
 @rule(
     "HE312",
     "read-only-root-without-tmp",
     Severity.WARNING,
-    why="torch's compiler writes there at its first use, which may be long after the start.",
+    why="torch's compiler writes to /tmp when it is first used, which may be long after the start.",
     fix="Mount an emptyDir at /tmp.",
-    at=At.WORKER,
+    part=ManifestPart.WORKER,
     bad="securityContext: {readOnlyRootFilesystem: true}\nvolumeMounts: []",
     good="securityContext: {readOnlyRootFilesystem: true}\nvolumeMounts: [{name: tmp, mountPath: /tmp}]",
 )
-def read_only_root_without_tmp(job: LintedJob) -> Iterator[Hit]:
-    """Finds workers with a read-only root and nothing writable at /tmp."""
+def read_only_root_without_tmp(job: LintedJob) -> Iterator[Violation]:
+    """Finds workers with a read-only root file system and no volume at /tmp."""
     main = job.worker.pod.main
     root = main.view.get("securityContext", "readOnlyRootFilesystem")
     if root.value is True and not main.mount(_SCRATCH).exists:
-        yield hit(root, "nothing is writable at /tmp")
+        yield violation(root, "nothing is writable at /tmp")
 
 
 @rule(
     "HE313",
     "node-identity",
     Severity.WARNING,
-    why="The pod's address is then the node's: two workers of one node collide on sshd's port, and a new worker on "
-    "the same node is taken for the old one. A pod IP gives each incarnation an identity.",
-    fix="Take `hostNetwork` out, unless the fabric needs it; then spread workers over nodes.",
-    at=At.WORKER_POD,
+    why="The pod's address is then the node's: two workers on one node collide on sshd's port, and a new worker on "
+    "the same node is mistaken for the old one. With a pod IP, each incarnation of a worker has its own address.",
+    fix="Remove `hostNetwork`, unless the network fabric needs it; then spread the workers over nodes.",
+    part=ManifestPart.WORKER_POD,
     bad="spec: {hostNetwork: true}",
     good="spec: {hostNetwork: false}",
 )
-def node_identity(job: LintedJob) -> Iterator[Hit]:
-    """Finds elastic workers on the host's network."""
+def node_identity(job: LintedJob) -> Iterator[Violation]:
+    """Finds elastic workers on the host network."""
     field = job.worker.pod.spec.get("hostNetwork")
     if job.elastic and field.value is True:
-        yield hit(field, "every worker of a node has the same address")
+        yield violation(field, "all workers on a node have the same address")
 
 
 @rule(
     "HE314",
     "unreadable-ssh-key",
     Severity.ERROR,
-    why="`sshAuthMountPath` is /root/.ssh unless set, with files of mode 0600 that belong to root: another user can "
-    "read neither and no ssh connection comes about.",
+    why="`sshAuthMountPath` is /root/.ssh by default, with files of mode 0600 that belong to root. Another user "
+    "cannot read them, and every ssh connection fails.",
     fix="Set `sshAuthMountPath` to the user's own folder, /home/mpiuser/.ssh in the operator's base image.",
-    at=At.JOB,
+    part=ManifestPart.JOB,
     bad="spec: {sshAuthMountPath: /root/.ssh}",
     good="spec: {sshAuthMountPath: /home/mpiuser/.ssh}",
 )
-def unreadable_ssh_key(job: LintedJob) -> Iterator[Hit]:
+def unreadable_ssh_key(job: LintedJob) -> Iterator[Violation]:
     """Finds pods that do not run as root while the job's ssh key is mounted below /root."""
     path = job.spec.get("sshAuthMountPath")
     below_root = (path.text or "/root/.ssh").startswith("/root")
     if (
-        job.version is not Version.V2BETA1
+        job.version is not MPIJobVersion.V2BETA1
         or not below_root
-        or not (job.elastic or job.call.launcher is Launcher.MPIRUN)
+        or not (job.elastic or job.command_line.program is LauncherProgram.MPIRUN)
     ):
         return
     for replica in (job.launcher, job.worker):
         contexts = (replica.pod.main.view.get("securityContext"), replica.pod.spec.get("securityContext"))
         if any(context.get("runAsUser").number or context.get("runAsNonRoot").value is True for context in contexts):
-            yield hit(path, "the pods do not run as root and cannot read /root/.ssh")
+            yield violation(path, "the pods do not run as root and cannot read /root/.ssh")
             return

@@ -100,4 +100,4 @@ def test_fix_prints_nothing_when_something_cannot_be_read() -> None:
 def test_explain() -> None:
     result = run("--explain", "permanent-blacklist")
     assert result.stdout.startswith("# HE104 permanent-blacklist")
-    assert run("--explain", "all").stdout.count("\n### HE") == len(lint.registered())
+    assert run("--explain", "all").stdout.count("\n### HE") == len(lint.all_rules())

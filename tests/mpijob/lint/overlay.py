@@ -1,4 +1,4 @@
-"""Lays a page's example over the clean job, so that what the documentation shows is what the rule is run on."""
+"""Lays an example of a rule over the clean job, so that the tests run each rule on what its page shows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,21 +6,21 @@ from typing import Any
 
 import yaml
 
-from hvd_elastic.mpijob.lint.rule import At
+from hvd_elastic.mpijob.lint.rule import ManifestPart
 from hvd_elastic.mpijob.manifests.output import yaml_stream
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CLEAN = MANIFESTS / "clean.yaml"
 _TEMPLATE = {
-    At.LAUNCHER: "Launcher",
-    At.LAUNCHER_POD: "Launcher",
-    At.WORKER: "Worker",
-    At.WORKER_POD: "Worker",
+    ManifestPart.LAUNCHER: "Launcher",
+    ManifestPart.LAUNCHER_POD: "Launcher",
+    ManifestPart.WORKER: "Worker",
+    ManifestPart.WORKER_POD: "Worker",
 }
 
 
 def merge(base: Any, patch: Any, key: str = "") -> Any:
-    """RFC 7386, but containers are merged by name as kubectl does it."""
+    """Merges as RFC 7386 does, but containers by name, as kubectl does."""
     if key == "containers" and isinstance(base, list) and isinstance(patch, list):
         return _merge_named(base, patch)
     if not isinstance(patch, dict):
@@ -44,15 +44,15 @@ def _merge_named(base: list[Any], patch: list[Any]) -> list[Any]:
     return [merged[name] for name in dict.fromkeys([*names, *(item["name"] for item in patch)])]
 
 
-def overlaid(example: str, at: At) -> str:
+def overlaid(example: str, part: ManifestPart) -> str:
     """The clean stream with the example in it."""
     if "slotsPerWorker: 4, slotsPerWorker: 1" in example:  # only text can hold a key twice
         return CLEAN.read_text().replace("  slotsPerWorker: 1\n", "  slotsPerWorker: 4\n  slotsPerWorker: 1\n")
     documents = list(_load(CLEAN.read_text()))
     patches = [patch for patch in _load(example) if patch]
-    if at is not At.STREAM:
+    if part is not ManifestPart.STREAM:
         first, *patches = patches or [{}]
-        documents[-1] = merge(documents[-1], _at_root(first, at))
+        documents[-1] = merge(documents[-1], _at_root(first, part))
     for patch in patches:
         documents = _beside(documents, patch)
     return yaml_stream.dump(documents)
@@ -62,11 +62,11 @@ def _load(text: str) -> Iterator[Any]:
     return yaml.load_all(text, Loader=yaml.CSafeLoader)
 
 
-def _at_root(patch: Any, at: At) -> Any:
-    if at is At.JOB:
+def _at_root(patch: Any, part: ManifestPart) -> Any:
+    if part is ManifestPart.JOB:
         return patch
-    role = _TEMPLATE[at]
-    if at in (At.LAUNCHER, At.WORKER):
+    role = _TEMPLATE[part]
+    if part in (ManifestPart.LAUNCHER, ManifestPart.WORKER):
         patch = {"spec": {"containers": [{"name": role.lower(), **patch}]}}
     return {"spec": {"mpiReplicaSpecs": {role: {"template": patch}}}}
 

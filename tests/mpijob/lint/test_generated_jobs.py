@@ -1,4 +1,4 @@
-"""What `generate` emits has no finding, whatever the job description says."""
+"""Manifests that `generate` writes have no findings, whatever the job description says."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.lint.document.view import json_path
+from hvd_elastic.mpijob.lint.document.manifest_view import json_path
 from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -32,7 +32,7 @@ def findings(text: str) -> list[tuple[str, str, str]]:
     assert problems == []
     report = lint.check(documents)
     assert len(report.jobs) == 1
-    return [(found.rule.id, json_path(found.hit.path), found.hit.message) for found in report.findings]
+    return [(found.rule.id, json_path(found.violation.path), found.violation.message) for found in report.findings]
 
 
 @given(jobs, rarer, st.sampled_from([Target.MPIJOB, Target.MPIJOB_V1]))
@@ -40,7 +40,7 @@ def findings(text: str) -> list[tuple[str, str, str]]:
 def test_no_finding_in_what_generate_emits(job: dict[str, Any], more: dict[str, Any], target: Target) -> None:
     try:
         manifests = render(read_job(json.dumps(job | more)), target)
-    except InvalidInputError:  # refused is fine; emitted with a hazard is not
+    except InvalidInputError:  # rejecting the description is fine; writing a hazard is not
         return
     assert findings(dump(manifests)) == []
 

@@ -1,4 +1,4 @@
-"""The table of known fields is held against the published schemas, and the published examples are read."""
+"""The table of known fields matches the published schemas, and the published examples pass the schema rules."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hvd_elastic.mpijob import lint
-from hvd_elastic.mpijob.lint.model.mpijob_fields import nearest, table
+from hvd_elastic.mpijob.lint.job.mpijob_fields import field_table, nearest_field
 from tests.mpijob.modules import LEGACY_MPIJOB, MPI_OPERATOR, ModuleFile
 
 _EXAMPLES = "examples/v2beta1"
@@ -32,8 +32,8 @@ def test_the_table_has_the_published_fields(file: ModuleFile, version: str) -> N
     crd: Any = yaml.load(file.local().read_text(), Loader=yaml.CSafeLoader)
     (schema,) = [v["schema"]["openAPIV3Schema"] for v in crd["spec"]["versions"] if v["name"] == version]
     spec = schema["properties"]["spec"]
-    missing = list(_missing(spec, table()[f"MPIJob/{version}"]["spec"], "spec"))
-    # Fields that Kubernetes got after the release in the table, or lost before it, do not matter here.
+    missing = list(_missing(spec, field_table()[f"MPIJob/{version}"]["spec"], "spec"))
+    # Fields that Kubernetes added after the release in the table, or removed before it, do not matter here.
     assert [path for path in missing if path.count(".") < 4] == []
 
 
@@ -41,7 +41,7 @@ def _missing(schema: Mapping[str, Any], kind: str, path: str) -> list[str]:
     """Paths that the schema has and the table does not."""
     if kind.startswith("["):
         return _missing(schema.get("items", {}), kind[1:-1], f"{path}[]")
-    fields = table().get(kind)
+    fields = field_table().get(kind)
     properties = schema.get("properties")
     if path == "spec.mpiReplicaSpecs":
         return _missing(schema["additionalProperties"], "ReplicaSpec", f"{path}.*")
@@ -63,12 +63,12 @@ def test_published_examples_are_read(file: ModuleFile) -> None:
     report = lint.check(documents)
     assert problems == []
     assert report.jobs
-    # What people really use passes the schema: anything else would be a mistake of ours.
+    # Published manifests are valid, so a finding of a schema rule would be an error of the linter.
     assert [found.rule.id for found in report.findings if found.rule.group == "schema"] == []
 
 
 def test_nearest_field() -> None:
-    fields = table()["PodSpec"]
-    assert nearest("priorityclassname", fields) == "priorityClassName"
-    assert nearest("terminationGracePeriod", fields) == "terminationGracePeriodSeconds"
-    assert nearest("qwertz", fields) == ""
+    fields = field_table()["PodSpec"]
+    assert nearest_field("priorityclassname", fields) == "priorityClassName"
+    assert nearest_field("terminationGracePeriod", fields) == "terminationGracePeriodSeconds"
+    assert nearest_field("qwertz", fields) == ""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hvd_elastic.mpijob.lint.model.container_command import ShellWord, expand, unwrap
-from hvd_elastic.mpijob.lint.model.horovodrun_flags import PROGRAMS, Launcher, parse
+from hvd_elastic.mpijob.lint.job.container_command import ShellWord, expand, unwrap
+from hvd_elastic.mpijob.lint.job.launcher_command_line import PROGRAMS
 
 
 def words(*texts: str) -> tuple[ShellWord, ...]:
@@ -45,38 +45,3 @@ def test_what_cannot_be_known_stays_as_it_is() -> None:
     assert unwrapped("sh", "/opt/start.sh") == ["sh", "/opt/start.sh"]
     assert unwrapped("sh", "-c") == ["sh", "-c"]
     assert unwrapped() == []
-
-
-def test_flags_in_every_spelling() -> None:
-    call = parse(
-        unwrap(
-            words("horovodrun", "-np=2", "--min-num-proc", "1", "--slots", "4", "--blacklist-cooldown-range", "5", "20")
-            + words("-hostfile", "h", "--what", "--log-level", "INFO", "python", "--min-np", "7"),
-            {},
-            PROGRAMS,
-        )
-    )
-    assert call.launcher is Launcher.HOROVODRUN
-    assert (call.number("-np"), call.number("--min-np"), call.number("--slots-per-host")) == (2, 1, 4)
-    assert [word.text for word in call.flags["--blacklist-cooldown-range"].values] == ["5", "20"]
-    assert [word.text for word in call.unknown] == ["--what"]
-    assert [word.text for word in call.command] == ["python", "--min-np", "7"]
-
-
-def test_other_launchers() -> None:
-    def launcher(*texts: str) -> Launcher:
-        return parse(unwrap(words(*texts), {}, PROGRAMS)).launcher
-
-    assert launcher("python3", "-m", "horovod.runner", "-np", "2", "t") is Launcher.HOROVODRUN
-    assert launcher("/opt/bin/mpiexec.hydra", "-n", "2", "t") is Launcher.MPIRUN
-    assert launcher("hvd-elastic", "launch", "-np", "2", "t") is Launcher.HVD_ELASTIC
-    assert launcher("hvd-elastic", "worker", "--", "t") is Launcher.OTHER
-    assert launcher("python", "train.py") is Launcher.OTHER
-
-
-def test_options_of_ours_take_their_values() -> None:
-    call = parse(
-        unwrap(words("hvd-elastic", "launch", "-np", "1", "--own", "x", "--other=y", "--", "t", "-x"), {}, PROGRAMS)
-    )
-    assert [word.text for word in call.command] == ["t", "-x"]
-    assert [word.text for word in call.unknown] == ["--own", "--other=y"]

@@ -1,4 +1,4 @@
-"""What a container really runs: command and args joined, variables filled in, shells and wrappers taken off."""
+"""The program a container really runs: command and args joined, variables expanded, shells and wrappers removed."""
 
 import posixpath
 import re
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hvd_elastic.mpijob.lint.document.view import Path
+from hvd_elastic.mpijob.lint.document.manifest_view import Path
 
 SHELLS: Final = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh"))
 MAX_SHELLS: Final = 5
-"""Shells within shells that are followed."""
+"""Most shells within shells that are unwrapped."""
 
 _KUBERNETES_VARIABLE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 _SHELL_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
@@ -20,7 +20,7 @@ _OPERATOR: Final = re.compile(r"[;&|\n]+")
 _REDIRECTION: Final = re.compile(r"[;&|\n<>]*[<>][;&|\n<>]*")
 _COMMENT: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 _DESCRIPTOR: Final = re.compile(r"(?<=\s)[0-9](?=[<>])")
-"""`2` of `2>&1`."""
+"""The `2` of `2>&1`."""
 _CONTINUATION: Final = re.compile(r"\\\r?\n")
 
 _WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
@@ -43,27 +43,27 @@ _WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
     "then": frozenset(),
     "!": frozenset(),
 }
-"""Programs that run the rest of their arguments, with those of their options that take a value."""
+"""Programs that run the rest of their arguments as a command, each with its options that take a value."""
 _OPERANDS: Final = {"timeout": 1}
-"""Arguments of a wrapper that stand before the command."""
+"""How many arguments of a wrapper precede the command, apart from options."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellWord:
-    """One argument, and the element of `command` or `args` that it was read from."""
+    """One argument, and the path of the item of `command` or `args` that it comes from."""
 
     text: str
     path: Path
 
     @property
     def program(self) -> str:
-        """The file name, if this is a program."""
+        """The argument's file name, without folders."""
         return posixpath.basename(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class ShellStep:
-    """A simple command of a shell script, and the operator after it (`""` at the script's end)."""
+    """A simple command of a shell script, and the operator after it (empty at the end of the script)."""
 
     words: tuple[ShellWord, ...]
     operator: str
@@ -71,48 +71,48 @@ class ShellStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellScript:
-    """What `sh -c` was given."""
+    """The script of `sh -c SCRIPT`."""
 
     text: str
     path: Path
     options: tuple[str, ...]
-    """The shell's own: `-c`, `-euo`, `pipefail`."""
+    """Options of the shell itself, such as `-c`, `-euo` or `pipefail`."""
     steps: tuple[ShellStep, ...]
 
     @property
     def pipefail(self) -> bool:
-        """Whether a pipe fails with any of its commands."""
+        """Whether a pipe fails if any of its commands fails."""
         return "pipefail" in self.options or bool(re.search(r"\bset\s+[-\w ]*\bpipefail\b", self.text))
 
     @property
     def stops_on_error(self) -> bool:
-        """Whether `-e` is set, by an option or by `set`."""
+        """Whether `-e` is in force, by an option or by `set`."""
         flags = [option for option in self.options if re.fullmatch(r"-[a-z]*e[a-z]*", option)]
         return bool(flags) or bool(re.search(r"\bset\s+-[a-z]*e", self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A program's arguments after all wrapping is taken off."""
+class ContainerCommand:
+    """A program and its arguments, with shells and wrappers removed."""
 
     words: tuple[ShellWord, ...] = ()
     script: ShellScript | None = None
-    """The innermost shell script that holds the words."""
+    """The innermost shell script that contains the words; None outside a shell."""
     step: int = 0
     """Index of the words' step in that script."""
     assignments: Mapping[str, str]
-    """Variables set before the command, as in `A=1 env B=2 program`."""
+    """Variables set before the program, as in `A=1 env B=2 program`."""
     replaces_shell: bool = False
-    """`exec` stands before it."""
+    """Whether `exec` precedes it."""
 
     @property
     def program(self) -> str:
-        """File name of the program; empty where nothing is run."""
+        """File name of the program; empty if there is none."""
         return self.words[0].program if self.words else ""
 
 
 def expand(words: Sequence[ShellWord], environment: Mapping[str, str]) -> tuple[ShellWord, ...]:
-    """Fills in `$(VAR)` as the kubelet does: an unknown variable stays as it is, `$$` is a dollar sign."""
+    """Expands `$(VAR)` as the kubelet does: an unknown variable stays as it is, and `$$` is a dollar sign."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -121,21 +121,21 @@ def expand(words: Sequence[ShellWord], environment: Mapping[str, str]) -> tuple[
     return tuple(replace(word, text=_KUBERNETES_VARIABLE.sub(value, word.text)) for word in words)
 
 
-def unwrap(words: Sequence[ShellWord], environment: Mapping[str, str], known: frozenset[str]) -> Command:
-    """Finds the command among shells and wrappers; of a script's steps, the one that runs a program in `known`.
+def unwrap(words: Sequence[ShellWord], environment: Mapping[str, str], known: frozenset[str]) -> ContainerCommand:
+    """Finds the command inside shells and wrappers. In a script it is the step that runs a program in `known`.
 
-    A script with no such step gives its last step.
+    If no step does, it is the script's last step.
     """
-    command = _peel(words)
+    command = _strip_wrappers(words)
     for _ in range(MAX_SHELLS):
         script = _script(command.words, {**environment, **command.assignments})
         if script is None or not script.steps:
             break
-        inner = [_peel(step.words) for step in script.steps]
-        at = next((i for i, step in enumerate(inner) if _runs(step.words, known)), len(inner) - 1)
-        step = inner[at]
+        inner = [_strip_wrappers(step.words) for step in script.steps]
+        index = next((i for i, step in enumerate(inner) if _runs(step.words, known)), len(inner) - 1)
+        step = inner[index]
         merged = {**command.assignments, **step.assignments}
-        command = replace(step, script=script, step=at, assignments=merged)
+        command = replace(step, script=script, step=index, assignments=merged)
     return command
 
 
@@ -147,7 +147,7 @@ def _runs(words: Sequence[ShellWord], known: frozenset[str]) -> bool:
     )
 
 
-def _peel(words: Sequence[ShellWord]) -> Command:
+def _strip_wrappers(words: Sequence[ShellWord]) -> ContainerCommand:
     assignments: dict[str, str] = {}
     rest = list(words)
     replaces_shell = False
@@ -162,7 +162,7 @@ def _peel(words: Sequence[ShellWord]) -> Command:
             rest = _after_options(rest[1:], _WRAPPERS[head.program])[_OPERANDS.get(head.program, 0) :]
         else:
             break
-    return Command(words=tuple(rest), assignments=assignments, replaces_shell=replaces_shell)
+    return ContainerCommand(words=tuple(rest), assignments=assignments, replaces_shell=replaces_shell)
 
 
 def _after_options(words: list[ShellWord], with_value: frozenset[str]) -> list[ShellWord]:
@@ -222,12 +222,12 @@ def _tokens(text: str) -> list[str]:
     lexer.commenters = ""
     try:
         return list(lexer)
-    except ValueError:  # quotes that never close; the shell would refuse it too, the words are still worth a look
+    except ValueError:  # an unclosed quote, which the shell would refuse too; the words may still show hazards
         return joined.split()
 
 
 def _fill(token: str, environment: Mapping[str, str]) -> str:
-    """Shell variables whose value the container's environment states."""
+    """Expands the shell variables whose value is known."""
 
     def value(match: re.Match[str]) -> str:
         return environment.get(match.group(1) or match.group(2), match.group(0))

@@ -1,4 +1,4 @@
-"""A launcher's command line, its flags read as horovodrun 0.28.1 reads them (`horovod/runner/launch.py`)."""
+"""Parses a launcher's command line as horovodrun 0.28.1 does (`horovod/runner/launch.py`)."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from hvd_elastic.mpijob.lint.model.container_command import Command, ShellScript, ShellWord
+from hvd_elastic.mpijob.lint.job.container_command import ContainerCommand, ShellScript, ShellWord
 
 
-class Launcher(StrEnum):
-    """Which program starts the processes."""
+class LauncherProgram(StrEnum):
+    """The program that starts the training processes."""
 
     HOROVODRUN = "horovodrun"
     HVD_ELASTIC = "hvd-elastic launch"
@@ -24,15 +24,18 @@ _MODULES: Final = frozenset(("horovod.runner", "horovod.runner.launch", "horovod
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One option of horovodrun: its name here, how many values it takes, and whether they are integers."""
+class LauncherOption:
+    """One option of horovodrun: its name, the number of its values, and whether they are integers.
+
+    If an option has several spellings, `name` is the one that the rules look up.
+    """
 
     name: str
     values: int = 1
     integer: bool = False
 
 
-def _options() -> dict[str, Option]:
+def _options() -> dict[str, LauncherOption]:
     integers = (
         "-np --num-proc|--start-timeout|-p --ssh-port|--fusion-threshold-mb|--cache-capacity|--autotune-warmup-samples"
         "|--autotune-steps-per-sample|--autotune-bayes-opt-max-samples|--min-np --min-num-proc|--max-np --max-num-proc"
@@ -52,25 +55,25 @@ def _options() -> dict[str, Option]:
         "|-prefix-timestamp --prefix-output-with-timestamp|--log-hide-timestamp|--no-log-hide-timestamp"
         "|--gloo|--mpi|--jsrun"
     )
-    table = {"--blacklist-cooldown-range": Option("--blacklist-cooldown-range", 2, True)}
+    field_table = {"--blacklist-cooldown-range": LauncherOption("--blacklist-cooldown-range", 2, True)}
     for text, values, integer in ((integers, 1, True), (texts, 1, False), (switches, 0, False)):
         for group in text.split("|"):
             names = group.split()
             shown = names[0] if names[0] in ("-np", "--min-np", "--max-np", "--network-interface") else names[-1]
-            table.update({name: Option(shown, values, integer) for name in names})
-    return table
+            field_table.update({name: LauncherOption(shown, values, integer) for name in names})
+    return field_table
 
 
-OPTIONS: Final[Mapping[str, Option]] = _options()
+OPTIONS: Final[Mapping[str, LauncherOption]] = _options()
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
-    """An option as it was written: its word, and the words of its values."""
+class LauncherFlag:
+    """An option as it is written in the manifest: the word that names it, and the words of its values."""
 
     word: ShellWord
     values: tuple[ShellWord, ...]
-    option: Option
+    option: LauncherOption
 
     @property
     def text(self) -> str | None:
@@ -84,38 +87,41 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """The launcher's command line. `flags` has each option once, the last one counts."""
+class LauncherCommandLine:
+    """The launcher's command line. `flags` has each option once; the last occurrence counts."""
 
-    launcher: Launcher
-    head: tuple[ShellWord, ...] = ()
-    """The words that name the launcher: `horovodrun`, or `hvd-elastic launch`, or `python -m horovod.runner`."""
-    flags: Mapping[str, Flag] = field(default_factory=dict)
+    program: LauncherProgram
+    program_words: tuple[ShellWord, ...] = ()
+    """The words that name the launcher: `horovodrun`, `hvd-elastic launch` or `python -m horovod.runner`."""
+    flags: Mapping[str, LauncherFlag] = field(default_factory=dict)
     unknown: tuple[ShellWord, ...] = ()
-    short: tuple[Flag, ...] = ()
+    """Options that the launcher does not have."""
+    incomplete: tuple[LauncherFlag, ...] = ()
     """Options that lack values."""
-    command: tuple[ShellWord, ...] = ()
-    """What it starts on every worker."""
-    script: ShellScript | None = None
-    source: Command
+    training_command: tuple[ShellWord, ...] = ()
+    """The command that the launcher starts on the workers."""
+    shell_script: ShellScript | None = None
+    """The shell script that starts the launcher; None if no shell does."""
+    container_command: ContainerCommand
+    """The command that this command line was parsed from."""
 
     def number(self, name: str) -> int | None:
-        """A flag's value as a number; None where it is not set or no number."""
+        """A flag's value as a number; None if it is not set or not a whole number."""
         flag = self.flags.get(name)
         return flag.number if flag else None
 
     @property
     def elastic(self) -> bool:
-        """Horovod's own rule: a discovery script or `--min-np` makes a job elastic."""
-        if self.launcher is Launcher.HVD_ELASTIC:
+        """Whether the job is elastic, by Horovod's own rule: it has a discovery script or `--min-np`."""
+        if self.program is LauncherProgram.HVD_ELASTIC:
             return True
-        return self.launcher is Launcher.HOROVODRUN and bool(
+        return self.program is LauncherProgram.HOROVODRUN and bool(
             {"--host-discovery-script", "--min-np"} & self.flags.keys()
         )
 
 
 def integer(text: str | None) -> int | None:
-    """What argparse's `type=int` makes of it, within reason."""
+    """The number that argparse's `type=int` reads; None if it is not one, or has 20 characters or more."""
     try:
         return int(text) if text is not None and len(text) < 20 else None
     except ValueError:
@@ -123,74 +129,83 @@ def integer(text: str | None) -> int | None:
 
 
 def nearest_option(text: str) -> str:
-    """The option of horovodrun that was probably meant, or nothing."""
+    """The option of horovodrun that was probably meant; empty if none is similar."""
     close = difflib.get_close_matches(text.split("=", maxsplit=1)[0], OPTIONS, n=1, cutoff=0.6)
     return close[0] if close else ""
 
 
-def parse(command: Command) -> Call:
-    """Reads the command that a launcher container runs."""
+def parse(command: ContainerCommand) -> LauncherCommandLine:
+    """Parses the command that a launcher container runs."""
     words = command.words
-    launcher, length = _launcher(words)
-    head = words[:length]
-    if launcher is Launcher.MPIRUN:
-        return Call(launcher=launcher, head=head, command=words[length:], script=command.script, source=command)
-    if launcher is Launcher.OTHER:
-        return Call(launcher=launcher, command=words, script=command.script, source=command)
-    return _parse_flags(command, launcher, length)
+    program, length = _program(words)
+    if program in (LauncherProgram.HOROVODRUN, LauncherProgram.HVD_ELASTIC):
+        return _parse_flags(command, program, length)
+    return LauncherCommandLine(
+        program=program,
+        program_words=words[:length],
+        training_command=words[length:],
+        shell_script=command.script,
+        container_command=command,
+    )
 
 
-def _launcher(words: Sequence[ShellWord]) -> tuple[Launcher, int]:
+def _program(words: Sequence[ShellWord]) -> tuple[LauncherProgram, int]:
     if not words:
-        return Launcher.OTHER, 0
+        return LauncherProgram.OTHER, 0
     program, texts = words[0].program, [word.text for word in words[:3]]
     if program == "horovodrun":
-        return Launcher.HOROVODRUN, 1
+        return LauncherProgram.HOROVODRUN, 1
     if program == "hvd-elastic" and texts[1:2] == ["launch"]:
-        return Launcher.HVD_ELASTIC, 2
+        return LauncherProgram.HVD_ELASTIC, 2
     if program.startswith("python") and texts[1:2] == ["-m"] and texts[2:] and texts[2] in _MODULES:
-        return Launcher.HOROVODRUN, 3
-    return (Launcher.MPIRUN, 1) if program in _MPIRUNS else (Launcher.OTHER, 0)
+        return LauncherProgram.HOROVODRUN, 3
+    return (LauncherProgram.MPIRUN, 1) if program in _MPIRUNS else (LauncherProgram.OTHER, 0)
 
 
-def _parse_flags(command: Command, launcher: Launcher, index: int) -> Call:
-    words, head = command.words, command.words[:index]
-    flags: dict[str, Flag] = {}
+def _parse_flags(command: ContainerCommand, program: LauncherProgram, index: int) -> LauncherCommandLine:
+    words, program_words = command.words, command.words[:index]
+    flags: dict[str, LauncherFlag] = {}
     unknown: list[ShellWord] = []
-    short: list[Flag] = []
+    incomplete: list[LauncherFlag] = []
     while index < len(words) and words[index].text.startswith("-") and words[index].text != "--":
         word = words[index]
         index += 1
         option = _option(word.text)
         if option is None:
             unknown.append(word)
-            index += _value_of_unknown(launcher, words, index)
+            index += _count_values_of_unknown(program, words, index)
             continue
         flag, index = _flag(word, option, words, index)
-        (flags.__setitem__(option.name, flag) if len(flag.values) == option.values else short.append(flag))
+        if len(flag.values) == option.values:
+            flags[option.name] = flag
+        else:
+            incomplete.append(flag)
     if index < len(words) and words[index].text == "--":
         index += 1
-    return Call(
-        launcher=launcher,
-        head=head,
+    return LauncherCommandLine(
+        program=program,
+        program_words=program_words,
         flags=flags,
         unknown=tuple(unknown),
-        short=tuple(short),
-        command=words[index:],
-        script=command.script,
-        source=command,
+        incomplete=tuple(incomplete),
+        training_command=words[index:],
+        shell_script=command.script,
+        container_command=command,
     )
 
 
-def _value_of_unknown(launcher: Launcher, words: Sequence[ShellWord], index: int) -> int:
-    """How many words after an unknown option belong to it: of ours that horovodrun lacks, each takes one value."""
-    if launcher is not Launcher.HVD_ELASTIC or "=" in words[index - 1].text:
+def _count_values_of_unknown(program: LauncherProgram, words: Sequence[ShellWord], index: int) -> int:
+    """Number of words after an unknown option that are its values.
+
+    Options that only `hvd-elastic launch` has take one value each.
+    """
+    if program is not LauncherProgram.HVD_ELASTIC or "=" in words[index - 1].text:
         return 0
     return int(index < len(words) and not words[index].text.startswith("-"))
 
 
-def _option(text: str) -> Option | None:
-    """An option by its name, or by the unique start of a long one, as argparse takes it."""
+def _option(text: str) -> LauncherOption | None:
+    """The option of that name. Like argparse, accepts an unambiguous prefix of a long name."""
     name = text.partition("=")[0]
     if name in OPTIONS or not name.startswith("--"):
         return OPTIONS.get(name)
@@ -198,15 +213,15 @@ def _option(text: str) -> Option | None:
     return started.pop() if len(started) == 1 else None
 
 
-def _flag(word: ShellWord, option: Option, words: Sequence[ShellWord], index: int) -> tuple[Flag, int]:
+def _flag(word: ShellWord, option: LauncherOption, words: Sequence[ShellWord], index: int) -> tuple[LauncherFlag, int]:
     _, equals, value = word.text.partition("=")
     if equals:
-        return Flag(word, (ShellWord(value, word.path),), option), index
+        return LauncherFlag(word, (ShellWord(value, word.path),), option), index
     taken: list[ShellWord] = []
     while len(taken) < option.values and index < len(words) and _is_value(words[index].text):
         taken.append(words[index])
         index += 1
-    return Flag(word, tuple(taken), option), index
+    return LauncherFlag(word, tuple(taken), option), index
 
 
 def _is_value(text: str) -> bool:

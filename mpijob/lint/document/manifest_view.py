@@ -1,4 +1,4 @@
-"""A value in a document together with its place. What is missing or of another type is simply not there."""
+"""A read-only view of a value in a manifest and the path to it. Missing or mistyped values read as None."""
 
 import re
 from collections.abc import Iterator
@@ -29,34 +29,34 @@ def _step(key: str | int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """Reading never fails: hand-written manifests hold anything anywhere, and the schema rules say so in one place."""
+class ManifestView:
+    """Reading never raises: a hand-written manifest can hold anything anywhere, and the schema rules report that."""
 
     value: object
     path: Path = ()
 
-    def get(self, *keys: str) -> "View":
-        """The view below `keys`; its value is None where a key is missing."""
+    def get(self, *keys: str) -> "ManifestView":
+        """The view of the value below `keys`; its value is None if a key is missing."""
         value = self.value
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
-        return View(value, self.path + keys)
+        return ManifestView(value, self.path + keys)
 
-    def items(self) -> Iterator["View"]:
-        """The elements of a list."""
+    def items(self) -> Iterator["ManifestView"]:
+        """The items of a list; none if this is not a list."""
         if isinstance(self.value, list):
             for index, value in enumerate(self.value):
-                yield View(value, (*self.path, index))
+                yield ManifestView(value, (*self.path, index))
 
-    def pairs(self) -> Iterator[tuple[str, "View"]]:
-        """The entries of a mapping."""
+    def pairs(self) -> Iterator[tuple[str, "ManifestView"]]:
+        """The entries of a mapping; none if this is not a mapping."""
         if isinstance(self.value, dict):
             for key, value in self.value.items():
-                yield key, View(value, (*self.path, key))
+                yield key, ManifestView(value, (*self.path, key))
 
-    def named(self, name: str) -> "View":
-        """The element of a list whose `name` is `name`, else an empty view."""
-        return next((item for item in self.items() if item.get("name").value == name), View(None, self.path))
+    def named(self, name: str) -> "ManifestView":
+        """The list item whose field `name` equals `name`, else an empty view."""
+        return next((item for item in self.items() if item.get("name").value == name), ManifestView(None, self.path))
 
     @property
     def exists(self) -> bool:
@@ -75,7 +75,7 @@ class View:
 
     @property
     def amount(self) -> Decimal | None:
-        """The value as a Kubernetes quantity."""
+        """The value, if it is a Kubernetes quantity."""
         try:
             return quantity.parse(str(self.value)) if isinstance(self.value, str | int | float) else None
         except ValueError:

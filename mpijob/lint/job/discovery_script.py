@@ -1,4 +1,4 @@
-"""The host discovery script of a job: where it comes from, and its text where the stream holds it."""
+"""The host discovery script of a job: who provides it, and its text if the stream has it."""
 
 import posixpath
 import re
@@ -8,15 +8,15 @@ from enum import StrEnum
 from typing import Final
 
 from hvd_elastic.mpijob.contract import RUN_DIR
-from hvd_elastic.mpijob.lint.document.view import Path, View
-from hvd_elastic.mpijob.lint.model.linted_job import OPERATOR_SCRIPT, LintedJob, Version
+from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, Path
+from hvd_elastic.mpijob.lint.job.linted_job import OPERATOR_SCRIPT, LintedJob, MPIJobVersion
 
 MAX_LINES: Final = 2_000
 _ECHO: Final = re.compile(r"\s*(?:echo|printf)\s+(?P<rest>.*)")
 _API_CALL: Final = re.compile(r"\bkubectl\b|\bkubernetes\b|/api/v1/|KUBERNETES_SERVICE_HOST|\bcurl\b|\bwget\b")
 
 
-class Origin(StrEnum):
+class ScriptOrigin(StrEnum):
     """Who provides the script."""
 
     SIDECAR = "written by the discovery sidecar"
@@ -26,29 +26,29 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostScript:
-    """What `--host-discovery-script` names."""
+class DiscoveryScript:
+    """The script that `--host-discovery-script` names."""
 
     path: Path
-    """Where it is named."""
+    """The place in the manifest that names it."""
     file: str
-    """The file in the launcher's container."""
+    """The file's path in the launcher's container."""
     interpreted: bool
-    """An interpreter stands before it, so that it need not be executable."""
-    origin: Origin
-    volume: View
-    text: View
-    """Its text in a ConfigMap of the stream; an empty view where that is not at hand."""
+    """Whether the flag names an interpreter before the file, so that the file need not be executable."""
+    origin: ScriptOrigin
+    volume: ManifestView
+    text: ManifestView
+    """Its text in a ConfigMap of the stream; an empty view if the stream does not have it."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Its lines of code, without comments."""
+        """Its lines of code, without comments and empty lines; at most MAX_LINES lines are read."""
         raw = (self.text.text or "").splitlines()[:MAX_LINES]
         return tuple(line for line in raw if line.strip() and not line.lstrip().startswith("#"))
 
     @property
     def static_hosts(self) -> tuple[str, ...]:
-        """The lines it prints, if printing literal lines is all it does."""
+        """The lines it prints, if all it does is print literal lines; otherwise empty."""
         printed: list[str] = []
         for line in self.lines:
             match = _ECHO.fullmatch(line)
@@ -59,7 +59,7 @@ class HostScript:
 
     @property
     def asks_api(self) -> bool:
-        """Whether it asks the API server, or anything else over the network."""
+        """Whether it sends requests to the API server or to another network service."""
         return any(_API_CALL.search(line) for line in self.lines)
 
 
@@ -71,15 +71,15 @@ def _words(text: str) -> list[str]:
     return [word for word in words if word not in ("-e", "-n", "%s\\n")]
 
 
-def host_script(job: LintedJob) -> HostScript | None:
-    """The job's discovery script, or None where it has none."""
-    flag = job.script
+def discovery_script(job: LintedJob) -> DiscoveryScript | None:
+    """The job's discovery script, or None if it has none."""
+    flag = job.discovery_flag
     if flag is None or not flag.values or not flag.text:
         return None
     words = _words(flag.text)
     file = next((word for word in reversed(words) if "/" in word), words[0] if words else "")
     volume = job.launcher.pod.volume_at(file)
-    return HostScript(
+    return DiscoveryScript(
         path=flag.values[0].path,
         file=file,
         interpreted=len(words) > 1,
@@ -89,17 +89,17 @@ def host_script(job: LintedJob) -> HostScript | None:
     )
 
 
-def _origin(file: str, volume: View) -> Origin:
+def _origin(file: str, volume: ManifestView) -> ScriptOrigin:
     if file == OPERATOR_SCRIPT:
-        return Origin.OPERATOR
+        return ScriptOrigin.OPERATOR
     if posixpath.dirname(file) == RUN_DIR:
-        return Origin.SIDECAR
-    return Origin.CONFIG_MAP if volume.get("configMap").exists else Origin.OTHER
+        return ScriptOrigin.SIDECAR
+    return ScriptOrigin.CONFIG_MAP if volume.get("configMap").exists else ScriptOrigin.OTHER
 
 
-def _text(job: LintedJob, file: str, volume: View) -> View:
+def _text(job: LintedJob, file: str, volume: ManifestView) -> ManifestView:
     source = volume.get("configMap")
-    config_map = job.companions.named("ConfigMap", source.get("name").text, job.namespace)
+    config_map = job.related_objects.named("ConfigMap", source.get("name").text, job.namespace)
     mount = job.launcher.pod.main.mount(file)
     key = posixpath.basename(file) if mount.get("subPath").text is None else str(mount.get("subPath").text)
     items = {item.get("path").text: item.get("key").text for item in source.get("items").items()}
@@ -107,10 +107,10 @@ def _text(job: LintedJob, file: str, volume: View) -> View:
 
 
 def prints_no_slots(job: LintedJob) -> bool:
-    """Known for certain: the operator's script of v2beta1, or a literal list without a colon."""
-    script = host_script(job)
+    """Whether the script is known to print no slots: the operator's in v2beta1, or literal hosts without a colon."""
+    script = discovery_script(job)
     if script is None:
         return False
-    if script.origin is Origin.OPERATOR:
-        return job.version is Version.V2BETA1
+    if script.origin is ScriptOrigin.OPERATOR:
+        return job.version is MPIJobVersion.V2BETA1
     return bool(script.static_hosts) and not any(":" in host for host in script.static_hosts)

@@ -1,0 +1,56 @@
+"""Merge keys and aliases, and the limits on hostile streams."""
+
+import pytest
+
+from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_BYTES, read
+from hvd_elastic.mpijob.lint.document.yaml_composer import MAX_DEPTH, MAX_VALUES
+
+
+def only(text: str) -> object:
+    documents, problems = read(text)
+    assert problems == []
+    (document,) = documents
+    return document.value
+
+
+def test_merge_keys_and_aliases() -> None:
+    text = "base: &b {x: 1, z: 2}\njob: {<<: *b, z: 3}\nlist: [*b, *b]\n"
+    assert only(text) == {
+        "base": {"x": 1, "z": 2},
+        "job": {"z": 3, "x": 1},
+        "list": [{"x": 1, "z": 2}, {"x": 1, "z": 2}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("x" * (MAX_BYTES + 1), "characters"),
+        ("[" * 100_000, f"deeper than {MAX_DEPTH}"),
+        ("{a: " * 100_000, f"deeper than {MAX_DEPTH}"),
+        ("- " * 5_000 + "x", f"deeper than {MAX_DEPTH}"),
+        ("[" + "1," * (MAX_VALUES + 1) + "]", f"more than {MAX_VALUES} values"),
+        ("a: &a [*a]", "alias *a has no complete anchor"),
+        ("a: &a {<<: *a}", "alias *a has no complete anchor"),
+        ("a: !!python/object:os.system {}", "not known to Kubernetes"),
+        ("a: !Ref b", "not known to Kubernetes"),
+        ("? [1, 2]\n: 3", "a key is not a scalar"),
+        ("a: {<<: 3}", "not a mapping"),
+        ("a: \x07", "not readable"),
+        ("a:\n\t- b", "not YAML"),
+    ],
+)
+def test_hostile_streams_are_refused_with_a_reason(text: str, what: str) -> None:
+    documents, problems = read(text)
+    assert documents == []
+    assert what in problems[0].what
+
+
+def test_alias_bombs_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    documents, problems = read("\n".join(lines))
+    assert documents == []
+    assert "aliases are expanded" in problems[0].what
+    deep = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
+    assert "nested deeper" in read("\n".join(deep))[1][0].what

@@ -1,0 +1,42 @@
+"""Fixing terminates, and changes only what the findings name."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+
+from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.manifests.output import yaml_stream
+from tests.mpijob.lint.mangled import mangled
+from tests.mpijob.lint.overlay import CLEAN, MANIFESTS
+
+
+@given(mangled())
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+def test_fixing_ends_and_leaves_nothing_fixable(documents: list[Any]) -> None:
+    read, _ = lint.read(yaml_stream.dump(documents))
+    after, _ = lint.fix(read)
+    assert not [finding for finding in lint.check(after).findings if finding.violation.edits]
+    assert lint.fix(after)[1] == []
+
+
+def test_fixing_changes_only_what_it_names() -> None:
+    documents, _ = lint.read((MANIFESTS / "stock-elastic.yaml").read_text())
+    before: Any = documents[0].value
+    (after,), fixed = lint.fix(documents)
+    value: Any = after.value
+    assert [finding.rule.id for finding in fixed]
+    launcher = value["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    assert launcher["command"][0] == "horovodrun"
+    assert (
+        launcher["args"] == before["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
+    )
+    assert list(value) == list(before)
+    assert value["metadata"] == before["metadata"]
+
+
+def test_fixing_a_clean_stream_changes_nothing() -> None:
+    documents, _ = lint.read(CLEAN.read_text())
+    after, fixed = lint.fix(documents)
+    assert (after, fixed) == (documents, [])
+    again, _ = lint.read(yaml_stream.dump(document.value for document in after))
+    assert [d.value for d in again] == [d.value for d in documents]
