@@ -1,19 +1,32 @@
-"""JSON Schema of a job description, with descriptions and defaults: what editors complete from."""
+"""JSON Schema of a job description, with descriptions and defaults: editors complete keys from it."""
 
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from hvd_elastic.mpijob.description.job_spec import JobSpec, Toleration
 from hvd_elastic.mpijob.description.keys import KEYS, docstrings
-from hvd_elastic.mpijob.description.section import Section
+from hvd_elastic.mpijob.description.section import Section, schema_name
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+class _SchemaGenerator(GenerateJsonSchema):
+    """Names the sections under `$defs` as users know them: `Workers`, not the class `WorkersSpec`."""
+
+    def normalize_name(self, name: str) -> str:
+        return schema_name(super().normalize_name(name))
+
+
 def schema() -> dict[str, Any]:
-    """The schema. It is made from the model, so it knows what the reader knows; contradictions need the reader."""
-    made = JobSpec.model_json_schema(by_alias=True)
+    """The schema of a job description.
+
+    It comes from the model that also reads descriptions, so both know the same keys and types. Contradictions between
+    keys are not in it: only the reader finds those.
+    """
+    made = JobSpec.model_json_schema(by_alias=True, schema_generator=_SchemaGenerator)
     for model in _models():
-        body = made if model is JobSpec else _object(made["$defs"][model.__name__])
+        body = made if model is JobSpec else _object(made["$defs"][schema_name(model.__name__)])
         _describe(body, model)
     return {"$schema": DIALECT, **made, "title": "hvd-elastic job"}
 
@@ -27,7 +40,7 @@ def _models() -> list[type[Section]]:
 
 
 def _object(definition: dict[str, Any]) -> dict[str, Any]:
-    """The long form of a section that has a short one too."""
+    """The mapping form of a section, which may have a short form beside it."""
     long_form: dict[str, Any] = next(
         (choice for choice in definition.get("anyOf", [definition]) if "properties" in choice), definition
     )

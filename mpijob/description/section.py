@@ -10,16 +10,27 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
-class Section(BaseModel):
-    """A mapping whose keys are known, and which may have a short form (`workers: 1:4`).
+def schema_name(class_name: str) -> str:
+    """The name of a section's class in the JSON Schema: `WorkersSpec` is `Workers` there."""
+    return class_name.removesuffix("Spec")
 
-    Keys are checked, values are frozen. The docstring under a field is its help on the command line and in the schema.
+
+class Section(BaseModel):
+    """A mapping with a fixed set of keys. It may have a short form (`workers: 1:4`).
+
+    Unknown keys are errors and values are frozen. The docstring under a field is its help on the command line and in
+    the schema.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+        model_title_generator=lambda model: schema_name(model.__name__),
+    )
 
     short_form: ClassVar[str | None] = None
-    """What may stand in place of the mapping, for help and messages; None where only the mapping may."""
+    """What a user may write instead of the mapping, for help and messages. None: only the mapping is accepted."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:

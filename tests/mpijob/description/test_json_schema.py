@@ -45,6 +45,14 @@ def test_descriptions_and_defaults_are_there() -> None:
     assert made["additionalProperties"] is False
 
 
+def test_sections_have_the_names_that_users_know() -> None:
+    made = schema()
+    assert {"Workers", "Launcher", "Batch", "Checkpoint", "Priority", "Queue", "Network", "Autoscale"} <= set(
+        made["$defs"]
+    )
+    assert [line for line in json.dumps(made, indent=1).splitlines() if "Spec" in line] == []
+
+
 @pytest.mark.parametrize("wrong", [{"nmae": "a"}, {"workers": {"mni": 1}}, {"cloud": "moon"}, {"restarts": "many"}])
 def test_mistakes_are_seen(wrong: dict[str, object]) -> None:
     assert list(VALIDATOR.iter_errors({"name": "a", "command": ["b"]} | wrong))
