@@ -1,17 +1,14 @@
 """`hvd-elastic generate`: from a job description to manifests."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
-from hvd_elastic.cli.output import Format, Result, output_option, show
+from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, show
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.manifests.manifest import Manifest
 from hvd_elastic.mpijob.manifests.output import kustomize
-from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.supporting.node_groups import node_groups as node_groups_of
 
@@ -54,29 +51,12 @@ def command(
     """
     spec = job_from(file, flags)
     if node_groups:
-        show(Result(rows=node_groups_of(spec), name_key="role"), output)
+        groups = node_groups_of(spec)
+        show(Result(data=groups, names=[group["role"] for group in groups]), output)
         return
     manifests = render(spec, Target(target))
     if output_dir is None:
-        click.echo(_rendered(manifests, output), nl=False)
+        show(of_manifests(manifests), output)
         return
     for path in kustomize.write(manifests, output_dir):
         click.echo(path, err=True)
-
-
-def _rendered(manifests: list[Manifest], output: Format) -> str:
-    match output:
-        case Format.JSON:
-            listing = {"apiVersion": "v1", "kind": "List", "items": manifests}
-            return json.dumps(listing, indent=2, ensure_ascii=False) + "\n"
-        case Format.NAME:
-            return "".join(f"{_name(manifest)}\n" for manifest in manifests)
-        case _:
-            return dump(manifests)
-
-
-def _name(manifest: Manifest) -> str:
-    """`KIND.GROUP/NAME`, as kubectl prints it."""
-    group = manifest["apiVersion"].rpartition("/")[0]
-    kind = manifest["kind"].lower()
-    return f"{kind}.{group}/{manifest['metadata']['name']}" if group else f"{kind}/{manifest['metadata']['name']}"

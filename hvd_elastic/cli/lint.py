@@ -1,12 +1,12 @@
 """`hvd-elastic lint`: the hazards of any MPIJob."""
 
 import sys
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 
+from hvd_elastic.cli.output import Format, Result, output_option, render, show
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_BYTES
@@ -16,24 +16,9 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
 
-class Format(StrEnum):
-    """Values of `-o`."""
-
-    TEXT = "text"
-    JSON = "json"
-    SARIF = "sarif"
-
-
 @click.command("lint", short_help="Name the hazards of any MPIJob.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice([form.value for form in Format]),
-    default=Format.TEXT.value,
-    show_default=True,
-    help="Form of the report.",
-)
+@output_option(Format.TEXT, Format.JSON, Format.SARIF, default=Format.TEXT, flag="--output")
 @click.option(
     "--select", multiple=True, metavar="RULE", help="Only these rules: an id (HE101), the start of one (HE1) or a name."
 )
@@ -45,7 +30,7 @@ class Format(StrEnum):
 def command(
     files: tuple[str, ...],
     *,
-    output: str,
+    output: Format,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fix: bool,
@@ -65,7 +50,7 @@ def command(
     documents, problems = _read(files or ("-",))
     fixed: list[lint.Finding] = []
     if fix:
-        _refuse_other_forms(output)
+        _refuse_other_formats(output)
         documents, fixed = lint.fix(documents, rules)
     found = lint.check(documents, rules)
     if not found.jobs and not problems:
@@ -74,7 +59,7 @@ def command(
                 path=", ".join(files or ("-",)), value="", what="holds no MPIJob", way_out="name the file that does"
             )
         ]
-    _show(found, problems, Format(output), documents if fix and not problems else None)
+    _show(found, problems, output, documents if fix and not problems else None)
     if fixed:
         click.echo(f"{len(fixed)} fixed", err=True)
     if problems:
@@ -87,8 +72,8 @@ def _names(values: tuple[str, ...]) -> list[str]:
     return [name.strip() for value in values for name in value.split(",") if name.strip()]
 
 
-def _refuse_other_forms(output: str) -> None:
-    if output != Format.TEXT:
+def _refuse_other_formats(output: Format) -> None:
+    if output is not Format.TEXT:
         raise click.UsageError("--fix prints manifests; it does not go together with -o")
 
 
@@ -117,18 +102,18 @@ def _unreadable(name: str, error: OSError | UnicodeDecodeError) -> Problem:
     return Problem(path=name, value="", what=what)
 
 
-def _show(found: lint.LintReport, problems: list[Problem], form: Format, fixed: list[lint.Document] | None) -> None:
-    if fixed is not None:
-        click.echo(dump(fixed), nl=False)
-        click.echo(lint_report.text(found), nl=False, err=True)
-    elif form is Format.TEXT:
-        click.echo(lint_report.text(found), nl=False)
+def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed: list[lint.Document] | None) -> None:
+    report = Result(
+        written={
+            Format.TEXT: lambda: lint_report.text(found),
+            Format.JSON: lambda: lint_report.as_json(found, problems),
+            Format.SARIF: lambda: sarif.sarif(found, problems, version=version("hvd-elastic")),
+        }
+    )
+    if fixed is None:
+        show(report, output)
     else:
-        made = (
-            lint_report.as_json(found, problems)
-            if form is Format.JSON
-            else sarif.sarif(found, problems, version=version("hvd-elastic"))
-        )
-        click.echo(made, nl=False)
-    if form is Format.TEXT and found.jobs:
+        click.echo(dump(fixed), nl=False)
+        click.echo(render(report, output), nl=False, err=True)
+    if output is Format.TEXT and found.jobs:
         click.echo(lint_report.summary(found), err=True)

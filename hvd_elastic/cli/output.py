@@ -1,9 +1,14 @@
-"""How a verb shows a result: a table for people, JSON or YAML for programs, names for pipes."""
+"""How a verb shows its result: a table for people, JSON or YAML for programs, names for pipes.
+
+A verb declares its formats with `output_option`, puts what it found into a `Result`, and calls `show`.
+"""
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import StringIO
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,12 +17,14 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Format(StrEnum):
-    """Values of `-o`."""
+    """Every value that `-o` takes in any verb."""
 
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+    TEXT = "text"
+    SARIF = "sarif"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,38 +33,41 @@ class Column:
 
     title: str
     key: str
-    """Key of the row's mapping. Absent and None print as `-`."""
+    """Key of the value in a row. A value that is absent or None prints as `-`."""
     right: bool = False
-    """Align to the right: numbers."""
+    """Whether to align to the right, for numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a verb has found, free of how it is shown."""
+    """What a verb has found, independent of the format in which it is shown. A verb fills in what its formats need."""
 
-    rows: Sequence[Mapping[str, Any]]
-    """Plain data, one mapping a row: what JSON and YAML show."""
-    columns: Sequence[Column] = field(default_factory=tuple)
-    """What the table shows of it."""
-    name_key: str = "name"
-    """Key of a row that `-o name` prints."""
-    kind: str = ""
-    """With it, `-o name` prints `KIND/NAME`, which kubectl takes."""
-    single: bool = False
-    """The result is one thing: JSON and YAML show it without a list around it."""
+    rows: Sequence[Mapping[str, Any]] = ()
+    """What the table shows: one mapping of plain data per row."""
+    columns: Sequence[Column] = ()
+    """The columns of the table."""
+    data: Any = None
+    """What JSON shows. None: the rows, as a list."""
+    documents: Sequence[Any] | None = None
+    """The YAML documents. None: one document, with what JSON shows."""
+    names: Sequence[str] = ()
+    """What `-o name` prints, one per line: `KIND/NAME`, which kubectl takes."""
+    written: Mapping[Format, Callable[[], str]] = field(default_factory=dict)
+    """Formats that the verb's own library writes. Each is called only if it is asked for."""
 
 
-def output_option(*formats: Format, default: Format = Format.TABLE) -> Callable[[_Command], _Command]:
-    """`-o/--format`, as parameter `output: Format`. All formats unless some are named.
+def output_option(
+    *formats: Format, default: Format = Format.TABLE, flag: str = "--format"
+) -> Callable[[_Command], _Command]:
+    """`-o` with these formats, as the parameter `output: Format` of the verb.
 
-    Not `--output`: that is a key of the job description.
+    `flag` is the long name. Verbs that take a job have `--format`, because `output` is a key of the job description.
     """
-    choices = [value.value for value in (formats or tuple(Format))]
     return click.option(
         "-o",
-        "--format",
+        flag,
         "output",
-        type=click.Choice(choices),
+        type=click.Choice([value.value for value in formats]),
         default=default.value,
         show_default=True,
         callback=lambda _context, _parameter, value: Format(value),
@@ -65,52 +75,82 @@ def output_option(*formats: Format, default: Format = Format.TABLE) -> Callable[
     )
 
 
-def render(result: Result, output: Format) -> str:
-    """The text of a result, with its final newline; empty where there is nothing to print."""
-    match output:
-        case Format.JSON:
-            return json.dumps(_plain(result), indent=2, ensure_ascii=False) + "\n"
-        case Format.YAML:
-            from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
-
-            return dump([_plain(result)])
-        case Format.NAME:
-            prefix = f"{result.kind}/" if result.kind else ""
-            return "".join(f"{prefix}{row[result.name_key]}\n" for row in result.rows)
-        case Format.TABLE:
-            return table(result.rows, result.columns)
+def of_manifests(
+    manifests: Sequence[Mapping[str, Any]],
+    *,
+    rows: Sequence[Mapping[str, Any]] = (),
+    columns: Sequence[Column] = (),
+) -> Result:
+    """Kubernetes manifests in the forms that kubectl reads: a `List` as JSON, a stream as YAML, `KIND.GROUP/NAME`."""
+    return Result(
+        rows=rows,
+        columns=columns,
+        data={"apiVersion": "v1", "kind": "List", "items": list(manifests)},
+        documents=manifests,
+        names=[_kubectl_name(manifest) for manifest in manifests],
+    )
 
 
 def show(result: Result, output: Format) -> None:
-    """Print a result to stdout."""
-    click.echo(render(result, output), nl=False)
+    """Print a result to stdout. Only on a terminal does a table have styles."""
+    click.echo(render(result, output, styled=sys.stdout.isatty()), nl=False)
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
-    """Columns aligned by spaces, titles in capitals, as kubectl prints them."""
-    cells = [[column.title.upper() for column in columns]]
-    cells += [[_cell(row.get(column.key)) for column in columns] for row in rows]
-    widths = [max(map(len, texts)) for texts in zip(*cells, strict=True)]
-    lines = (
-        _GAP.join(
-            text.rjust(width) if column.right else text.ljust(width)
-            for text, width, column in zip(texts, widths, columns, strict=True)
-        ).rstrip()
-        for texts in cells
-    )
-    return "".join(f"{line}\n" for line in lines)
+def render(result: Result, output: Format, *, styled: bool = False) -> str:
+    """The text of a result with its final newline; empty if there is nothing to print."""
+    if output in result.written:
+        return result.written[output]()
+    data = list(result.rows) if result.data is None else result.data
+    match output:
+        case Format.TABLE:
+            return table(result.rows, result.columns, styled=styled)
+        case Format.JSON:
+            return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        case Format.YAML:
+            from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+
+            return dump([data] if result.documents is None else result.documents)
+        case Format.NAME:
+            return "".join(f"{name}\n" for name in result.names)
+        case _:
+            raise ValueError(f"this result cannot be shown as {output}")
 
 
-_GAP: Final = "   "
+_GAP: Final = 3
+"""Spaces between two columns, as kubectl prints them."""
+_UNBOUNDED: Final = 1 << 20
+"""Characters per line. A table is as wide as its content: a line that is cut or wrapped cannot be parsed."""
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, styled: bool = False) -> str:
+    """Columns aligned by spaces, titles in capitals, as kubectl prints them; with `styled`, titles in bold."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="")
+    for column in columns:
+        title = Text().append(column.title.upper(), style="bold")
+        shown.add_column(title, justify="right" if column.right else "left", no_wrap=True)
+    for row in rows:
+        shown.add_row(*(Text(_cell(row.get(column.key))) for column in columns))
+    console = Console(file=StringIO(), width=_UNBOUNDED, force_terminal=styled, force_jupyter=False)
+    with console.capture() as printed:
+        console.print(shown)
+    return "".join(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
 def _cell(value: object) -> str:
-    """Printable in one line, whatever it holds: a terminal is not to be steered by a name."""
+    """The value on one printable line: a name must not send control characters to a terminal."""
     if value is None:
         return "-"
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def _plain(result: Result) -> Any:
-    return result.rows[0] if result.single and result.rows else list(result.rows)
+def _kubectl_name(manifest: Mapping[str, Any]) -> str:
+    """`KIND.GROUP/NAME`, as kubectl prints it."""
+    group = manifest["apiVersion"].rpartition("/")[0]
+    kind = manifest["kind"].lower()
+    name = manifest["metadata"]["name"]
+    return f"{kind}.{group}/{name}" if group else f"{kind}/{name}"

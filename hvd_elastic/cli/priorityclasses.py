@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import click
 
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
-from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import AUTOSCALER_CUTOFF, DEFAULTS, PriorityClass, Problem, Tier, check, manifest
 
@@ -31,7 +30,7 @@ _COLUMNS = (
     show_default=True,
     help="The Cluster Autoscaler's --expendable-pods-priority-cutoff.",
 )
-@output_option(default=Format.YAML)
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, default=Format.YAML)
 def command(
     *,
     inference: str | None,
@@ -52,7 +51,7 @@ def command(
     problems += [*_unknown(global_default, classes), *check(classes, cutoff=cutoff)]
     if problems:
         raise InvalidInputError(problems)
-    _print(classes, output)
+    show(_result(classes), output)
 
 
 def _redefined(default: PriorityClass, text: str | None, problems: list[Problem]) -> PriorityClass:
@@ -80,15 +79,7 @@ def _unknown(names: tuple[str, ...], classes: list[PriorityClass]) -> Iterator[P
         yield Problem(path="--global-default", value=value, what="is more than one default", way_out="name one class")
 
 
-def _print(classes: list[PriorityClass], output: Format) -> None:
-    manifests = [manifest(one) for one in classes]
-    if output is Format.YAML:
-        click.echo(dump(manifests), nl=False)
-        return
-    if output is Format.JSON:
-        listing = {"apiVersion": "v1", "kind": "List", "items": manifests}
-        show(Result(rows=[listing], single=True), output)
-        return
+def _result(classes: list[PriorityClass]) -> Result:
     rows = [
         {
             "name": one.name,
@@ -99,4 +90,4 @@ def _print(classes: list[PriorityClass], output: Format) -> None:
         }
         for one in classes
     ]
-    show(Result(rows=rows, columns=_COLUMNS, kind="priorityclass.scheduling.k8s.io"), output)
+    return of_manifests([manifest(one) for one in classes], rows=rows, columns=_COLUMNS)

@@ -1,10 +1,14 @@
+import io
 import json
 
+import click
+import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.cli.output import Column, Format, Result, render
+from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, render, show
 
 COLUMNS = (
     Column(title="name", key="name"),
@@ -29,12 +33,12 @@ def test_an_empty_table_keeps_its_titles() -> None:
 def test_data() -> None:
     assert json.loads(render(Result(rows=ROWS), Format.JSON)) == list(ROWS)
     assert yaml.safe_load(render(Result(rows=ROWS), Format.YAML)) == list(ROWS)
-    assert json.loads(render(Result(rows=ROWS[:1], single=True), Format.JSON)) == ROWS[0]
+    assert json.loads(render(Result(data=ROWS[0]), Format.JSON)) == ROWS[0]
 
 
 def test_names() -> None:
-    assert render(Result(rows=ROWS, kind="job"), Format.NAME) == "job/a\njob/longer\n"
-    assert render(Result(rows=()), Format.NAME) == ""
+    assert render(Result(names=["job/a", "job/longer"]), Format.NAME) == "job/a\njob/longer\n"
+    assert render(Result(), Format.NAME) == ""
 
 
 @given(st.text())
@@ -42,3 +46,60 @@ def test_a_cell_is_one_printable_line(text: str) -> None:
     lines = render(Result(rows=[{"name": text}], columns=COLUMNS[:1]), Format.TABLE).split("\n")
     assert len(lines) == 3
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_wide_table_is_neither_cut_nor_wrapped() -> None:
+    rows = [{"name": "n" * 300, "size": 1, "why": "[bold]:smile: " + "w" * 2000}]
+    assert render(Result(rows=rows, columns=COLUMNS), Format.TABLE).splitlines() == [
+        "NAME" + " " * 296 + "   WORKERS   WHY",
+        "n" * 300 + "         1   [bold]:smile: " + "w" * 2000,
+    ]
+
+
+def test_titles_are_bold_on_a_terminal_and_nothing_else_is_styled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    result = Result(rows=ROWS, columns=COLUMNS)
+    styled, plain = render(result, Format.TABLE, styled=True), render(result, Format.TABLE)
+    titles, *lines = styled.splitlines()
+    assert titles == "\x1b[1mNAME\x1b[0m     \x1b[1mWORKERS\x1b[0m   \x1b[1mWHY\x1b[0m"
+    assert click.unstyle(titles) == plain.splitlines()[0]
+    assert lines == plain.splitlines()[1:]
+
+
+@pytest.mark.parametrize("name", ["FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_what_is_no_terminal_gets_no_styles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setattr("sys.stdout", stdout := io.StringIO())
+    show(Result(rows=ROWS, columns=COLUMNS), Format.TABLE)
+    assert stdout.getvalue() == "NAME     WORKERS   WHY\na              3   -\nlonger        12   x, y\n"
+
+
+def test_manifests_are_what_kubectl_reads() -> None:
+    manifests = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}},
+        {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "b"}},
+    ]
+    result = of_manifests(manifests)
+    assert json.loads(render(result, Format.JSON)) == {"apiVersion": "v1", "kind": "List", "items": manifests}
+    assert list(yaml.safe_load_all(render(result, Format.YAML))) == manifests
+    assert render(result, Format.NAME) == "configmap/a\nmpijob.kubeflow.org/b\n"
+
+
+def test_a_verb_may_write_a_format_itself() -> None:
+    result = Result(written={Format.TEXT: lambda: "text\n", Format.JSON: lambda: "{}\n"})
+    assert [render(result, output) for output in (Format.TEXT, Format.JSON)] == ["text\n", "{}\n"]
+    with pytest.raises(ValueError, match="sarif"):
+        render(result, Format.SARIF)
+
+
+def test_a_verb_has_only_the_formats_that_it_declares() -> None:
+    @click.command
+    @output_option(Format.JSON, Format.NAME, default=Format.JSON)
+    def command(output: Format) -> None:
+        show(Result(data=[output], names=["a"]), output)
+
+    assert json.loads(CliRunner().invoke(command).stdout) == ["json"]
+    assert CliRunner().invoke(command, ["--format", "name"]).stdout == "a\n"
+    refused = CliRunner().invoke(command, ["-o", "table"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
