@@ -1,14 +1,17 @@
 """`hvd-elastic discover`: the sidecar's answer at a person's terminal."""
 
-import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import ENV_JOB, ENV_NAMESPACE
 
 if TYPE_CHECKING:
     from hvd_elastic.discovery.lookup import LookupResult
+
+_COLUMNS = tuple(Column(title=key, key=key) for key in ("host", "pod", "address", "slots", "status"))
 
 
 @click.command()
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
               help="Below it, the answer says short.")  # fmt: skip
 @click.option("--reach/--no-reach", default=False, show_default=True,
               help="Ask the workers themselves as well: only where pods can be reached from here.")  # fmt: skip
-@click.option("-o", "--output", type=click.Choice(["table", "json", "name"]), default="table", show_default=True)
+@output_option(Format.TABLE, Format.JSON, Format.NAME, flag="--output")
 def command(
     *,
     job: str,
@@ -32,7 +35,7 @@ def command(
     slots: int | None,
     min_workers: int,
     reach: bool,
-    output: str,
+    output: Format,
 ) -> None:
     """Show which workers of a job may be used, in the order of ranks, and why the others may not."""
     from hvd_elastic.discovery.kube import credentials
@@ -51,13 +54,15 @@ def command(
         min_workers=min_workers,
         reach=reach,
     )
-    if output == "json":
-        click.echo(json.dumps(_json(found), indent=2))
-    elif output == "name":
-        for host in found.answer.hosts:
-            click.echo(f"pod/{host.pod}")
-    else:
-        _print_table(found)
+    result = Result(
+        rows=list(_rows(found)),
+        columns=_COLUMNS,
+        data=_json(found),
+        names=[f"pod/{host.pod}" for host in found.answer.hosts],
+    )
+    show(result, output)
+    if output is Format.TABLE:
+        _print_notes(found)
 
 
 def _json(found: "LookupResult") -> dict[str, Any]:
@@ -77,21 +82,17 @@ def _json(found: "LookupResult") -> dict[str, Any]:
     }
 
 
-def _print_table(found: "LookupResult") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _rows(found: "LookupResult") -> Iterator[dict[str, Any]]:
     answer = found.answer
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("HOST", "POD", "ADDRESS", "SLOTS", "STATUS"):
-        table.add_column(heading, no_wrap=heading != "STATUS")
-    for place, host in enumerate(answer.hosts):
+    for rank, host in enumerate(answer.hosts):
         status = "usable, its node may go soon" if host.pod in answer.at_risk else "usable"
-        table.add_row(str(place), host.pod, host.address, str(host.slots), status)
+        yield {"host": rank, "pod": host.pod, "address": host.address, "slots": host.slots, "status": status}
     for out in answer.left_out:
-        table.add_row("-", out.pod, "", "", f"{out.reason}: {out.detail}".removesuffix(": "))
-    Console(soft_wrap=True, highlight=False, markup=False).print(table)
+        yield {"pod": out.pod, "status": f"{out.reason}: {out.detail}".removesuffix(": ")}
+
+
+def _print_notes(found: "LookupResult") -> None:
     if found.is_short:
-        click.echo(f"short: {len(answer.hosts)} usable, fewer than the min workers", err=True)
+        click.echo(f"short: {len(found.answer.hosts)} usable, fewer than the min workers", err=True)
     if not found.nodes_read:
         click.echo("nodes may not be read: draining and spot nodes do not show", err=True)
