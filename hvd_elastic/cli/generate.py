@@ -8,9 +8,9 @@ import click
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, show
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.manifests.output import kustomize
+from hvd_elastic.mpijob.manifests.node_groups import node_groups as node_groups_of
 from hvd_elastic.mpijob.manifests.render import render
-from hvd_elastic.mpijob.manifests.supporting.node_groups import node_groups as node_groups_of
+from hvd_elastic.mpijob.manifests.writers import kustomize
 
 
 @click.command(cls=JobCommand)

@@ -107,7 +107,7 @@ def render(result: Result, output: Format, *, styled: bool = False) -> str:
         case Format.JSON:
             return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
         case Format.YAML:
-            from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+            from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 
             return dump([data] if result.documents is None else result.documents)
         case Format.NAME:

@@ -23,11 +23,11 @@ _CHECKS = (
 )
 
 
-def contradictions(spec: JobSpec) -> list[Problem]:
+def job_problems(spec: JobSpec) -> list[Problem]:
     """Every contradiction between keys, wherever the job is to run."""
     return [problem for check in _CHECKS for problem in check(spec)]
 
 
-def unrenderable(spec: JobSpec, target: Target) -> list[Problem]:
+def target_problems(spec: JobSpec, target: Target) -> list[Problem]:
     """Why a job that is right in itself cannot be written as `target`."""
     return list(target_checks.problems(spec, target))

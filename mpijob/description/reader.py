@@ -54,7 +54,7 @@ def read_job(
     problems += found
     wrong = {problem.path.partition("[")[0] for problem in found}
     if spec is not None:
-        consequences = [*checks.contradictions(spec), *(also(spec) if also else ())]
+        consequences = [*checks.job_problems(spec), *(also(spec) if also else ())]
         problems += [problem for problem in consequences if problem.path.partition("[")[0] not in wrong]
     if problems:
         raise InvalidInputError(_as_written(problem, overrides or {}) for problem in problems)

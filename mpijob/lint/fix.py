@@ -12,7 +12,7 @@ from hvd_elastic.mpijob.lint.document.manifest_edit import ManifestEdit, apply
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
 from hvd_elastic.mpijob.lint.document.yaml_composer import SourceRange, YamlNode
 from hvd_elastic.mpijob.lint.rule import Finding, Rule
-from hvd_elastic.mpijob.manifests.output import yaml_stream
+from hvd_elastic.mpijob.manifests.writers import yaml_stream
 
 MAX_ROUNDS: Final = 1_000
 _UNKNOWN_RANGE: Final = SourceRange(1, 1, 1, 2)

@@ -1,4 +1,4 @@
-"""The launcher pod: discovery as a native sidecar, and what drives the job beside it."""
+"""The launcher pod: the container that drives the job, and discovery beside it as a native sidecar."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,17 @@ from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests import pod_environment
-from hvd_elastic.mpijob.manifests.manifest import Manifest, from_field, literals, pruned
-from hvd_elastic.mpijob.manifests.manifest import environment as env
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
-    RUN_VOLUME,
+    container_env,
     container_security,
+    env_from_field,
+    escape_command,
     pod_security,
+    pod_template,
     port,
     scratch_mounts,
     scratch_volumes,
-    template,
 )
 
 SIDECAR = "discovery"
@@ -24,10 +25,10 @@ _TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - 
 _TOKEN_SECONDS = 3600
 
 
-def pod_template(spec: JobSpec, *, service_account: str | None, sidecar_options: Sequence[str] = ()) -> Manifest:
-    """Template of the launcher. Only the sidecar gets a token: Horovod unpickles what it is sent."""
+def template(spec: JobSpec, *, service_account: str | None, sidecar_options: Sequence[str] = ()) -> Manifest:
+    """The launcher's pod template. Only the sidecar gets a token, because Horovod unpickles what its ports receive."""
     token = {"name": _TOKEN_VOLUME, "mountPath": _TOKEN_FOLDER, "readOnly": True}
-    pod = pruned(
+    pod = without_empty(
         serviceAccountName=service_account,
         automountServiceAccountToken=False,
         enableServiceLinks=False,
@@ -36,19 +37,19 @@ def pod_template(spec: JobSpec, *, service_account: str | None, sidecar_options:
         containers=[container(spec)],
         volumes=[*scratch_volumes(), _token_volume()],
     )
-    return template(spec, Role.LAUNCHER, pod)
+    return pod_template(spec, Role.LAUNCHER, pod)
 
 
 def container(spec: JobSpec) -> Manifest:
     """The container that drives the job."""
     ports = [port("metrics-launch", contract.LAUNCHER_METRICS_PORT)] if _is_ours(spec) else []
-    return pruned(
+    return without_empty(
         name="launcher",
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
         command=command(spec),
         workingDir=spec.workdir,
-        env=[*env(pod_environment.training(spec)), from_field(contract.ENV_INCARNATION, "metadata.uid")],
+        env=[*container_env(pod_environment.training(spec)), env_from_field(contract.ENV_INCARNATION, "metadata.uid")],
         ports=ports,
         resources={
             "requests": {"cpu": spec.launcher.cpu, "memory": spec.launcher.memory},
@@ -60,14 +61,17 @@ def container(spec: JobSpec) -> Manifest:
 
 
 def command(spec: JobSpec) -> list[str]:
-    """The launcher's argument list. Both launchers take the same flags; no shell reads any of it."""
+    """The launcher's command line. Both launchers take the same flags. No shell reads any of it."""
     program = ["hvd-elastic", "launch"] if _is_ours(spec) else ["horovodrun"]
     adopt = f"{contract.RUN_DIR}/{contract.ADOPT_FILE}"
-    return [*program, *flags(spec), adopt, *literals(spec.command)]
+    return [*program, *flags(spec), adopt, *escape_command(spec.command)]
 
 
 def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
-    """Flags of horovodrun, whose files lie in `run_dir`. It counts processes, a job description counts workers."""
+    """Horovodrun's flags, with the files that it uses in `run_dir`.
+
+    horovodrun counts processes, a job description counts workers.
+    """
     workers, slots = spec.workers, spec.workers.slots
     limit = [] if spec.reset_limit is None else ["--reset-limit", str(spec.reset_limit)]
     return [
@@ -85,17 +89,17 @@ def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
 
 
 def sidecar(spec: JobSpec, *, mounts: list[Manifest], options: Sequence[str] = ()) -> Manifest:
-    """Discovery. It is up before the launcher starts, outlives it, and does not keep the pod from ending."""
+    """The discovery container. It starts before the launcher, outlives it, and does not keep the pod from ending."""
     ready = {"httpGet": {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}, "periodSeconds": 1}
-    return pruned(
+    return without_empty(
         name=SIDECAR,
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
         command=["hvd-elastic", "discovery-sidecar", *options, *([] if spec.read_nodes else ["--no-nodes"])],
         restartPolicy="Always",
         env=[
-            *env(pod_environment.identity(spec)),
-            *env({contract.ENV_RUN_DIR: contract.RUN_DIR}),
+            *container_env(pod_environment.identity(spec)),
+            *container_env({contract.ENV_RUN_DIR: contract.RUN_DIR}),
         ],
         ports=[port("metrics", contract.DISCOVERY_METRICS_PORT)],
         startupProbe={**ready, "failureThreshold": 120},
@@ -111,7 +115,7 @@ def _is_ours(spec: JobSpec) -> bool:
 
 
 def _token_volume() -> Manifest:
-    """What the kubelet would mount into every container, as a volume that only one of them mounts."""
+    """The token that the kubelet would mount into every container, as a volume that one container mounts."""
     return {
         "name": _TOKEN_VOLUME,
         "projected": {
@@ -122,6 +126,3 @@ def _token_volume() -> Manifest:
             ]
         },
     }
-
-
-__all__ = ["RUN_VOLUME", "SIDECAR", "command", "container", "flags", "pod_template", "sidecar"]

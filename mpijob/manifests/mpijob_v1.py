@@ -1,9 +1,9 @@
 """The MPIJob of the training-operator, `kubeflow.org/v1`, which reaches workers by `kubectl exec` and has no ssh key.
 
-A small `ssh` in the launcher's path finds the pod that has the address, and hands the command to the operator's
-`kubexec.sh`. Horovod would call that by itself, where a variable says that this operator is at work, but with the
-address for a pod's name: the variable is taken away. The operator's own init container does not meet Pod Security
-`restricted`, so the namespace must admit `baseline`.
+A small `ssh` script in the launcher's path finds the pod that has the address, and passes the command to the
+operator's `kubexec.sh`. Horovod would call `kubexec.sh` itself if it saw the variable by which this operator makes
+itself known, but with an address in place of the pod's name. So the launcher runs without that variable. The operator's
+own init container does not meet Pod Security `restricted`: the namespace must admit `baseline`.
 """
 
 from typing import Final
@@ -11,16 +11,16 @@ from typing import Final
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
-from hvd_elastic.mpijob.manifests.manifest import Manifest, metadata
-from hvd_elastic.mpijob.manifests.mpijob_v2beta1 import job_metadata, replicas, run_policy
-from hvd_elastic.mpijob.manifests.supporting import rbac
+from hvd_elastic.mpijob.manifests.job_parts import job_metadata, replicas, run_policy
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata
 
 _SHIM_VOLUME: Final = "ssh-by-kubectl"
 _SHIM_FILE: Final = "ssh"
 _SHIM_PATH: Final = "/usr/local/bin/ssh"
 
-_OPERATORS_MARK: Final = "OMPI_MCA_plm_rsh_agent"
-"""Set by the operator last, so that no value of ours lasts (horovod 0.28.1, `runner/util/remote.py`)."""
+_OPERATOR_VARIABLE: Final = "OMPI_MCA_plm_rsh_agent"
+"""Horovod recognises the operator by this variable (horovod 0.28.1, `runner/util/remote.py`). The operator sets it
+after our own variables, so a value in the manifest would be overwritten."""
 
 SHIM: Final = f"""\
 #!/bin/sh
@@ -46,12 +46,15 @@ exec /etc/mpi/kubexec.sh "$pod" "$@"
 
 
 def manifests(spec: JobSpec) -> list[Manifest]:
-    """The ConfigMap with the small ssh, and the job."""
+    """The ConfigMap with the ssh script, and the MPIJob."""
     return [_shim(spec), _job(spec)]
 
 
-def account(spec: JobSpec) -> str:
-    """The ServiceAccount that the operator makes; it may exec into the workers. Discovery's Role is bound to it too."""
+def launcher_account(spec: JobSpec) -> str:
+    """The ServiceAccount that the operator makes for the launcher, which may exec into workers.
+
+    Discovery runs under it too, so discovery's Role is bound to it.
+    """
     return f"{spec.name}-launcher"
 
 
@@ -79,15 +82,18 @@ def _job(spec: JobSpec) -> Manifest:
             "runPolicy": run_policy(spec),
             "mpiReplicaSpecs": {
                 "Launcher": replicas(1, _launcher(spec)),
-                "Worker": replicas(spec.workers.max, worker_pod.pod_template(spec, options=["--no-sshd"])),
+                "Worker": replicas(spec.workers.max, worker_pod.template(spec, options=["--no-sshd"])),
             },
         },
     }
 
 
 def _launcher(spec: JobSpec) -> Manifest:
-    """The operator sets the ServiceAccount; kubectl in the launcher's container needs its token."""
-    template = launcher_pod.pod_template(spec, service_account=None, sidecar_options=["--api-version", "v1"])
+    """The launcher's pod template, with the ssh script and with a token for kubectl in the launcher's container.
+
+    The operator sets the ServiceAccount.
+    """
+    template = launcher_pod.template(spec, service_account=None, sidecar_options=["--api-version", "v1"])
     pod = template["spec"]
     pod["automountServiceAccountToken"] = True
     pod["volumes"] = [volume for volume in pod["volumes"] if "projected" not in volume]
@@ -95,14 +101,9 @@ def _launcher(spec: JobSpec) -> Manifest:
         known = {volume["name"] for volume in pod["volumes"]}
         container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] in known]
     main = pod["containers"][0]
-    main["command"] = ["env", "-u", _OPERATORS_MARK, *main["command"]]
+    main["command"] = ["env", "-u", _OPERATOR_VARIABLE, *main["command"]]
     main["volumeMounts"].append(
         {"name": _SHIM_VOLUME, "mountPath": _SHIM_PATH, "subPath": _SHIM_FILE, "readOnly": True}
     )
     pod["volumes"].append({"name": _SHIM_VOLUME, "configMap": {"name": _shim_name(spec), "defaultMode": 0o555}})
     return template
-
-
-def access_manifests(spec: JobSpec) -> list[Manifest]:
-    """Discovery's rights, bound to the operator's ServiceAccount."""
-    return rbac.manifests(spec, account=account(spec))

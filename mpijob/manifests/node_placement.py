@@ -5,13 +5,13 @@ from copy import deepcopy
 from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES, Requirement, Term, one_of, tolerated
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud, JobSpec
-from hvd_elastic.mpijob.manifests.manifest import Manifest, pods_of, pruned
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, pod_selector, without_empty
 from hvd_elastic.mpijob.manifests.supporting.shared_storage import required_zone
 
 _ZONE = "topology.kubernetes.io/zone"
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _GRACE_SECONDS = 30
-"""Kubernetes' own default; a worker leaves as soon as its process has left."""
+"""The default of Kubernetes. A worker ends as soon as its training process has ended."""
 
 
 def grace_seconds(spec: JobSpec) -> int:
@@ -22,34 +22,38 @@ def grace_seconds(spec: JobSpec) -> int:
 
 
 def spot_grace_limit(spec: JobSpec) -> int | None:
-    """How long the cloud's reclaimed machines wait; None where no worker runs on one."""
+    """Seconds that a reclaimed machine waits for its pods. None: the cloud sets no limit, or no worker runs on spot."""
     return None if spec.capacity is Capacity.ON_DEMAND else NODES[spec.cloud].spot_grace_seconds
 
 
 def zones(spec: JobSpec) -> list[str]:
-    """Zones that may be used; the file system's own where it lives in one."""
+    """Zones that pods may run in: the zone of the file system if it lives in one, else the zones of the description."""
     zone = required_zone(spec)
     return [zone] if zone else spec.zones
 
 
 def one_zone(spec: JobSpec) -> bool:
-    """Whether the pods must be kept together; needless where only one zone may be used."""
+    """Whether an affinity must keep the pods in one zone. False if only one zone is allowed anyway."""
     wanted = spec.cloud is not Cloud.ANY if spec.one_zone is None else spec.one_zone
     return wanted and len(zones(spec)) != 1
 
 
 def affinity(spec: JobSpec, role: Role) -> Manifest | None:
-    """`affinity` of a pod, None where any node will do."""
+    """`affinity` of a pod. None: any node will do."""
     terms = _worker_terms(spec) if role is Role.WORKER else _launcher_terms(spec)
-    node = pruned(
+    node = without_empty(
         requiredDuringSchedulingIgnoredDuringExecution=_required(terms),
         preferredDuringSchedulingIgnoredDuringExecution=_preferred(spec) if role is Role.WORKER else None,
     )
-    return pruned(nodeAffinity=node, podAffinity=_together(spec) if one_zone(spec) else None) or None
+    return without_empty(nodeAffinity=node, podAffinity=_same_zone(spec) if one_zone(spec) else None) or None
 
 
 def tolerations(spec: JobSpec, role: Role) -> list[Manifest]:
-    """Spot and GPU taints for workers only: the launcher must outlive a spot node. Lost nodes for both."""
+    """`tolerations` of a pod.
+
+    Only workers tolerate the taints of spot nodes and GPU nodes, because the launcher must outlive a spot node. Both
+    tolerate a lost node for `lost_node` seconds.
+    """
     lost = [
         {**tolerated(f"node.kubernetes.io/{state}", effect="NoExecute"), "tolerationSeconds": spec.lost_node}
         for state in ("not-ready", "unreachable")
@@ -85,14 +89,17 @@ def _labels(spec: JobSpec, wanted: dict[str, str]) -> Term:
 
 
 def _required(terms: list[Term]) -> Manifest | None:
-    """Terms are alternatives. An empty one would match no node at all; where one asks for nothing, any node will do."""
+    """The terms as a node selector, in which one match is enough. None if a term has no requirements: any node will do.
+
+    Kubernetes reads an empty term differently: it matches no node.
+    """
     if not all(terms):
         return None
-    different: list[list[Requirement]] = []
+    distinct: list[list[Requirement]] = []
     for term in map(list, deepcopy(terms)):
-        if term not in different:
-            different.append(term)
-    return {"nodeSelectorTerms": [{"matchExpressions": term} for term in different]}
+        if term not in distinct:
+            distinct.append(term)
+    return {"nodeSelectorTerms": [{"matchExpressions": term} for term in distinct]}
 
 
 def _preferred(spec: JobSpec) -> list[Manifest]:
@@ -102,7 +109,7 @@ def _preferred(spec: JobSpec) -> list[Manifest]:
     return [{"weight": 100, "preference": {"matchExpressions": term}} for term in spot]
 
 
-def _together(spec: JobSpec) -> Manifest:
-    """The first pod picks the zone: a required affinity that only the pod itself meets lets it through."""
-    term = {"labelSelector": {"matchLabels": pods_of(spec)}, "topologyKey": _ZONE}
+def _same_zone(spec: JobSpec) -> Manifest:
+    """All pods in one zone, which the first pod picks: Kubernetes lets a pod pass that is the only one to match."""
+    term = {"labelSelector": {"matchLabels": pod_selector(spec)}, "topologyKey": _ZONE}
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}

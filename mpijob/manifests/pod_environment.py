@@ -1,4 +1,4 @@
-"""The environment by which the parts of a running job find each other, by the names of the contract."""
+"""The environment variables through which the parts of a running job find each other; the contract has their names."""
 
 from decimal import Decimal
 
@@ -8,25 +8,26 @@ from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
 
-_SLOW_TO_MEET_WORKERS = 50
+_MANY_WORKERS = 50
 _GLOO_SECONDS = 30
-_GLOO_SECONDS_AT_A_BARRIER = 10
-"""Under `launch` the processes enter Gloo together, so that survivors of a lost node may go on within 12 s."""
-_GLOO_SECONDS_MANY = 240
-"""Beyond 50 nodes Gloo's rendezvous takes longer than its own default of 30 s (horovod issue 2015)."""
+_GLOO_SECONDS_LAUNCH = 10
+"""Under `launch` all processes enter Gloo at once, so a short timeout is safe: after the loss of a node the survivors
+continue within 12 s."""
+_GLOO_SECONDS_MANY_WORKERS = 240
+"""With more than 50 nodes Gloo's rendezvous takes longer than its default of 30 s (horovod issue 2015)."""
 
 
 def gloo_timeout_seconds(spec: JobSpec) -> int:
-    """After how many seconds of silence a peer counts as dead."""
+    """Seconds of silence after which a peer counts as dead."""
     if spec.gloo_timeout is not None:
         return spec.gloo_timeout
-    if spec.workers.max >= _SLOW_TO_MEET_WORKERS:
-        return _GLOO_SECONDS_MANY
-    return _GLOO_SECONDS_AT_A_BARRIER if spec.launcher.kind is LauncherKind.LAUNCH else _GLOO_SECONDS
+    if spec.workers.max >= _MANY_WORKERS:
+        return _GLOO_SECONDS_MANY_WORKERS
+    return _GLOO_SECONDS_LAUNCH if spec.launcher.kind is LauncherKind.LAUNCH else _GLOO_SECONDS
 
 
 def identity(spec: JobSpec) -> dict[str, str]:
-    """Which job this is, and how large it may be: for every part."""
+    """Which job this is and how large it may be. Every part reads it."""
     return {
         contract.ENV_JOB: spec.name,
         contract.ENV_NAMESPACE: spec.namespace,
@@ -40,8 +41,8 @@ def identity(spec: JobSpec) -> dict[str, str]:
 def training(spec: JobSpec) -> dict[str, str]:
     """What the training process reads.
 
-    It stands on workers, because the standby runs the script before the launcher's command comes, and on the launcher,
-    because Horovod hands the launcher's environment on. The user's own values come last and win.
+    Worker pods have it because the standby runs the script before the launcher's command comes. The launcher pod has it
+    because Horovod passes the launcher's environment on. The user's own values come last and win.
     """
     return {
         **identity(spec),
@@ -64,7 +65,7 @@ def _network(spec: JobSpec) -> dict[str, str]:
 
 
 def _threads(spec: JobSpec) -> dict[str, str]:
-    """A process in a container sees all CPUs of the node, and would start a thread for each."""
+    """Without a limit, a process in a container sees all CPUs of the node and starts a thread for each."""
     share = quantity.parse(spec.workers.cpu) / spec.workers.slots - Decimal(spec.workers.loaders)
     return {"OMP_NUM_THREADS": str(max(1, int(share)))}
 

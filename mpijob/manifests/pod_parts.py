@@ -1,26 +1,40 @@
-"""What both kinds of pods share: security, scratch space, ports."""
+"""What launcher pods and worker pods share: security, scratch volumes, ports, environment variables, placement."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import node_placement, queues
-from hvd_elastic.mpijob.manifests.manifest import Manifest, pod_labels, pruned
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, pod_labels, without_empty
 
 USER_ID: Final = 1000
-"""The image's user; Pod Security `restricted` admits no root."""
+"""The image's user. Pod Security `restricted` does not admit root."""
 SSH_FOLDER: Final = "/home/mpiuser/.ssh"
-"""Where the operator mounts the job's key: the home of that user."""
+"""Where the operator mounts the job's ssh key: in that user's home."""
 
 RUN_VOLUME: Final = "run"
 TMP_VOLUME: Final = "tmp"
 _RUN_SIZE: Final = "16Mi"
 
 
+def pod_template(spec: JobSpec, role: Role, pod: Manifest) -> Manifest:
+    """The pod template of a role: the role's own `pod` spec, and what follows from the role alone."""
+    common = without_empty(
+        schedulerName=queues.scheduler_name(spec),
+        priorityClassName=spec.priority.launcher if role is Role.LAUNCHER else spec.priority.workers,
+        affinity=node_placement.affinity(spec, role),
+        tolerations=node_placement.tolerations(spec, role),
+        imagePullSecrets=[{"name": name} for name in spec.image_pull_secrets],
+    )
+    labels = {**pod_labels(spec, role), **queues.pod_labels(spec)}
+    return {"metadata": {"labels": labels}, "spec": {**common, **pod}}
+
+
 def container_security(*, read_only_root: bool = False) -> Manifest:
     """`securityContext` of a container, as Pod Security `restricted` asks for it."""
-    return pruned(
+    return without_empty(
         allowPrivilegeEscalation=False,
         readOnlyRootFilesystem=read_only_root or None,
         capabilities={"drop": ["ALL"]},
@@ -28,8 +42,8 @@ def container_security(*, read_only_root: bool = False) -> Manifest:
 
 
 def pod_security(*, shared_group: bool) -> Manifest:
-    """`securityContext` of a pod. `shared_group` lets the user write to volumes that belong to root."""
-    return pruned(
+    """`securityContext` of a pod. With `shared_group` the user may write to volumes that belong to root."""
+    return without_empty(
         runAsNonRoot=True,
         runAsUser=USER_ID,
         runAsGroup=USER_ID,
@@ -40,7 +54,10 @@ def pod_security(*, shared_group: bool) -> Manifest:
 
 
 def scratch_volumes() -> list[Manifest]:
-    """RUN_DIR in memory (a few small files, replaced often), and /tmp, so that a read-only root file system will do."""
+    """Volumes for RUN_DIR and /tmp, so that the root file system can be read only.
+
+    RUN_DIR is in memory: it holds a few small files that are replaced often.
+    """
     return [
         {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _RUN_SIZE}},
         {"name": TMP_VOLUME, "emptyDir": {}},
@@ -48,7 +65,7 @@ def scratch_volumes() -> list[Manifest]:
 
 
 def scratch_mounts() -> list[Manifest]:
-    """`volumeMounts` of those."""
+    """`volumeMounts` of the scratch volumes."""
     return [{"name": RUN_VOLUME, "mountPath": contract.RUN_DIR}, {"name": TMP_VOLUME, "mountPath": "/tmp"}]  # noqa: S108 - in the container
 
 
@@ -57,14 +74,24 @@ def port(name: str, number: int) -> Manifest:
     return {"name": name, "containerPort": number, "protocol": "TCP"}
 
 
-def template(spec: JobSpec, role: Role, pod: Manifest) -> Manifest:
-    """A pod template: what depends on the role only, around what the role's own module says."""
-    common = pruned(
-        schedulerName=queues.scheduler_name(spec),
-        priorityClassName=spec.priority.launcher if role is Role.LAUNCHER else spec.priority.workers,
-        affinity=node_placement.affinity(spec, role),
-        tolerations=node_placement.tolerations(spec, role),
-        imagePullSecrets=[{"name": name} for name in spec.image_pull_secrets],
-    )
-    labels = {**pod_labels(spec, role), **queues.pod_labels(spec)}
-    return {"metadata": {"labels": labels}, "spec": {**common, **pod}}
+def container_env(values: Mapping[str, str]) -> list[Manifest]:
+    """`env` of a container."""
+    return [{"name": name, "value": escape_dollars(value)} for name, value in values.items()]
+
+
+def env_from_field(name: str, field: str) -> Manifest:
+    """An environment variable whose value is a field of the pod, such as `metadata.uid`."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+
+
+def escape_command(words: Iterable[str]) -> list[str]:
+    """The words of a command as a container's `command` needs them."""
+    return [escape_dollars(word) for word in words]
+
+
+def escape_dollars(text: str) -> str:
+    """`text` in a form that Kubernetes turns back into `text`, for a container's command or environment.
+
+    Kubernetes expands `$(NAME)` there, and reads `$$` as one `$`. A `$` before any other character is left alone.
+    """
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text

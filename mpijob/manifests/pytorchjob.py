@@ -1,29 +1,31 @@
-"""The same job as a PyTorchJob of the training-operator, and the autoscaler that its scale subresource allows.
+"""The same job as a PyTorchJob of the training-operator, and an autoscaler for it, which its scale subresource allows.
 
-The script must train by `torch.distributed`: torchrun stands in for Horovod, and nothing of ours runs in the pods.
+The script must train with `torch.distributed`. torchrun starts it instead of Horovod, and no part of ours runs in the
+pods.
 """
 
 from typing import Final
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import worker_pod
-from hvd_elastic.mpijob.manifests.manifest import Manifest, literals, metadata, pruned
-from hvd_elastic.mpijob.manifests.mpijob_v2beta1 import job_metadata, replicas, run_policy
+from hvd_elastic.mpijob.manifests.job_parts import job_metadata, replicas, run_policy
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, without_empty
+from hvd_elastic.mpijob.manifests.pod_parts import escape_command
 
 _CONTAINER: Final = "pytorch"
 """The name by which the operator finds the training container."""
 _RESTARTS: Final = 1000
-"""A resize counts as a restart in torchrun: without a limit of the user's, a sponge needs many."""
+"""torchrun counts each resize as a restart, and an elastic job has many. The user's `reset_limit` replaces this."""
 
 
 def manifests(spec: JobSpec) -> list[Manifest]:
-    """The PyTorchJob, and the HorizontalPodAutoscaler where one is asked for."""
+    """The PyTorchJob, and its HorizontalPodAutoscaler if the description has `autoscale`."""
     return [_job(spec), *([_autoscaler(spec)] if spec.autoscale else [])]
 
 
 def command(spec: JobSpec) -> list[str]:
-    """The training command under torchrun, which takes everything else from the environment that the operator sets."""
-    first, *rest = literals(spec.command)
+    """The training command under torchrun, which reads everything else from the environment that the operator sets."""
+    first, *rest = escape_command(spec.command)
     if first.rpartition("/")[2] in {"python", "python3"}:
         return ["torchrun", *rest]
     return ["torchrun", "--no-python", first, *rest]
@@ -45,7 +47,7 @@ def _job(spec: JobSpec) -> Manifest:
             },
             "runPolicy": run_policy(spec, has_launcher=False),
             "pytorchReplicaSpecs": {
-                # An autoscaler adds workers one by one; without it the scheduler soaks up what there is.
+                # An autoscaler adds workers one by one. Without it, the scheduler starts as many as fit.
                 "Worker": replicas(
                     workers.start if spec.autoscale else workers.max, _template(spec), restart="ExitCode"
                 )
@@ -55,7 +57,7 @@ def _job(spec: JobSpec) -> Manifest:
 
 
 def _template(spec: JobSpec) -> Manifest:
-    template = worker_pod.pod_template(spec)
+    template = worker_pod.template(spec)
     pod = template["spec"]
     training = {**pod["containers"][0], "name": _CONTAINER, "command": command(spec)}
     for ours in ("readinessProbe", "ports"):
@@ -69,7 +71,7 @@ def _autoscaler(spec: JobSpec) -> Manifest:
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": metadata(spec, spec.name),
-        "spec": pruned(
+        "spec": without_empty(
             scaleTargetRef={"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": spec.name},
             minReplicas=spec.workers.min,
             maxReplicas=spec.workers.max,

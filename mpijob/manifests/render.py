@@ -1,10 +1,10 @@
-"""From a job description to manifests, in the order in which they are applied. Pure: the same in, the same out."""
+"""From a job description to manifests, in the order in which they are applied. Pure: equal input, equal output."""
 
 from hvd_elastic.mpijob import checks
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests import mpijob_v1, mpijob_v2beta1, pytorchjob
-from hvd_elastic.mpijob.manifests.manifest import Manifest
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.supporting import (
     disruption_budget,
     network_policies,
@@ -16,19 +16,20 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 
 
 def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
-    """Everything that the job needs in the cluster, the job last.
+    """Everything that the job needs in the cluster, and at the end the job itself.
 
-    Raises InvalidInputError with every reason why the job cannot be written so: no image, a key that `target` cannot
-    hold.
+    Raises InvalidInputError with every reason why the job cannot be written as `target`: no image, or a key that this
+    kind of job cannot express.
     """
-    if problems := checks.unrenderable(spec, target):
+    if problems := checks.target_problems(spec, target):
         raise InvalidInputError(problems)
-    around = [*network_policies.manifests(spec), *disruption_budget.manifests(spec), *pod_monitor.manifests(spec)]
+    supporting = [*network_policies.manifests(spec), *disruption_budget.manifests(spec), *pod_monitor.manifests(spec)]
     match target:
         case Target.MPIJOB:
-            own = [*rbac.manifests(spec), *around, mpijob_v2beta1.manifest(spec)]
+            own = [*rbac.manifests(spec), *supporting, *mpijob_v2beta1.manifests(spec)]
         case Target.MPIJOB_V1:
-            own = [*mpijob_v1.access_manifests(spec), *around, *mpijob_v1.manifests(spec)]
+            account = mpijob_v1.launcher_account(spec)
+            own = [*rbac.manifests(spec, account=account), *supporting, *mpijob_v1.manifests(spec)]
         case Target.PYTORCHJOB:
-            own = [*around, *pytorchjob.manifests(spec)]
+            own = [*supporting, *pytorchjob.manifests(spec)]
     return [*shared_storage.manifests(spec), *own]

@@ -1,4 +1,4 @@
-"""The worker pod: PID 1 holds a warm training process and leaves within its grace when it is told to."""
+"""The worker pod: PID 1 keeps a training process warm, and ends within its grace period after a SIGTERM."""
 
 from collections.abc import Sequence
 
@@ -8,36 +8,37 @@ from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import node_placement, pod_environment
-from hvd_elastic.mpijob.manifests.manifest import Manifest, literals, pruned
-from hvd_elastic.mpijob.manifests.manifest import environment as env
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
+    container_env,
     container_security,
+    escape_command,
     pod_security,
+    pod_template,
     port,
     scratch_mounts,
     scratch_volumes,
-    template,
 )
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
 
 _SHM = "shm"
 
 
-def pod_template(spec: JobSpec, *, options: Sequence[str] = ()) -> Manifest:
-    """Template of a worker. `options` go to `hvd-elastic worker`."""
-    command = ["hvd-elastic", "worker", *options, "--", *literals(spec.command)]
-    return template(spec, Role.WORKER, _pod(spec, container(spec, command)))
+def template(spec: JobSpec, *, options: Sequence[str] = ()) -> Manifest:
+    """A worker's pod template. `options` are flags of `hvd-elastic worker`."""
+    command = ["hvd-elastic", "worker", *options, "--", *escape_command(spec.command)]
+    return pod_template(spec, Role.WORKER, _pod(spec, container(spec, command)))
 
 
-def container(spec: JobSpec, command: list[str], *, name: str = "worker") -> Manifest:
-    """The worker's container, without what only an entry point of ours answers."""
-    return pruned(
-        name=name,
+def container(spec: JobSpec, command: list[str]) -> Manifest:
+    """The worker's container."""
+    return without_empty(
+        name="worker",
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
         command=command,
         workingDir=spec.workdir,
-        env=env(_environment(spec)),
+        env=container_env(_environment(spec)),
         envFrom=[{"secretRef": {"name": secret}} for secret in spec.secrets],
         ports=_ports(spec),
         readinessProbe=_readiness(),
@@ -49,7 +50,7 @@ def container(spec: JobSpec, command: list[str], *, name: str = "worker") -> Man
 
 def _pod(spec: JobSpec, training: Manifest) -> Manifest:
     shm = {"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": spec.workers.shm}}
-    return pruned(
+    return without_empty(
         serviceAccountName=spec.workers.service_account,
         automountServiceAccountToken=False,
         enableServiceLinks=False,
@@ -65,7 +66,7 @@ def _environment(spec: JobSpec) -> dict[str, str]:
 
 
 def _readiness() -> Manifest:
-    """Ready means warm: the port is open only while the standby waits or trains."""
+    """A Ready worker is warm: the port is open only while the standby waits or trains."""
     return {"tcpSocket": {"port": contract.READY_PORT}, "periodSeconds": 1, "failureThreshold": 3}
 
 
@@ -75,9 +76,12 @@ def _ports(spec: JobSpec) -> list[Manifest]:
 
 
 def resources(spec: JobSpec) -> Manifest:
-    """Requests are limits: the scheduler and an autoscaler know what a worker takes, and it is evicted last."""
+    """Requests and limits are equal.
+
+    So the scheduler and an autoscaler know what a worker takes, and the kubelet evicts it last.
+    """
     workers = spec.workers
-    wanted = pruned(
+    wanted = without_empty(
         **{
             "cpu": workers.cpu,
             "memory": workers.memory,
@@ -92,10 +96,10 @@ def resources(spec: JobSpec) -> Manifest:
 
 
 def cpu_floor(spec: JobSpec) -> int:
-    """CPUs that the loader processes of a worker need, at least."""
+    """The least number of CPUs that the loader processes of a worker need."""
     return spec.workers.slots * spec.workers.loaders
 
 
 def has_enough_cpu(spec: JobSpec) -> bool:
-    """Whether each loader process can have a CPU of its own."""
+    """Whether there is a CPU for each loader process."""
     return quantity.parse(spec.workers.cpu) >= cpu_floor(spec)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from tests.mpijob import admission
 from tests.mpijob.examples import EXAMPLES, GOLDEN, Example, golden_manifests
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from tests.mpijob.examples import EXAMPLES, Example
 from tests.mpijob.modules import cache_folder
 from tests.mpijob.strategies import HOSTILE

@@ -15,8 +15,8 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
-from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from tests.mpijob import admission
@@ -66,7 +66,7 @@ def test_the_command_reaches_the_process_word_for_word(job: dict[str, Any]) -> N
     spec = read(job)
     words = [expanded(word, {"HOSTNAME": "expanded"}) for word in launcher_pod.command(spec)]
     assert words[-len(spec.command) :] == spec.command
-    container = worker_pod.pod_template(spec)["spec"]["containers"][0]
+    container = worker_pod.template(spec)["spec"]["containers"][0]
     assert [expanded(word, {"HOSTNAME": "expanded"}) for word in container["command"]][3:] == spec.command
     values = {item["name"]: expanded(item["value"], {"HOSTNAME": "expanded"}) for item in container["env"]}
     assert values | spec.env == values

@@ -1,33 +1,33 @@
-"""NetworkPolicies: only the job's own pods reach ssh, rendezvous and Gloo, whose ports are chosen at run time."""
+"""NetworkPolicies: only the job's own pods reach ssh, the rendezvous and Gloo, whose ports are chosen at run time."""
 
 from typing import Final
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.manifests.manifest import Manifest, metadata, pods_of
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, pod_selector
 
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 def manifests(spec: JobSpec) -> list[Manifest]:
-    """One policy for all pods of the job, and one that lets only the launcher's pod reach the API server."""
+    """One policy for all pods of the job, and one that lets the launcher pod alone reach the API server."""
     if not spec.network.policy:
         return []
-    everyone = _policy(
+    all_pods = _policy(
         spec,
         spec.name,
-        selector=pods_of(spec),
+        selector=pod_selector(spec),
         ingress=[{"from": [_own_pods(spec)]}, *_monitoring(spec)],
         egress=[{"to": [_own_pods(spec)]}, _dns(), {"ports": [_tcp(port) for port in spec.network.storage_ports]}],
     )
-    discovery = _policy(
+    api_server = _policy(
         spec,
-        f"{spec.name}.api-server",  # with a dot, so that no other job's name can be the same
-        selector=pods_of(spec, Role.LAUNCHER),
+        f"{spec.name}.api-server",  # No job can have this name: it has a dot.
+        selector=pod_selector(spec, Role.LAUNCHER),
         egress=[{"ports": [_tcp(port) for port in spec.network.api_ports]}],
     )
-    return [everyone, discovery]
+    return [all_pods, api_server]
 
 
 def _policy(
@@ -51,7 +51,7 @@ def _policy(
 
 
 def _own_pods(spec: JobSpec) -> Manifest:
-    return {"podSelector": {"matchLabels": pods_of(spec)}}
+    return {"podSelector": {"matchLabels": pod_selector(spec)}}
 
 
 def _dns() -> Manifest:

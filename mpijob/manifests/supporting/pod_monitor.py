@@ -1,13 +1,13 @@
-"""PodMonitor: where the Prometheus Operator finds the job's metrics."""
+"""PodMonitor: it tells the Prometheus Operator where the job's metrics are."""
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
-from hvd_elastic.mpijob.manifests.manifest import Manifest, metadata, pods_of
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, pod_selector
 
 _INTERVAL = "15s"
 
 
 def manifests(spec: JobSpec) -> list[Manifest]:
-    """The monitor, where one is asked for."""
+    """The monitor, if the description has `monitor`."""
     if not spec.monitor:
         return []
     launcher = ["metrics-launch"] if spec.launcher.kind is LauncherKind.LAUNCH else []
@@ -17,7 +17,7 @@ def manifests(spec: JobSpec) -> list[Manifest]:
         "kind": "PodMonitor",
         "metadata": metadata(spec, spec.name),
         "spec": {
-            "selector": {"matchLabels": pods_of(spec)},
+            "selector": {"matchLabels": pod_selector(spec)},
             "podMetricsEndpoints": [{"port": port, "interval": _INTERVAL} for port in ports],
         },
     }

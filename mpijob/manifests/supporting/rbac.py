@@ -1,27 +1,30 @@
-"""What discovery may do in the cluster: its own namespace, its own job, and no more."""
+"""RBAC: what discovery may do in the cluster, which is limited to its own namespace and its own job."""
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.manifests.manifest import Manifest, cluster_metadata, metadata
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
 def name(spec: JobSpec) -> str:
-    """Of ServiceAccount, Role and RoleBinding."""
+    """The name of ServiceAccount, Role and RoleBinding."""
     return f"{spec.name}-discovery"
 
 
 def manifests(spec: JobSpec, *, account: str | None = None) -> list[Manifest]:
-    """ServiceAccount, Role and RoleBinding. With `account` the ServiceAccount is someone else's and only bound."""
+    """ServiceAccount, Role and RoleBinding; with `read_nodes` a ClusterRole and its binding too.
+
+    With `account` the Role is bound to that ServiceAccount, which exists already, and none is made.
+    """
     service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(spec, name(spec))}
     own = [] if account else [{**service_account, "automountServiceAccountToken": False}]
-    user = account or name(spec)
-    nodes = [*_node_reader(spec, user)] if spec.read_nodes else []
-    return [*own, _role(spec), _binding(spec, user), *nodes]
+    bound = account or name(spec)
+    nodes = [*_node_reader(spec, bound)] if spec.read_nodes else []
+    return [*own, _role(spec), _binding(spec, bound), *nodes]
 
 
 def _role(spec: JobSpec) -> Manifest:
-    """Pods cannot be told apart by label here: delete reaches the namespace, and discovery checks the owner."""
+    """RBAC cannot select pods by label: `delete` covers all pods of the namespace, and discovery checks their owner."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "Role",

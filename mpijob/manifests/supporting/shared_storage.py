@@ -1,4 +1,4 @@
-"""Shared storage: claims and what makes them, mounts, folders, checkpoint prefixes."""
+"""Shared storage: claims, the volumes and classes behind them, mounts, folders, checkpoint prefixes."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,20 +6,20 @@ from typing import Final
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.volume_spec import Fsx, Volume
-from hvd_elastic.mpijob.manifests.manifest import Manifest, cluster_metadata, metadata, pruned
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata, without_empty
 
 EFS_DRIVER: Final = "efs.csi.aws.com"
 FSX_DRIVER: Final = "fsx.csi.aws.com"
 _EFS_SIZE: Final = "1Ti"
-"""EFS grows by itself; Kubernetes wants a number all the same."""
+"""EFS grows by itself, but a claim must name a size."""
 _FSX_SIZE: Final = "1200Gi"
-"""The smallest file system of FSx for Lustre."""
+"""The smallest file system that FSx for Lustre offers."""
 _USER: Final = "1000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A volume of a job and the part that it plays."""
+    """A volume of a job and what the job uses it for."""
 
     name: str
     volume: Volume
@@ -27,12 +27,12 @@ class Mount:
     read_only: bool
 
     def claim(self, spec: JobSpec) -> str:
-        """Name of its claim."""
+        """The name of the volume's claim."""
         return self.volume.claim or f"{spec.name}-{self.name}"
 
 
 def mounts(spec: JobSpec) -> list[Mount]:
-    """The job's volumes: data read only, output writable by all workers."""
+    """The job's volumes: data is read only, and all workers may write to output."""
     found: list[Mount] = []
     if spec.data is not None:
         found.append(Mount(name="data", volume=spec.data, path=spec.data.mount, read_only=True))
@@ -42,12 +42,15 @@ def mounts(spec: JobSpec) -> list[Mount]:
 
 
 def required_zone(spec: JobSpec) -> str | None:
-    """The one zone of a file system that lives in one."""
+    """The zone of the job's FSx file system. None: no file system ties the job to a zone."""
     return next((mount.volume.fsx.zone for mount in mounts(spec) if mount.volume.fsx), None)
 
 
 def folders(spec: JobSpec) -> dict[str, str]:
-    """Where the training script finds data and leaves results. Each job has its own folder in a shared volume."""
+    """Environment variables that tell the training script where data is and where results go.
+
+    Each job has its own folder in the output volume, which jobs may share.
+    """
     found: dict[str, str] = {}
     if spec.data is not None:
         found[contract.ENV_DATA] = spec.data.mount
@@ -59,8 +62,9 @@ def folders(spec: JobSpec) -> dict[str, str]:
 
 
 def checkpoint_prefix(spec: JobSpec) -> str:
-    """The prefix that no other job has: the same name in the same namespace is the same job, and goes on from it.
+    """The prefix of the job's checkpoints, which no other job has.
 
+    Jobs of the same name in the same namespace count as one job: the later one continues from these checkpoints.
     Raises ValueError for a job without `checkpoint`.
     """
     if spec.checkpoint is None:
@@ -73,7 +77,7 @@ def pod_volumes(spec: JobSpec) -> list[Manifest]:
     return [
         {
             "name": mount.name,
-            "persistentVolumeClaim": pruned(claimName=mount.claim(spec), readOnly=mount.read_only or None),
+            "persistentVolumeClaim": without_empty(claimName=mount.claim(spec), readOnly=mount.read_only or None),
         }
         for mount in mounts(spec)
     ]
@@ -81,11 +85,13 @@ def pod_volumes(spec: JobSpec) -> list[Manifest]:
 
 def volume_mounts(spec: JobSpec) -> list[Manifest]:
     """`volumeMounts` of a worker for the job's claims."""
-    return [pruned(name=mount.name, mountPath=mount.path, readOnly=mount.read_only or None) for mount in mounts(spec)]
+    return [
+        without_empty(name=mount.name, mountPath=mount.path, readOnly=mount.read_only or None) for mount in mounts(spec)
+    ]
 
 
 def manifests(spec: JobSpec) -> list[Manifest]:
-    """StorageClasses, PersistentVolumes and claims that are to be made, in apply order. Their data outlives them."""
+    """The StorageClasses, PersistentVolumes and claims to make, in apply order. The data outlives them."""
     made = [mount for mount in mounts(spec) if _is_made(mount.volume)]
     classes = [_storage_class(spec, mount) for mount in made if mount.volume.efs or _new_fsx(mount.volume)]
     lustre = [(mount, mount.volume.fsx) for mount in made if mount.volume.fsx and not _new_fsx(mount.volume)]
@@ -111,7 +117,7 @@ def _claim(spec: JobSpec, mount: Mount) -> Manifest:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": metadata(spec, mount.claim(spec)),
-        "spec": pruned(
+        "spec": without_empty(
             accessModes=["ReadWriteMany"],
             storageClassName=storage_class,
             volumeName=own_class if static else None,
@@ -147,7 +153,7 @@ def _efs_parameters(volume: Volume) -> Manifest:
 
 
 def _lustre_parameters(fsx: Fsx) -> Manifest:
-    return pruned(
+    return without_empty(
         subnetId=fsx.subnet,
         securityGroupIds=",".join(fsx.security_groups),
         deploymentType=fsx.deployment,
@@ -171,7 +177,7 @@ def _existing_fsx(spec: JobSpec, mount: Mount, fsx: Fsx) -> Manifest:
             "csi": {
                 "driver": FSX_DRIVER,
                 "volumeHandle": fsx.file_system,
-                "volumeAttributes": pruned(dnsname=fsx.dns_name, mountname=fsx.mount_name),
+                "volumeAttributes": without_empty(dnsname=fsx.dns_name, mountname=fsx.mount_name),
             },
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
         },

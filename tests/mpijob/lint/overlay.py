@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from hvd_elastic.mpijob.lint.rule import ManifestPart
-from hvd_elastic.mpijob.manifests.output import yaml_stream
+from hvd_elastic.mpijob.manifests.writers import yaml_stream
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CLEAN = MANIFESTS / "clean.yaml"

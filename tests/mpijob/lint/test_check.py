@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.lint.report import lint_report, sarif
-from hvd_elastic.mpijob.manifests.output import yaml_stream
+from hvd_elastic.mpijob.manifests.writers import yaml_stream
 from tests.mpijob.lint.mangled import mangled
 
 

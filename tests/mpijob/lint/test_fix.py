@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 
 from hvd_elastic.mpijob import lint
-from hvd_elastic.mpijob.manifests.output import yaml_stream
+from hvd_elastic.mpijob.manifests.writers import yaml_stream
 from tests.mpijob.lint.mangled import mangled
 from tests.mpijob.lint.overlay import CLEAN, MANIFESTS
 

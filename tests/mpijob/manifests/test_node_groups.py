@@ -1,7 +1,7 @@
 import pytest
 
 from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud
-from hvd_elastic.mpijob.manifests.supporting.node_groups import node_groups
+from hvd_elastic.mpijob.manifests.node_groups import node_groups
 from tests.mpijob.jobs import job, pods
 from tests.mpijob.manifests.test_node_placement import ON_DEMAND, SPOT, admits
 

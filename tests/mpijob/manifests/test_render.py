@@ -9,9 +9,9 @@ import pytest
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.manifests.output import kustomize
-from hvd_elastic.mpijob.manifests.output.yaml_stream import dump
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.writers import kustomize
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob import admission
 from tests.mpijob.jobs import job, one, pods

@@ -1,8 +1,8 @@
-"""The node groups that a job's pods fit on, so that an autoscaler can grow them from zero.
+"""The node groups that a job's pods fit on, described so that an autoscaler can grow them from zero nodes.
 
-A group without nodes shows the autoscaler no labels, taints or devices. On EKS the Cluster Autoscaler reads them from
-tags of the group (`k8s.io/cluster-autoscaler/node-template/...`); GKE knows its own labels; on AKS the pool must carry
-the GPU's label itself, because GPU feature discovery sets it only once a node runs.
+An autoscaler cannot see the labels, taints and devices of a group without nodes. On EKS the Cluster Autoscaler reads
+them from tags of the group (`k8s.io/cluster-autoscaler/node-template/...`). GKE knows its own labels. On AKS the pool
+must have the GPU's label itself, because GPU feature discovery sets it only once a node runs.
 """
 
 from typing import Final
@@ -11,11 +11,11 @@ from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES, Provisi
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud, JobSpec
 from hvd_elastic.mpijob.manifests import node_placement, worker_pod
-from hvd_elastic.mpijob.manifests.manifest import Manifest, pruned
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 
 _TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
-_OF_THE_NODE: Final = ("cpu", "memory", "ephemeral-storage")
-"""Resources that the autoscaler knows from the machine type."""
+_KNOWN_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
+"""Resources that the autoscaler knows from the machine type alone."""
 _SET_BY_THE_CLOUD: Final = (
     "eks.amazonaws.com/",
     "cloud.google.com/",
@@ -25,14 +25,14 @@ _SET_BY_THE_CLOUD: Final = (
 
 
 def node_groups(spec: JobSpec) -> list[Manifest]:
-    """One group for the launcher and one for the workers: labels, taints and tags that they must have."""
+    """One group for the launcher and one for the workers, with the labels, taints and tags that each must have."""
     provisioner = NODES[spec.cloud].provisioners[0]
     return [_launcher_group(spec), _worker_group(spec, provisioner)]
 
 
 def _launcher_group(spec: JobSpec) -> Manifest:
     labels = dict(spec.launcher_node_labels)
-    return pruned(
+    return without_empty(
         role=str(Role.LAUNCHER),
         capacity=str(Capacity.ON_DEMAND),
         zones=node_placement.zones(spec),
@@ -45,11 +45,11 @@ def _launcher_group(spec: JobSpec) -> Manifest:
 
 def _worker_group(spec: JobSpec, provisioner: Provisioner) -> Manifest:
     gpu = provisioner.gpus[spec.gpu_type] if spec.gpu_type else ()
-    labels = {**_own(gpu), **spec.node_labels}
+    labels = {**_own_labels(gpu), **spec.node_labels}
     taints = {GPU_TOLERATION["key"]: GPU_TOLERATION["effect"]} if spec.workers.gpus else {}
     limits: dict[str, str] = worker_pod.resources(spec)["limits"]
-    devices = {name: amount for name, amount in limits.items() if name not in _OF_THE_NODE}
-    return pruned(
+    devices = {name: amount for name, amount in limits.items() if name not in _KNOWN_RESOURCES}
+    return without_empty(
         role=str(Role.WORKER),
         capacity=str(spec.capacity),
         instanceType=spec.instance_type,
@@ -63,8 +63,8 @@ def _worker_group(spec: JobSpec, provisioner: Provisioner) -> Manifest:
     )
 
 
-def _own(term: Term) -> dict[str, str]:
-    """Labels that whoever makes the group must set."""
+def _own_labels(term: Term) -> dict[str, str]:
+    """The labels of a term that the creator of the group must set, because the cloud does not."""
     return {
         requirement["key"]: requirement["values"][0]
         for requirement in term

@@ -1,4 +1,4 @@
-"""The one YAML writer: what is read back by any YAML tool is what went in."""
+"""The only YAML writer. Any YAML tool that reads its output gets back the values that went in."""
 
 import re
 from collections.abc import Iterable
@@ -10,30 +10,30 @@ import yaml
 _AMBIGUOUS: Final = re.compile(
     r"[-+._0-9][-+._0-9:a-fxo]*|[-+]?\.(inf|nan)|y|n|yes|no|on|off|true|false|null|~|", re.IGNORECASE
 )
-"""Plain text that some reader may take for a number or a truth: YAML 1.1 and 1.2 differ, and Kubernetes reads a mixture
-(`1e3`, `0o17` and `+_84` are text to PyYAML and numbers to Go)."""
+"""Text that some reader takes for a number, a truth value or null if it is not quoted. YAML 1.1 and 1.2 differ, and
+Kubernetes reads a mixture of both (`1e3`, `0o17` and `+_84` are text to PyYAML and numbers to Go)."""
 _LINES: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*\n)+")
-"""A script or the like: plain ASCII lines, shown as such."""
-
+"""Lines of plain ASCII, such as a script. They are written as a block."""
 
 _WIDTH: Final = 120
 
 _MAPPING, _SEQUENCE, _TEXT = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"))
 _SCALARS: Final = yaml.representer.SafeRepresenter()
-"""For null, truths and numbers."""
+"""Writes null, truth values and numbers."""
 
 
 def dump(documents: Iterable[Any]) -> str:
-    """One YAML stream, keys in the order in which they were put in, documents parted by `---`.
+    """One YAML stream: documents separated by `---`, keys in the order of the mappings.
 
-    Takes what JSON can hold. Each value gets a node of its own, so there are no aliases. Raises RepresenterError.
+    Takes the types that JSON has, and raises RepresenterError for others. Each value gets a node of its own, so the
+    stream has no aliases.
     """
     nodes = [_node(document) for document in documents]
     return str(yaml.serialize_all(nodes, Dumper=yaml.CSafeDumper, allow_unicode=True, width=_WIDTH))
 
 
 def _node(value: Any) -> yaml.Node:
-    """Quicker than PyYAML's own representer, which looks a type and an alias up for each value."""
+    """Faster than PyYAML's own representer, which looks up a type and an alias for each value."""
     if isinstance(value, str):
         return yaml.ScalarNode(_TEXT, str(value), style=_style(value))
     if isinstance(value, dict):
@@ -46,5 +46,5 @@ def _node(value: Any) -> yaml.Node:
 
 @lru_cache(maxsize=4096)
 def _style(text: str) -> str | None:
-    """Keys and most values come again and again."""
+    """The quoting style. Cached, because keys and most values are repeated."""
     return '"' if _AMBIGUOUS.fullmatch(text) else "|" if _LINES.fullmatch(text) else None

@@ -1,0 +1,49 @@
+"""What all manifests share: metadata, labels and selectors.
+
+A manifest is a plain dict, with its keys in the order in which they are printed.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY, Role
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+
+Manifest: TypeAlias = dict[str, Any]
+
+LABEL_COMPONENT = "app.kubernetes.io/component"
+"""On pod templates: a value of `Role`. The operators have a role label too, but each version has another one."""
+
+
+def without_empty(**fields: Any) -> Manifest:
+    """A mapping without fields that are None or empty. To Kubernetes, an empty field is the same as an absent one."""
+    return {key: value for key, value in fields.items() if value is not None and value not in ({}, [], ())}
+
+
+def labels(spec: JobSpec) -> dict[str, str]:
+    """Labels of every object of the job. The user's own labels cannot override ours."""
+    return {**spec.labels, LABEL_MANAGED_BY: MANAGED_BY, LABEL_PART_OF: spec.name}
+
+
+def pod_labels(spec: JobSpec, role: Role) -> dict[str, str]:
+    """Labels of a pod template."""
+    return {**labels(spec), LABEL_COMPONENT: role}
+
+
+def pod_selector(spec: JobSpec, role: Role | None = None) -> dict[str, str]:
+    """The labels that select the job's pods, or those of one role. They do not depend on the operator."""
+    chosen = {LABEL_MANAGED_BY: MANAGED_BY, LABEL_PART_OF: spec.name}
+    return {**chosen, LABEL_COMPONENT: role} if role else chosen
+
+
+def metadata(spec: JobSpec, name: str, *, annotations: Mapping[str, str] | None = None) -> Manifest:
+    """Metadata of an object in the job's namespace."""
+    return without_empty(name=name, namespace=spec.namespace, labels=labels(spec), annotations=dict(annotations or {}))
+
+
+def cluster_metadata(spec: JobSpec, suffix: str) -> Manifest:
+    """Metadata of an object without a namespace.
+
+    Dots separate the parts of its name, because neither the name of a namespace nor that of a job may have one.
+    """
+    return without_empty(name=f"{spec.namespace}.{spec.name}.{suffix}", labels=labels(spec))
