@@ -9,7 +9,7 @@ BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test lint docs format bench test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,11 +26,15 @@ demo: $(STAMP)  ## train beside a made-up inference load on this machine; ends w
 test: $(STAMP)  ## all tests that need no cluster
 	$(BIN)/pytest tests -m "not cluster" -n 2 --dist worksteal
 
-lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter, and the documentation
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(MAKE) --no-print-directory docs
+
+docs: $(STAMP)  ## the documentation as a site in site/; a broken link or a missing anchor is an error
+	$(BIN)/zensical build --clean --strict
 
 format: $(STAMP)  ## let ruff format and fix
 	$(BIN)/ruff check --fix $(CODE)
@@ -61,4 +65,4 @@ cluster-status: $(STAMP)
 	$(BIN)/python -m tests.cluster.kube status
 
 clean:  ## remove what was made in the checkout; the caches outside stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache dist out site
