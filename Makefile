@@ -44,7 +44,7 @@ bench: $(STAMP)  ## the benchmarks that need no cluster, side by side with what 
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, Linux, Go)
-	$(BIN)/pytest tests/cluster -m cluster --reruns 1
+	$(BIN)/pytest tests/cluster -m cluster -p tests.flaky
 
 test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
 	$(BIN)/pytest tests/cluster -m "cluster and core" --reruns 1
