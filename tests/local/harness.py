@@ -70,7 +70,7 @@ class Job:
     def horovodrun(self, *flags: str, command: Sequence[str] | None = None, discovery: str) -> None:
         """Start the stock launcher."""
         where = ["--host-discovery-script", discovery, "--network-interface", "lo"]
-        self.start([*_HOROVODRUN, *flags, *where], command)
+        self.start([*HOROVODRUN, *flags, *where], command)
 
     def start(self, launcher: Sequence[str], command: Sequence[str] | None) -> None:
         self.process = subprocess.Popen(
@@ -206,9 +206,9 @@ def _is_alive(pid: int) -> bool:
 
 
 _LAUNCH = (sys.executable, "-m", "hvd_elastic.cli", "launch")
-_HOROVODRUN = (
+HOROVODRUN = (
     sys.executable,
     "-c",
-    # It imports torch to see whether it was built with Gloo; these workers need neither.
+    # It imports torch to see whether it was built with Gloo.
     "import horovod.runner.launch as stock; stock.gloo_built = lambda verbose=False: True; stock.run_commandline()",
 )

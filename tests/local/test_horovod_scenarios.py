@@ -2,16 +2,13 @@
 
 Those of its integration tests (test/integration/elastic_common.py, elastic_spark_common.py) run here with real torch
 and Horovod processes. Those of its driver's unit tests (test/single/test_elastic_driver.py) are about behaviour that
-ELSEWHERE names a test for. Horovod's workers are forked from one that has its imports behind it: see nursery.py.
+ELSEWHERE names a test for. Horovod's workers are forked from one that has its imports behind it: see forkserver.py.
 """
 
 import importlib
 import itertools
 import json
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
-from tests.local import nursery
-from tests.local.harness import ROOT, Job
+from tests.local import forkserver
+from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
@@ -117,22 +114,6 @@ stock.run_commandline()
 """
 
 
-@pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The socket of a nursery."""
-    socket = tmp_path_factory.mktemp("n") / "s"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, nursery.__file__, "serve", str(socket)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as server:
-        deadline = time.monotonic() + 120
-        while not socket.exists() and time.monotonic() < deadline:
-            assert server.poll() is None
-            time.sleep(0.05)
-        yield socket
-        assert server.stdin
-        server.stdin.close()
-
-
 @pytest.fixture(params=["launch", pytest.param("horovodrun", marks=pytest.mark.stock)])
 def launcher(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -144,7 +125,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
         yield made
 
 
-def start(job: Job, launcher: str, socket: Path, scenario: Scenario, **plan: object) -> None:
+def start(job: Job, launcher: str, scenario: Scenario, **plan: object) -> None:
     lines = job.folder / "lines"
     changes = list(range(len(scenario.hosts) - 1))
     whole = {"epochs": 3, "exits": scenario.exits, "kill": scenario.kill, "changes": changes, "epoch_seconds": 0.0}
@@ -153,7 +134,7 @@ def start(job: Job, launcher: str, socket: Path, scenario: Scenario, **plan: obj
     where = ["-H", scenario.hosts[0].replace(" ", ",")]
     if not scenario.static:
         where = ["--host-discovery-script", str(discovery(job.folder, lines, scenario.hosts))]
-    command = [sys.executable, "-S", nursery.__file__, str(socket), str(WORKER)]
+    command = [*forkserver.python(), str(WORKER)]
     common = [*scenario.flags, "--gloo-timeout-seconds", "5", "--network-interface", "lo", *where]
     if launcher == "launch":
         ours = [sys.executable, "-m", "hvd_elastic.cli", "launch", "--run-dir", str(job.run_dir), "--settle", "0.05"]
@@ -178,9 +159,9 @@ def told(job: Job) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(job: Job, launcher: str, imported: Path, name: str) -> None:
+def test_scenario(job: Job, launcher: str, name: str) -> None:
     scenario = SCENARIOS[name]
-    start(job, launcher, imported, scenario)
+    start(job, launcher, scenario)
     code = job.ends(90)
     lines = told(job)
     if scenario.fails is not None:
@@ -198,14 +179,14 @@ def test_scenario(job: Job, launcher: str, imported: Path, name: str) -> None:
     assert [line["commits"] for line in lines] == [4, 9, 14]
 
 
-def test_resurrecting_blacklisted_hosts_exponential_backoff(job: Job, launcher: str, imported: Path) -> None:
+def test_resurrecting_blacklisted_hosts_exponential_backoff(job: Job, launcher: str) -> None:
     """A host that failed comes back after its cooldown, and after a second failure it takes longer."""
     scenario = Scenario(
         hosts=(ONE_BY_ONE,),
         flags=("-np", "1", "--min-np", "1", "--blacklist-cooldown-range", "1", "10"),
         exits={"1,0": [1], "40,0": [1]},
     )
-    start(job, launcher, imported, scenario, epochs=100, epoch_seconds=0.1)
+    start(job, launcher, scenario, epochs=100, epoch_seconds=0.1)
     assert job.ends(90) == 0, job.said()
     lines = told(job)
     assert len(lines) == 100

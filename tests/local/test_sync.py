@@ -2,19 +2,21 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.local import forkserver
+from tests.local.harness import HOROVODRUN
 
 CASES = Path(__file__).with_name("sync_cases.py")
 
 
 @pytest.mark.horovod
 def test_a_sync_leaves_all_with_the_newest_commit(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", "2", "--network-interface", "lo"]
+    command = [*HOROVODRUN, "--gloo", "-np", "2", "--network-interface", "lo"]
     done = subprocess.run(
-        [*command, sys.executable, str(CASES)],
+        [*command, *forkserver.python(), str(CASES)],
         env={**os.environ, "PYTHONPATH": str(CASES.parents[2]), "OMP_NUM_THREADS": "1"},
         cwd=tmp_path,
         check=False,

@@ -1,7 +1,6 @@
 """Real Horovod processes under the stock launcher: nothing of ours but what the training script imports."""
 
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import Exit
+from tests.local import forkserver
 from tests.local.training import HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
@@ -21,7 +21,7 @@ LENGTH = 303
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Training:
     """The same global batch on one worker, without a launcher: what resizes must not change."""
     job = Training(tmp_path_factory.mktemp("alone"), LENGTH=str(LENGTH), EPOCHS="6", STEP_SECONDS="0")
-    subprocess.run([sys.executable, str(SCRIPT)], env=job.environment, check=True, timeout=240)
+    subprocess.run([*forkserver.python(), str(SCRIPT)], env=job.environment, check=True, timeout=240)
     return job
 
 

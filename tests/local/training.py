@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
+from tests.local import forkserver
+from tests.local.harness import HOROVODRUN
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("train_digits.py")
@@ -56,8 +58,8 @@ class Training:
         discover = self.folder / "discover"
         discover.write_text(f"#!/bin/sh\ncat {self.folder}/hosts\n")
         discover.chmod(0o755)
-        stock = [sys.executable, "-m", "horovod.runner.launch", "--network-interface", "lo"]
-        self.start([*stock, "--host-discovery-script", str(discover), *flags, sys.executable, str(script)])
+        stock = [*HOROVODRUN, "--network-interface", "lo"]
+        self.start([*stock, "--host-discovery-script", str(discover), *flags, *forkserver.python(), str(script)])
 
     def launch(self, *flags: str, script: Path = SCRIPT) -> None:
         """Start under our launcher, with the snapshot as its source."""
@@ -69,7 +71,7 @@ class Training:
             str(self.folder / "at"),
         ]
         (self.folder / "at").mkdir()
-        self.start([*ours, *where, *flags, sys.executable, str(script)])
+        self.start([*ours, *where, *flags, *forkserver.python(), str(script)])
 
     def start(self, command: Sequence[str]) -> None:
         self.process = subprocess.Popen(

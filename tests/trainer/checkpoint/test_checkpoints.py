@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, FencedError, PrefixOwnedError
 from hvd_elastic.trainer.checkpoint.stores.file_store import FileUpload
+from tests.local import forkserver
 from tests.trainer.checkpoint.proxy import wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 
@@ -267,7 +267,7 @@ def test_sigkill_at_any_moment_costs_at_most_the_save_under_way(url: str, opened
     durable = 0
     for incarnation in ("one", "two"):
         process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, url, incarnation],
+            [*forkserver.python(), "-c", WRITER, url, incarnation],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -14,6 +14,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, EN
 from hvd_elastic.trainer.data.sampler import SampleOrder
 from hvd_elastic.trainer.fit.trainer import Trainer, TrainerError
 from hvd_elastic.trainer.fit.training_log import PROGRESS_SECONDS, ProgressLog, TensorBoardWriter
+from tests.local import forkserver
 from tests.local.training import HOSTS, Training, training
 from tests.trainer.fit.train_by_trainer import LENGTH, loss, problem
 
@@ -47,7 +48,7 @@ def alone(folder: Path, **environment: str) -> dict[str, Any]:
     """One process, no launcher."""
     job = Training(folder, **environment)
     done = subprocess.run(
-        [sys.executable, str(SCRIPT)], env=job.environment, check=False, timeout=240, capture_output=True
+        [*forkserver.python(), str(SCRIPT)], env=job.environment, check=False, timeout=240, capture_output=True
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     return told(job)[-1]

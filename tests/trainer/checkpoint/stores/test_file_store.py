@@ -3,7 +3,6 @@
 import errno
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from hvd_elastic.trainer.checkpoint import StoreError, StoreFullError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.stores.file_store import GENERATIONS, FileStore
 from hvd_elastic.trainer.checkpoint.stores.retry import Backoff
+from tests.local import forkserver
 from tests.trainer.checkpoint.snapshots import large, same, small
 
 
@@ -65,7 +65,7 @@ c = open_checkpoints("file://{tmp_path}/a", job="a", incarnation="one")
 c.save({{"w": torch.zeros(1 << 20)}}, step=1, world_size=1, reason="interval")
 assert not c.flush(30) and "File too large" in c.counts.error, c.counts
 """
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    done = subprocess.run([*forkserver.python(), "-c", script], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
