@@ -9,7 +9,7 @@ BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs format bench test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test lint docs format bench release test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,6 +42,9 @@ format: $(STAMP)  ## let ruff format and fix
 
 bench: $(STAMP)  ## the benchmarks that need no cluster, side by side with what they are compared to
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+release: $(STAMP)  ## build wheel and sdist into dist/ and try the wheel out; uploads nothing
+	sh tools/release.sh $(VENV)
 
 test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, Linux, Go)
 	$(BIN)/pytest tests/cluster -m cluster -p tests.flaky
