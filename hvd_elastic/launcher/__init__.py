@@ -2,7 +2,7 @@
 
 It speaks the protocol of Horovod 0.28.1's elastic driver with the workers (`rank_and_size`, `worker_addresses`, the
 notification service, Gloo's key-value store) and starts them with the same environment. Its decisions are its own:
-`world` says what they are.
+`core.world` describes them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["LaunchOutcome", "LaunchSettings", "OnError", "launch"]
 
 
 def __getattr__(name: str) -> Any:
-    """`launch` and `LaunchOutcome` import Horovod, so they come when they are asked for."""
+    """Import `launch` and `LaunchOutcome` on first use, because they import Horovod."""
     if name == "launch":
         from hvd_elastic.launcher.launch_job import launch
 

@@ -1,4 +1,4 @@
-"""Wakes up when a file is replaced, through inotify: no 1 s poll stands between an event and its consequence."""
+"""Waits for a file to be replaced, through inotify: within milliseconds, without polling every second."""
 
 import ctypes
 import errno
@@ -19,7 +19,7 @@ _EVENT: Final = struct.Struct("iIII")
 class FileWatch:
     """Waits for `path` to be written or renamed into place. Its folder must exist.
 
-    Where inotify is not to be had (its instances are limited per user, 128 by default), `wait` looks at the file every
+    Where inotify is not available (its instances are limited per user, 128 by default), `wait` looks at the file every
     POLL_SECONDS instead.
     """
 
@@ -40,13 +40,13 @@ class FileWatch:
             os.close(self._fd)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Whether the file was replaced; False when the time is over."""
+        """Whether the file was replaced. False after the time-out, or if another file in the folder has changed."""
         if self._fd is None:
             return self._poll(timeout_seconds)
         ready, _, _ = select.select([self._fd], [], [], timeout_seconds)
-        return bool(ready) and self._concerns_us(os.read(self._fd, 65536))
+        return bool(ready) and self._names_our_file(os.read(self._fd, 65536))
 
-    def _concerns_us(self, data: bytes) -> bool:
+    def _names_our_file(self, data: bytes) -> bool:
         offset = 0
         names = set()
         while offset < len(data):

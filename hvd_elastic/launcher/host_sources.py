@@ -1,4 +1,4 @@
-"""Where the list of hosts comes from. A source that hangs, lies or fails never takes a host away."""
+"""Where the list of hosts comes from. A source that hangs, fails or prints nonsense never takes a host away."""
 
 import contextlib
 import logging
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Protocol
 
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
-from hvd_elastic.launcher.core.hosts import Host, HostsError, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.core.hosts import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.file_watch import FileWatch
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, SNAPSHOT_FILE
 
 logger = logging.getLogger(__name__)
 
-Publish = Callable[[tuple[Host, ...]], None]
+Publish = Callable[[tuple[WorkerHost, ...]], None]
 
 
 class HostSource(Protocol):
@@ -28,8 +28,8 @@ class HostSource(Protocol):
         """Publish the hosts whenever they may have changed, until `stop` is set."""
 
 
-def source_of(settings: LaunchSettings) -> HostSource:
-    """The source that the settings ask for. Raises HostsError for a wrong `-H`."""
+def host_source(settings: LaunchSettings) -> HostSource:
+    """The source that the settings name. Raises HostsError for a wrong `-H`."""
     if settings.hosts is not None:
         return FixedHosts(parse_hosts_flag(settings.hosts))
     script = settings.host_discovery_script or ""
@@ -46,7 +46,7 @@ def source_of(settings: LaunchSettings) -> HostSource:
 class FixedHosts:
     """Hosts that never change."""
 
-    def __init__(self, hosts: tuple[Host, ...]) -> None:
+    def __init__(self, hosts: tuple[WorkerHost, ...]) -> None:
         self._hosts = hosts
 
     def run(self, publish: Publish, stop: threading.Event) -> None:
@@ -59,7 +59,7 @@ class SnapshotSource:
     """The sidecar's snapshot in `folder`."""
 
     LOOK_AGAIN_SECONDS = 1.0
-    """Even without an event: a file system that tells of none is only slow."""
+    """The file is read this often even without an event, for file systems that send none."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,16 +75,17 @@ class SnapshotSource:
                     publish(hosts)
                 watch.wait(self.LOOK_AGAIN_SECONDS)
 
-    def _read(self) -> tuple[Host, ...] | None:
+    def _read(self) -> tuple[WorkerHost, ...] | None:
         try:
             snapshot = read_snapshot(self._folder)
         except (SnapshotError, OSError) as error:
             self._complain(str(error))
             return None
         self._complaint = ""
-        return tuple(Host(alias=h.alias, address=h.address, slots=h.slots, pod=h.pod) for h in snapshot.hosts)
+        return tuple(WorkerHost(alias=h.alias, address=h.address, slots=h.slots, pod=h.pod) for h in snapshot.hosts)
 
     def _complain(self, text: str) -> None:
+        # The rest of the message holds an age that changes each second.
         kind = text.split(" is ", 1)[0]
         if kind != self._complaint:
             logger.warning("the hosts stay as they are: %s", text)
@@ -92,7 +93,7 @@ class SnapshotSource:
 
 
 class ScriptSource:
-    """A discovery script, polled. It is given a hard limit of time and its whole process group is ended after it."""
+    """A discovery script that is run again and again. Its whole process group is killed after a time-out."""
 
     def __init__(
         self, command: str, *, default_slots: int | None, pause_seconds: float, timeout_seconds: float
@@ -113,8 +114,11 @@ class ScriptSource:
                 self._complaint = str(error)
             stop.wait(self._pause)
 
-    def once(self) -> tuple[Host, ...]:
-        """The hosts that the script prints now. Raises HostsError for a failure, a time-out or a line that is none."""
+    def once(self) -> tuple[WorkerHost, ...]:
+        """The hosts that the script prints now. Raises HostsError if it fails, takes too long or prints a wrong line.
+
+        Raises OSError if it cannot be started.
+        """
         with subprocess.Popen(
             ["/bin/sh", "-c", self._command],
             stdin=subprocess.DEVNULL,

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR, RUN_DIR
@@ -12,7 +13,7 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 
 class OnError(StrEnum):
-    """What follows when a script ends with a code of its own (1 to 125)."""
+    """What happens when a script ends with a code of its own (1 to 125)."""
 
     END = "end"
     """The job ends at once with that code: the same error would come back on any host."""
@@ -37,13 +38,13 @@ class LaunchSettings:
     max_num_proc: int | None = None
     """Processes above which hosts are left unused; unbounded where it is not set."""
     slots_per_host: int | None = None
-    """For lines of the discovery script that name none."""
+    """For lines of the discovery script that name no number of slots."""
     host_discovery_script: str | None = None
     """A shell command that prints `HOST:SLOTS` lines. RUN_DIR/discover-hosts means the snapshot beside it."""
     hosts: str | None = None
     """`a:2,b:2`: hosts that never change."""
     network_interfaces: tuple[str, ...] = ()
-    """The first one carries Gloo and the rendezvous. Where none is named, the one that leads to the first host."""
+    """The first one carries Gloo and the rendezvous. Default: the one that leads to the first host."""
     blacklist_cooldown_range: tuple[int, int] | None = None
     """Seconds; without it a failed host never returns under its name."""
     elastic_timeout_seconds: float = 600.0
@@ -51,33 +52,33 @@ class LaunchSettings:
     reset_limit: int | None = None
     """Worlds after the first one; None: any number."""
     gloo_timeout_seconds: int | None = None
-    """How long a Gloo operation waits for a silent peer. Default: 10, so that survivors of a lost host go on within
-    12 s, where the environment has no HOROVOD_GLOO_TIMEOUT_SECONDS. Horovod's own default is 30."""
+    """How long a Gloo operation waits for a silent peer. Default: HOROVOD_GLOO_TIMEOUT_SECONDS, else 10, so that the
+    survivors of a lost host go on within 12 s. Horovod's own default is 30."""
     start_timeout_seconds: float = 120.0
     """How long processes that hold state wait at the barrier for a newcomer."""
     ssh_port: int | None = None
     ssh_identity_file: str | None = None
     output_filename: str | None = None
-    """A folder: each process writes rank.N/stdout and rank.N/stderr there as well."""
+    """A folder: each process also writes to rank.N/stdout and rank.N/stderr there."""
     prefix_timestamp: bool = False
     verbose: bool = False
 
     run_dir: Path = field(default_factory=_run_dir)
     """The launcher's own files: snapshot, status, ssh control sockets, records of its processes."""
     local_hosts: Path | None = None
-    """Hosts are folders of this one, by pod name; commands are run here instead of over ssh."""
+    """Hosts are folders in this one, by pod name; commands are run on this machine, without ssh."""
     always_ssh: bool = False
-    """Use ssh to this machine's own addresses, too."""
+    """Use ssh for this machine's own addresses, too."""
     on_error: OnError = OnError.END
     hang_timeout_seconds: float = 60.0
-    """How long a member that neither comes nor ends may keep the others standing still."""
+    """How long a member that neither answers nor ends may keep the others waiting."""
     settle_seconds: float = 0.5
-    """At the start: how long the list of hosts must be still before fewer than max processes are enough. A host that
-    comes a moment late would cost a resize."""
+    """At the start: how long the list of hosts must stay unchanged before fewer than max processes are enough. A host
+    that comes a moment late would cost a resize."""
     discovery_seconds: float = 1.0
     """Pause between two runs of a discovery script."""
     discovery_timeout_seconds: float = 5.0
-    """A discovery script that takes longer is killed and the hosts stay as they are."""
+    """A discovery script that takes longer is killed, and the hosts stay as they are."""
     metrics_port: int | None = None
     """Serve Prometheus metrics and the status as JSON; off where it is not set. 0: any free port."""
 
@@ -95,6 +96,23 @@ class LaunchSettings:
     def _problems(self) -> Iterator[Problem]:
         if not self.command:
             yield Problem(path="COMMAND", value="", what="is missing", way_out="end the line with the worker's command")
+        yield from self._size_problems()
+        if (self.host_discovery_script is None) == (self.hosts is None):
+            yield Problem(
+                path="--host-discovery-script",
+                value=self.host_discovery_script,
+                what="give exactly one of it and -H",
+            )
+        yield from self._range_problems()
+        if self.metrics_port is not None and find_spec("prometheus_client") is None:
+            yield Problem(
+                path="--metrics-port",
+                value=self.metrics_port,
+                what="needs prometheus_client, which is not installed",
+                way_out="pip install 'hvd-elastic[train]'",
+            )
+
+    def _size_problems(self) -> Iterator[Problem]:
         for name, value in (("-np", self.num_proc), ("--min-np", self.minimum)):
             if value < 1:
                 yield Problem(path=name, value=value, what="is below 1")
@@ -104,13 +122,6 @@ class LaunchSettings:
             yield Problem(path="--max-np", value=self.max_num_proc, what=f"is below -np {self.num_proc}")
         if self.slots_per_host is not None and self.slots_per_host < 1:
             yield Problem(path="--slots-per-host", value=self.slots_per_host, what="is below 1")
-        if (self.host_discovery_script is None) == (self.hosts is None):
-            yield Problem(
-                path="--host-discovery-script",
-                value=self.host_discovery_script,
-                what="give exactly one of it and -H",
-            )
-        yield from self._range_problems()
 
     def _range_problems(self) -> Iterator[Problem]:
         if self.blacklist_cooldown_range is not None:

@@ -1,4 +1,4 @@
-"""The launcher's own log: one line a change, on stderr, beside what the workers print."""
+"""The launcher's own log: one line per change, on stderr, beside what the workers print."""
 
 import logging
 import sys
@@ -7,7 +7,7 @@ from hvd_elastic.logs import JsonFormatter
 
 
 def configure(*, verbose: bool, as_json: bool) -> None:
-    """Send this package's log to stderr. Called by the command line only."""
+    """Send this package's log to stderr. Only the command line calls this."""
     handler = logging.StreamHandler(sys.stderr)
     if as_json:
         handler.setFormatter(JsonFormatter())

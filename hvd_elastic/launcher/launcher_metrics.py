@@ -1,25 +1,77 @@
-"""Prometheus metrics and the status over HTTP. Off unless a port is asked for."""
+"""Prometheus metrics and the status over HTTP. Imported only where a port is asked for: it needs prometheus_client."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from hvd_elastic.launcher.status_report import PAUSE_BUCKETS_SECONDS, StatusReport
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from hvd_elastic.launcher.status_report import StatusReport
+
+PAUSE_BUCKETS_SECONDS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""What `generate_latest` writes for names that fit the classic format. Newer releases of prometheus_client announce
+version 1.0.0 as their latest, which scrapers of today may not know."""
+
+_PREFIX: Final = "hvd_elastic_launcher"
 
 
-def exposition(report: StatusReport) -> str:
-    """The metrics in Prometheus' text format (version 0.0.4).
+class StatusCollector(Collector):
+    """Reads the report at each scrape."""
 
-    Ten lines that change only here do not need the client library, which the launcher's image may not have.
+    def __init__(self, report: StatusReport) -> None:
+        self._report = report
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of this moment."""
+        status = self._report.status
+        yield _gauge("world_size", "Processes of the current world.", status.world_size)
+        yield _gauge("wanted_size", "Processes that the hosts would allow.", status.wanted_size)
+        yield _gauge("generation", "Number of the current world.", status.generation)
+        yield _gauge("blacklisted_hosts", "Hosts left out after a death.", len(status.blacklisted))
+        yield _counter("resets_total", "Worlds after the first one.", status.resets)
+        yield _counter("restarts_total", "Processes started after the first world.", status.restarted_processes)
+        yield self._resizes()
+        yield self._pauses()
+
+    def _resizes(self) -> Metric:
+        resizes = CounterMetricFamily(f"{_PREFIX}_resizes_total", "Changes of the world by cause.", labels=["cause"])
+        for kind, count in sorted(self._report.resizes_by_cause.items()):
+            resizes.add_metric([kind.value], count)
+        return resizes
+
+    def _pauses(self) -> Metric:
+        pauses = tuple(self._report.pauses)
+        buckets = [(f"{bound:g}", float(sum(p <= bound for p in pauses))) for bound in PAUSE_BUCKETS_SECONDS]
+        return HistogramMetricFamily(
+            f"{_PREFIX}_pause_seconds",
+            "How long training stood still.",
+            buckets=[*buckets, ("+Inf", float(len(pauses)))],
+            sum_value=sum(pauses),
+        )
+
+
+def status_registry(report: StatusReport) -> CollectorRegistry:
+    """A registry of its own, with nothing in it but the report's metrics."""
+    registry = CollectorRegistry()
+    registry.register(StatusCollector(report))
+    return registry
+
+
+def serve_metrics(report: StatusReport, port: int) -> tuple[int, Callable[[], None]]:
+    """Serve `/metrics` and `/status` on all interfaces. Raises OSError.
+
+    Args:
+        report: what is served.
+        port: 0 takes any free port.
+
+    Returns:
+        The port, and a function that stops the server.
     """
-    return "\n".join(_lines(report)) + "\n"
-
-
-def serve(report: StatusReport, port: int) -> tuple[int, Callable[[], None]]:
-    """Serve `/metrics` and `/status` on all interfaces; the port, and what stops it. Raises OSError."""
     server = ThreadingHTTPServer(("", port), _handler(report))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
@@ -33,43 +85,24 @@ def serve(report: StatusReport, port: int) -> tuple[int, Callable[[], None]]:
     return int(server.server_address[1]), stop
 
 
-def _lines(report: StatusReport) -> Iterator[str]:
-    status = report.status
-    yield from _metric("world_size", "gauge", "Processes of the current world.", [("", status.world_size)])
-    yield from _metric("wanted_size", "gauge", "Processes that the hosts would allow.", [("", status.wanted_size)])
-    yield from _metric("generation", "gauge", "Number of the current world.", [("", status.generation)])
-    yield from _metric("blacklisted_hosts", "gauge", "Hosts left out after a death.", [("", len(status.blacklisted))])
-    yield from _metric("resets_total", "counter", "Worlds after the first one.", [("", status.resets)])
-    yield from _metric(
-        "restarts_total", "counter", "Processes started after the first world.", [("", status.restarted_processes)]
-    )
-    resizes = [(f'{{cause="{cause}"}}', count) for cause, count in sorted(report.resizes_by_cause.items())]
-    yield from _metric("resizes_total", "counter", "Changes of the world by cause.", resizes)
-    pauses = tuple(report.pauses)
-    buckets = [(f'_bucket{{le="{bound:g}"}}', sum(p <= bound for p in pauses)) for bound in PAUSE_BUCKETS_SECONDS]
-    totals: list[tuple[str, float]] = [('_bucket{le="+Inf"}', len(pauses)), ("_sum", sum(pauses))]
-    yield from _metric(
-        "pause_seconds", "histogram", "How long training stood still.", [*buckets, *totals, ("_count", len(pauses))]
-    )
+def _gauge(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"{_PREFIX}_{name}", documentation, value=value)
 
 
-def _metric(name: str, kind: str, help_text: str, values: Sequence[tuple[str, float]]) -> Iterator[str]:
-    full = f"hvd_elastic_launcher_{name}"
-    yield f"# HELP {full} {help_text}"
-    yield f"# TYPE {full} {kind}"
-    for suffix, value in values:
-        yield f"{full}{suffix} {value:.17g}"
+def _counter(name: str, documentation: str, value: float) -> Metric:
+    return CounterMetricFamily(f"{_PREFIX}_{name}", documentation, value=value)
 
 
 def _handler(report: StatusReport) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    registry = status_registry(report)
+
+    class StatusHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            kind, text = CONTENT_TYPE, ""
+            kind, body = CONTENT_TYPE, b""
             if self.path == "/metrics":
-                text = exposition(report)
+                body = generate_latest(registry)
             elif self.path == "/status":
-                kind, text = "application/json", report.text
-            body = text.encode()
+                kind, body = "application/json", report.text.encode()
             self.send_response(200 if body else 404)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -77,6 +110,6 @@ def _handler(report: StatusReport) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-            """A scrape is no news."""
+            """Scrapes are not logged."""
 
-    return Handler
+    return StatusHandler

@@ -1,17 +1,22 @@
-"""The world as others may see it: the status file, and what is counted."""
+"""The world as other programs see it: the status file, and what the metrics count."""
 
 import json
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from hvd_elastic.launcher.core.actions import Resized
-from hvd_elastic.launcher.core.resize_causes import kind_of
+from hvd_elastic.launcher.core.actions import FinishJob, WorldResized
+from hvd_elastic.launcher.core.cause import Cause, CauseKind, describe_causes
+from hvd_elastic.launcher.core.slot_placement import Slot
+from hvd_elastic.launcher.core.world import World
 from hvd_elastic.mpijob.contract import STATUS_FILE
+from hvd_elastic.system.atomic_file import replace_file
+
+if TYPE_CHECKING:
+    from hvd_elastic.launcher.core.hosts import WorkerHost
 
 KEPT_RESIZES: Final = 20
-PAUSE_BUCKETS_SECONDS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +31,25 @@ class HostStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeStatus:
-    """One change of the world. `pause_seconds` is None for the first."""
+    """One change of the world."""
 
     unix: float
+    """Unix seconds at which the new world ran."""
     generation: int
     before: int
     after: int
-    causes: tuple[str, ...]
+    causes: tuple[Cause, ...]
     pause_seconds: float | None
+    """None for the first world."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON, each cause as a sentence."""
+        return {**asdict(self), "causes": [str(cause) for cause in self.causes]}
 
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """What RUN_DIR/status.json says. The counters grow over the life of this launcher."""
+    """The content of RUN_DIR/status.json. The counters grow over the life of this launcher."""
 
     state: str = "starting"
     """`starting`, `forming`, `running` or `ended`."""
@@ -51,55 +62,84 @@ class Status:
     resizes: deque[ResizeStatus] = field(default_factory=lambda: deque(maxlen=KEPT_RESIZES))
     started_processes: int = 0
     restarted_processes: int = 0
-    """Started after the first world: each is a newcomer or stands in for one that ended."""
+    """Processes started after the first world: each is a newcomer or replaces one that ended."""
     exit_code: int | None = None
     reason: str = ""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return {**asdict(self), "resizes": [asdict(resize) for resize in self.resizes]}
+        return {**asdict(self), "resizes": [resize.document() for resize in self.resizes]}
 
 
 class StatusReport:
-    """Keeps the status, and counts."""
+    """Keeps the status and the counters. Belongs to the driver's thread, but for `text` and the counters' values."""
 
     def __init__(self, run_dir: Path) -> None:
         self.status = Status()
-        self.resizes_by_cause: Counter[str] = Counter()
+        self.resizes_by_cause: Counter[CauseKind] = Counter()
         self.pauses: list[float] = []
+        """Seconds, one for each world after the first."""
         self.text = ""
-        """The status as last written, for other threads: the status itself belongs to the driver's."""
+        """The status as last written, for other threads."""
         self._path = run_dir / STATUS_FILE
 
-    def resized(self, event: Resized, unix_seconds: float) -> None:
-        """All members of a new world are there."""
+    def resized(self, resize: WorldResized, unix_seconds: float) -> None:
+        """Record that a new world runs."""
         self.status.resizes.append(
             ResizeStatus(
                 unix=round(unix_seconds, 3),
-                generation=event.generation,
-                before=event.before,
-                after=event.after,
-                causes=event.causes,
-                pause_seconds=None if event.pause_seconds is None else round(event.pause_seconds, 4),
+                generation=resize.generation,
+                before=resize.before,
+                after=resize.after,
+                causes=resize.causes,
+                pause_seconds=None if resize.pause_seconds is None else round(resize.pause_seconds, 4),
             )
         )
-        if event.pause_seconds is not None:
-            self.pauses.append(event.pause_seconds)
-            self.resizes_by_cause.update({kind_of(cause) for cause in event.causes} or {"other"})
+        if resize.pause_seconds is not None:
+            self.pauses.append(resize.pause_seconds)
+            self.resizes_by_cause.update({cause.kind for cause in resize.causes} or {CauseKind.OTHER})
+
+    def process_started(self, *, is_restart: bool) -> None:
+        """Count a process; `is_restart`: it was started after the first world."""
+        self.status.started_processes += 1
+        self.status.restarted_processes += is_restart
+
+    def read_world(self, world: World, now: float) -> None:
+        """Bring the status up to date with the world; `now` is in the world's clock."""
+        status, processes = self.status, world.processes
+        status.state = "ended" if world.finished else "forming" if world.forming else "running"
+        if not processes.slots and not world.finished:
+            status.state = "starting"
+        status.world_size, status.wanted_size = len(processes.slots), world.wanted_size(now)
+        status.generation, status.resets = processes.generation, world.resets
+        status.blacklisted = world.blacklisted(now)
+        status.hosts = _host_statuses(processes.slots)
+
+    def finished(self, finish: FinishJob) -> None:
+        """Record how the job has ended."""
+        self.status.exit_code, self.status.reason = finish.exit_code, finish.reason
 
     def write(self) -> None:
         """Replace the status file if anything has changed. Raises OSError."""
         text = json.dumps(self.status.document(), indent=1) + "\n"
         if text != self.text:
-            new = self._path.with_name(f".{self._path.name}.new")
-            new.write_text(text, encoding="utf-8")
-            new.rename(self._path)
+            replace_file(self._path, text)
             self.text = text
 
 
-def sentence(event: Resized) -> str:
-    """The one line that a change of the world is worth."""
-    causes = "; ".join(event.causes)
-    if event.pause_seconds is None:
-        return f"world of {event.after}: {causes}"
-    return f"world {event.before} -> {event.after}: {causes} (stood still {event.pause_seconds:.2f} s)"
+def resize_sentence(resize: WorldResized) -> str:
+    """The log's line for a change of the world."""
+    causes = describe_causes(resize.causes)
+    if resize.pause_seconds is None:
+        return f"world of {resize.after}: {causes}"
+    return f"world {resize.before} -> {resize.after}: {causes} (stood still {resize.pause_seconds:.2f} s)"
+
+
+def _host_statuses(slots: tuple[Slot, ...]) -> tuple[HostStatus, ...]:
+    ranks: dict[WorkerHost, list[int]] = {}
+    for slot in slots:
+        ranks.setdefault(slot.host, []).append(slot.rank)
+    return tuple(
+        HostStatus(alias=host.alias, pod=host.pod, address=host.address, ranks=tuple(numbers))
+        for host, numbers in ranks.items()
+    )

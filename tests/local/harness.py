@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.system.processes import read_stat
 
 WORKER = Path(__file__).with_name("harness_worker.py")
 ROOT = WORKER.parents[2]
@@ -102,6 +103,11 @@ class Job:
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid(name), number)
+
+    def is_stopped(self, name: str) -> bool:
+        """Whether the newest process of `HOST:LOCAL_RANK` has been stopped by a signal."""
+        stat = read_stat(self.pid(name))
+        return stat is not None and stat.state == "T"
 
     def status(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads((self.run_dir / "status.json").read_text())
@@ -199,10 +205,8 @@ def own_addresses() -> tuple[str, str, str]:
 
 
 def _is_alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+    stat = read_stat(pid)
+    return stat is not None and stat.state != "Z"
 
 
 _LAUNCH = (sys.executable, "-m", "hvd_elastic.cli", "launch")

@@ -1,6 +1,5 @@
-"""`hvd-elastic launch` with real processes: whatever dies, hangs, comes or goes, the others train on."""
+"""`hvd-elastic launch` with real processes: whichever of them dies, hangs, comes or goes, the others train on."""
 
-import itertools
 import os
 import signal
 import time
@@ -43,24 +42,23 @@ def test_grows_and_shrinks_without_losing_a_step(job: Job) -> None:
     job.hosts("b", "c:2")
     job.trains("b:0", "c:0", "c:1")
     job.check_no_step_was_lost()
-    assert not job.events("reset", None) or {e["why"] for e in job.events("reset")} == {"HostsUpdated"}
+    assert {e["why"] for e in job.events("reset")} == {"HostsUpdated"}
     expected = [["a joined", "b joined"], ["c joined"], ["a removed"]]
-    # The second process of c may come a moment after the first: one more resize, for which no host is the cause.
-    job.until(
-        lambda: [causes for each in job.status()["resizes"] if (causes := each["causes"])] == expected, f"{expected}"
-    )
+    job.until(lambda: [resize["causes"] for resize in job.status()["resizes"]] == expected, f"{expected}")
 
 
 def test_survivors_do_not_stand_still_while_a_newcomer_starts(job: Job) -> None:
     """Stock stops training, then starts the newcomer's process (4.8 s of imports)."""
     job.hosts("a")
-    job.order("b:0", "start", "sleep 1.5")
+    job.order("b:0", "start", "hang")
     job.launch("-np", "1")
     job.trains("a:0")
     job.hosts("a", "b")
+    job.until(lambda: job.events("trouble", "b:0") and job.is_stopped("b:0"), "the newcomer hangs in its start")
+    job.trains("a:0")
+    assert not job.events("reset")
+    job.kill("b:0", signal.SIGCONT)
     job.trains("a:0", "b:0")
-    times = [e["time"] for e in job.events("step", "a:0")]
-    assert max(later - earlier for earlier, later in itertools.pairwise(times)) < 1.0
 
 
 def test_a_newcomers_death_costs_nobody_else(job: Job) -> None:
@@ -182,7 +180,7 @@ def test_a_scripts_error_ends_the_job_at_once_with_its_message(job: Job) -> None
     job.launch("-np", "2")
     job.trains("a:0", "b:0")
     job.order("b:0", "step", "exit 3")
-    assert job.ends(5) == 3
+    assert job.ends() == 3
     assert "ValueError: trouble at step" in job.status()["reason"]
 
 
@@ -209,7 +207,7 @@ def test_a_mistake_ends_the_job(job: Job) -> None:
     job.hosts("a", "b")
     job.order("b:0", "start", f"exit {int(Exit.SCRIPT_MISTAKE)}")
     job.launch("-np", "2")
-    assert job.ends(10) == Exit.SCRIPT_MISTAKE
+    assert job.ends() == Exit.SCRIPT_MISTAKE
 
 
 def test_too_few_workers_for_too_long(job: Job) -> None:
@@ -217,14 +215,14 @@ def test_too_few_workers_for_too_long(job: Job) -> None:
     job.launch("-np", "2", "--elastic-timeout", "1")
     job.trains("a:0", "b:0")
     job.kill("b:0")
-    assert job.ends(10) == Exit.MIN_WORKERS_TIMEOUT
+    assert job.ends() == Exit.MIN_WORKERS_TIMEOUT
     assert "1 of 2" in job.status()["reason"]
 
 
 def test_too_few_workers_at_the_start(job: Job) -> None:
     job.hosts("a")
     job.launch("-np", "2", "--elastic-timeout", "0.5")
-    assert job.ends(60) == Exit.MIN_WORKERS_TIMEOUT
+    assert job.ends() == Exit.MIN_WORKERS_TIMEOUT
     assert not job.events("started")
 
 
@@ -246,7 +244,7 @@ def test_the_reset_limit(job: Job) -> None:
     job.hosts("a", "b")
     job.trains("a:0", "b:0")
     job.hosts("a")
-    assert job.ends(10) == Exit.RESET_LIMIT
+    assert job.ends() == Exit.RESET_LIMIT
 
 
 def test_nothing_starts_before_enough_slots_are_there(job: Job) -> None:
@@ -284,7 +282,7 @@ def test_one_process_that_ends_with_0_ends_the_job(job: Job) -> None:
     job.launch("-np", "4")
     job.trains("a:0", "a:1", "b:0", "b:1")
     job.order("b:0", "step", "exit 0")
-    assert job.ends(10) == 0
+    assert job.ends() == 0
     assert not job.left()
 
 
@@ -295,20 +293,18 @@ def test_all_workers_lost(job: Job) -> None:
     job.kill("a:0", signal.SIGSTOP)
     job.kill("b:0")
     job.kill("a:0")
-    assert job.ends(10) == Exit.ALL_WORKERS_LOST
+    assert job.ends() == Exit.ALL_WORKERS_LOST
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_everything_within_five_seconds(job: Job, number: int) -> None:
+def test_a_signal_ends_everything(job: Job, number: int) -> None:
     job.hosts("a", "b:2")
     job.launch("-np", "2")
     job.trains("a:0", "b:0", "b:1")
     job.kill("a:0", signal.SIGSTOP)
     assert job.process is not None
-    began = time.monotonic()
     os.kill(job.process.pid, number)
-    assert job.ends(5) == 128 + number
-    assert time.monotonic() - began < 5
+    assert job.ends() == 128 + number
     assert not job.left()
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.launcher.core.hosts import Host
-from hvd_elastic.launcher.remote.ssh import SshShell
+from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
@@ -123,7 +123,7 @@ def test_cut_connections_cost_a_restart_of_those_hosts_only(job: Job, sshd: Daem
     for pid in sshd.sessions():
         os.kill(pid, signal.SIGKILL)
     # Both masters are gone, so both hosts are: no process is left whose end the launcher could know of.
-    assert job.ends(20) == 72
+    assert job.ends() == 72
     for pid in old:
         os.kill(pid, signal.SIGKILL)
 
@@ -144,7 +144,7 @@ def test_a_host_without_sshd_is_not_used_until_it_answers(job: Job, sshd: Daemon
     os.kill(sshd.process.pid, signal.SIGSTOP)
     job.hosts("a")
     launch(job, sshd, "-np", "1")
-    time.sleep(0.5)
+    job.until((job.run_dir / "status.json").exists, "the launcher has seen the host")
     assert not job.events("started")
     os.kill(sshd.process.pid, signal.SIGCONT)
     job.trains("a:0")
@@ -155,17 +155,17 @@ def test_a_leaving_host_keeps_its_connection_until_its_process_has_left(tmp_path
     """It trains on until the next rendezvous. Cut off from its launcher, the process would be ended at once."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    host = Host(address="127.0.0.1", slots=1, alias="a", pod="a")
-    shell = SshShell(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
-    shell.expect((host,))
-    _until(lambda: shell.is_open(host))
-    process = shell.start(host, ["sh", "-c", f"read go < {gate}; echo left"], {})
-    shell.expect(())
+    host = WorkerHost(address="127.0.0.1", slots=1, alias="a", pod="a")
+    runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
+    runner.expect((host,))
+    _until(lambda: runner.is_open(host))
+    process = runner.start(host, ["sh", "-c", f"read go < {gate}; echo left"], {})
+    runner.expect(())
     gate.write_text("go\n")
     assert process.stdout is not None
     assert (process.stdout.read(), process.wait(timeout=20)) == (b"left\n", 0)
     _until(lambda: not sshd.sessions())
-    shell.close()
+    runner.close()
 
 
 def _until(condition: Callable[[], bool], *, seconds: float = 20) -> None:

@@ -1,24 +1,25 @@
-"""What the world decides to have done, as values. The driver carries them out in this order."""
+"""What the world decides, as values. The driver carries the actions out in the order in which they were added."""
 
 import math
 from dataclasses import dataclass
 
-from hvd_elastic.launcher.core.slot_placement import Key, Slot
+from hvd_elastic.launcher.core.cause import Cause
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 
 Ticket = int
-"""A held HTTP request; it is answered exactly once."""
+"""Names an HTTP request that is held open. Each is answered exactly once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """A new world: clear what Gloo's processes left of the last one."""
+class FormWorld:
+    """Begin a new world: clear what the last one's processes left in Gloo's key-value store."""
 
     generation: int
     slots: tuple[Slot, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartProcess:
     """Start the process `number` in `slot`."""
 
     number: int
@@ -26,16 +27,17 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """End the process `number`; `at_once`: it hangs or its host is gone, do not ask it."""
+class EndProcess:
+    """End the process `number`."""
 
     number: int
     at_once: bool
-    why: str
+    """Kill it without asking: it hangs, or its host is gone."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPlace:
+class AnswerRequest:
     """Answer a held request."""
 
     ticket: Ticket
@@ -43,65 +45,76 @@ class AnswerPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notify:
-    """Tell the coordinator that the hosts have changed."""
+class NotifyCoordinator:
+    """Tell rank 0 of the running world that the hosts have changed."""
 
-    key: Key
+    key: SlotKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Break:
-    """A member of this world is lost: if others are forming it still, let them fail at once."""
+class FailFormation:
+    """A member of this world is lost: members that are still inside `hvd.init()` must fail at once."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resized:
-    """All members of a new world are there."""
+class WorldResized:
+    """All members of a new world have arrived, and it runs."""
 
     generation: int
     before: int
     after: int
-    causes: tuple[str, ...]
+    """World sizes, in processes."""
+    causes: tuple[Cause, ...]
     pause_seconds: float | None
     """From the first notification or death to here; None for the first world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warn:
-    """Something a person should know of."""
+class LogWarning:
+    """Log something that a person should know."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class FinishJob:
     """The job has ended."""
 
     exit_code: int
     reason: str
 
 
-Action = Form | Start | End | AnswerPlace | Notify | Break | Resized | Warn | Finish
+Action = (
+    FormWorld
+    | StartProcess
+    | EndProcess
+    | AnswerRequest
+    | NotifyCoordinator
+    | FailFormation
+    | WorldResized
+    | LogWarning
+    | FinishJob
+)
 
 
-class Agenda:
-    """What is to be done, in this order, and when the world is to decide again."""
+class ActionQueue:
+    """The actions that wait to be carried out, and the time at which the world must decide again."""
 
     def __init__(self) -> None:
         self.wake_at = math.inf
         self._actions: list[Action] = []
 
     def add(self, action: Action) -> None:
-        """Have it done after all that was added before."""
+        """Append an action."""
         self._actions.append(action)
 
     def take(self) -> list[Action]:
-        """What was added since the last time; the caller carries it out."""
+        """Remove and return all actions; the caller carries them out."""
         actions, self._actions = self._actions, []
         return actions
 
-    def wake(self, at: float) -> None:
-        """Decide again no later than then."""
+    def wake_by(self, at: float) -> None:
+        """Have the world decide again no later than `at`."""
         self.wake_at = min(self.wake_at, at)

@@ -1,4 +1,4 @@
-"""Hosts that failed, and for how long they are left out."""
+"""Hosts that failed, and how long each is left out."""
 
 import math
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, kw_only=True)
 class Blacklist:
-    """Aliases that must not be used before a moment. Without a cooldown range they never return under that alias.
+    """Aliases that must not be used for some time. Without a cooldown range an alias never returns.
 
-    The delays are those that Horovod's `HostState` really makes: about 2, 4, 8 ... times the lower bound with jitter,
-    held within the range. Horovod keeps a replaced pod out too, because it knows it by its name; here an alias is one
-    incarnation of a pod, so that its successor is not affected.
+    The delays are those that Horovod's `HostState` makes in practice: about 2, 4, 8 ... times the lower bound, with
+    jitter, kept within the range. Horovod also keeps a replaced pod out, because it knows the pod by its name. Here an
+    alias is one incarnation of a pod, so its successor is not affected.
     """
 
     cooldown: tuple[float, float] | None
@@ -22,7 +22,7 @@ class Blacklist:
     _count: dict[str, int] = field(default_factory=dict)
 
     def add(self, alias: str, now: float) -> float:
-        """Leave it out from now on; the seconds until it may return (infinite without a range)."""
+        """Leave the alias out from now on. Returns the seconds until it may return (infinite without a range)."""
         count = self._count[alias] = self._count.get(alias, 0) + 1
         delay = math.inf
         if self.cooldown:
@@ -32,13 +32,13 @@ class Blacklist:
         return delay
 
     def blocks(self, alias: str, now: float) -> bool:
-        """Whether it is left out now."""
+        """Whether the alias is left out now."""
         return self._until.get(alias, -math.inf) > now
 
     def blocked(self, now: float) -> tuple[str, ...]:
-        """All that are left out now."""
+        """All aliases that are left out now."""
         return tuple(alias for alias in self._until if self.blocks(alias, now))
 
     def next_return(self, now: float) -> float:
-        """When the next one may return; infinite if none will."""
+        """When the next alias may return; infinite if none will."""
         return min((until for until in self._until.values() if until > now), default=math.inf)

@@ -7,26 +7,26 @@ from hvd_elastic.mpijob.contract import Exit
 
 
 class ExitVerdict(StrEnum):
-    """How an ended process is treated."""
+    """How the launcher treats a process that has ended."""
 
     SUCCESS = "success"
     REMOVED = "removed"
-    """It left because it was told to: never a failure."""
+    """It left because the launcher told it to: never a failure."""
     HOST_CHANGE = "host-change"
-    """Its world could not form or its launcher went: the same host may be used again after a moment."""
+    """Its world could not form, or its launcher went away: the same host may be used again after a moment."""
     MISTAKE = "mistake"
-    """A mistake in the script that would break the job later: the job ends with this code."""
+    """The script contains a mistake that would break the job later: the job ends with this code."""
     SCRIPT_ERROR = "script-error"
-    """The script's own doing: it would fail on any host."""
+    """The script itself failed: it would fail on any host."""
     DEATH = "death"
-    """Killed, out of memory, its host or the connection lost: the script is not to blame, the host may be."""
+    """Killed, out of memory, or its host or connection was lost: not the script's fault, but perhaps the host's."""
 
 
 def judge(code: int, *, restart_errors: bool = False) -> ExitVerdict:
-    """The verdict on an exit code as `subprocess` reports it (negative: a signal) or as a shell does (128 + signal).
+    """Classify an exit code, given as `subprocess` reports it (negative: a signal) or as a shell does (128 + signal).
 
-    126 and 127 are the remote shell's own (the command could not be started), 255 is ssh's. With `restart_errors` a
-    script's error is treated as a death, which is what horovodrun does with every code.
+    126 and 127 are the remote shell's own codes (the command could not be started), 255 is ssh's. With `restart_errors`
+    a script's error is treated as a death, which is what horovodrun does with every code.
     """
     known = {
         Exit.OK: ExitVerdict.SUCCESS,
@@ -42,7 +42,7 @@ def judge(code: int, *, restart_errors: bool = False) -> ExitVerdict:
 
 
 def explain(code: int) -> str:
-    """An exit code in words: `signal 9 (SIGKILL)`, `exit code 3`, `ssh lost (255)`."""
+    """Put an exit code into words: `signal 9 (SIGKILL)`, `exit code 3`, `connection lost (255)`."""
     if code == 255:
         return "connection lost (255)"
     number = -code if code < 0 else code - 128

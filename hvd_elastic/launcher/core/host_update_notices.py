@@ -1,66 +1,73 @@
-"""When the coordinator of the running world is notified that another one is wanted."""
+"""When the coordinator (rank 0) of the running world is notified that another world is wanted."""
 
 import math
 from collections.abc import Sequence
 
-from hvd_elastic.launcher.core.actions import Agenda, Notify
-from hvd_elastic.launcher.core.process import ProcessPhase, WorldLimits
-from hvd_elastic.launcher.core.roster import Roster
-from hvd_elastic.launcher.core.slot_placement import Key, Slot
+from hvd_elastic.launcher.core.actions import ActionQueue, NotifyCoordinator
+from hvd_elastic.launcher.core.process import ProcessPhase
+from hvd_elastic.launcher.core.process_table import ProcessTable
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.world_limits import WorldLimits
 
 
 class HostUpdateNotices:
-    """Level-triggered: as long as the running world is not the wanted one, say so."""
+    """Level-triggered: the coordinator is notified again and again while the running world is not the wanted one."""
 
-    def __init__(self, rules: WorldLimits, roster: Roster, agenda: Agenda) -> None:
-        self._rules = rules
-        self._roster = roster
-        self._agenda = agenda
+    def __init__(self, limits: WorldLimits, processes: ProcessTable, actions: ActionQueue) -> None:
+        self._limits = limits
+        self._processes = processes
+        self._actions = actions
         self._next = -math.inf
-        self._told: tuple[tuple[Key, str], ...] | None = None
-        """What was wanted when the last notice was sent."""
+        """No notice before this time, unless the wanted world changes."""
+        self._announced: tuple[tuple[SlotKey, str], ...] | None = None
+        """The world that was wanted when the last notice was sent."""
 
-    def renew(self, now: float) -> None:
-        """A world begins to run: what was said to the last one does not count."""
-        self._next, self._told = now, None
+    def restart(self, now: float) -> None:
+        """A new world runs: notices to the last one do not count."""
+        self._next, self._announced = now, None
 
     def postpone(self, now: float) -> None:
         """The members are about to notice by themselves."""
-        self._next = now + self._rules.notify_again
+        self._next = now + self._limits.notify_again
 
-    def failed(self, now: float) -> None:
-        """The last one was not delivered."""
-        self._next, self._told = now + self._rules.notify_retry, None
+    def not_delivered(self, now: float) -> None:
+        """The last notice did not reach the coordinator."""
+        self._next, self._announced = now + self._limits.notify_retry, None
 
     def send(self, slots: Sequence[Slot], now: float) -> bool:
-        """Have the coordinator notified, if these wanted slots are not the running world and it is time; whether it is.
+        """Notify the coordinator if the wanted `slots` are not the running world and a notice is due.
 
-        No slots at all: the running world cannot stay, and there are too few for another one.
+        Args:
+            slots: the wanted world; empty if the running world cannot stay and there are too few slots for another.
+            now: seconds.
+
+        Returns:
+            Whether a notice is sent.
         """
         wanted = tuple(slot.signature for slot in slots)
-        coordinator = self._roster.at(self._roster.slots[0].key)
-        whole = self._roster.is_whole()
-        is_there = whole and wanted == tuple(slot.signature for slot in self._roster.slots)
+        coordinator = self._processes.at(self._processes.slots[0].key)
+        whole = self._processes.is_whole()
+        is_there = whole and wanted == tuple(slot.signature for slot in self._processes.slots)
         if is_there or not coordinator or not coordinator.registered:
-            self._told = None
+            self._announced = None
             return False
         if whole and self._is_worth_waiting(slots, now):
             return False
-        due = now >= self._next or (wanted != self._told and whole)
+        due = now >= self._next or (wanted != self._announced and whole)
         if due:
-            self._told, self._next = wanted, now + self._rules.notify_again
-            self._agenda.add(Notify(key=coordinator.key))
-        self._agenda.wake(self._next)
+            self._announced, self._next = wanted, now + self._limits.notify_again
+            self._actions.add(NotifyCoordinator(key=coordinator.key))
+        self._actions.wake_by(self._next)
         return due
 
     def _is_worth_waiting(self, slots: Sequence[Slot], now: float) -> bool:
-        """Whether more newcomers are on their way while all that those who wait would do is add to the world."""
-        if not {slot.key for slot in self._roster.slots} <= {slot.key for slot in slots}:
+        """Whether to wait for newcomers that were started, because the wanted world only adds to the running one."""
+        if not {slot.key for slot in self._processes.slots} <= {slot.key for slot in slots}:
             return False
-        present = self._roster.present()
-        first = min((p.since for p in present if p.phase is ProcessPhase.WAITING), default=-math.inf)
-        deadline = first + self._rules.gather
+        present = self._processes.present()
+        first = min((p.phase_since for p in present if p.phase is ProcessPhase.WAITING), default=-math.inf)
+        deadline = first + self._limits.gather
         if now >= deadline or not any(p.phase is ProcessPhase.STARTED for p in present):
             return False
-        self._agenda.wake(deadline)
+        self._actions.wake_by(deadline)
         return True

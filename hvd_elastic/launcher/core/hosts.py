@@ -1,6 +1,6 @@
-"""The hosts that a job may use, as one source of them reports."""
+"""The hosts that a job may use, as a source of hosts reports them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hvd_elastic.mpijob.contract import HvdElasticError
@@ -11,8 +11,12 @@ class HostsError(HvdElasticError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """A place for processes. Two hosts are the same host only if all four fields are equal."""
+class WorkerHost:
+    """A host that worker processes can be started on. Two are the same host only if all four fields are equal.
+
+    Unlike `hvd_elastic.discovery.Host` it may come from a script or a flag: then it has no pod, and its name need not
+    fit the snapshot's grammar.
+    """
 
     alias: str
     """Horovod's name for it: `POD_UID-GENERATION` in a cluster, so that a replaced pod or process is another host."""
@@ -25,20 +29,21 @@ class Host:
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
+        """Its name in messages."""
         return self.pod or self.alias
 
 
-def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...]:
-    """The hosts of a discovery script: `HOST` or `HOST:SLOTS` a line, as horovodrun takes them, in the script's order.
+def parse_script_output(text: str, default_slots: int | None) -> tuple[WorkerHost, ...]:
+    """The hosts of a discovery script: one `HOST` or `HOST:SLOTS` per line, as for horovodrun, in the script's order.
 
     Raises:
-        HostsError: a line is no host, or has no slots and there is no default.
+        HostsError: a line is not a host, or has no slots and there is no default.
 
-    Unlike Horovod (`HostDiscoveryScript`), a repeated line counts once and is no matter of chance, and a line without
-    slots is refused where `--slots-per-host` is missing instead of failing later with a TypeError.
+    Unlike in Horovod (`HostDiscoveryScript`) the result for a repeated line does not depend on chance: the last one
+    counts. A line without slots is refused at once where `--slots-per-host` is missing, instead of failing later with a
+    TypeError.
     """
-    hosts: dict[str, Host] = {}
+    hosts: dict[str, WorkerHost] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, slots = line.partition(":")
         count = _slots(line, slots) if colon else default_slots
@@ -46,23 +51,18 @@ def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...
             raise HostsError(f"host {line!r} has no slots: print HOST:SLOTS or give --slots-per-host")
         if not name or any(map(str.isspace, name)):
             raise HostsError(f"line {line!r} is not HOST or HOST:SLOTS")
-        hosts[name] = Host(alias=name, address=name, slots=count)
+        hosts[name] = WorkerHost(alias=name, address=name, slots=count)
     return tuple(hosts.values())
 
 
-def parse_hosts_flag(text: str) -> tuple[Host, ...]:
+def parse_hosts_flag(text: str) -> tuple[WorkerHost, ...]:
     """The hosts of `-H a:2,b:2`. Raises HostsError like `parse_script_output`."""
     return parse_script_output(text.replace(",", "\n"), None)
 
 
-def describe(hosts: Iterable[Host]) -> str:
-    """Their names, for a log line."""
+def describe_hosts(hosts: Iterable[WorkerHost]) -> str:
+    """Their labels, for a log line."""
     return ", ".join(host.label for host in hosts) or "none"
-
-
-def count_slots(hosts: Sequence[Host]) -> int:
-    """Processes that fit on them together."""
-    return sum(host.slots for host in hosts)
 
 
 def _slots(line: str, text: str) -> int:

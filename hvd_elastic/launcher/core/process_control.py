@@ -1,145 +1,158 @@
-"""What is done to single processes: they are started, answered, told a place and ended."""
+"""What is done to single processes: starting them, answering them, assigning places, ending them."""
 
 import math
 
-from hvd_elastic.launcher.core.actions import Agenda, AnswerPlace, Break, End, Start, Ticket, Warn
-from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.actions import (
+    ActionQueue,
+    AnswerRequest,
+    EndProcess,
+    FailFormation,
+    LogWarning,
+    StartProcess,
+    Ticket,
+)
+from hvd_elastic.launcher.core.cause import Cause, CauseKind
 from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain
-from hvd_elastic.launcher.core.process import Process, ProcessPhase, WorldLimits
+from hvd_elastic.launcher.core.host_pool import HostPool
+from hvd_elastic.launcher.core.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import ResizeCauses
-from hvd_elastic.launcher.core.roster import Roster
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, Slot
+from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
 
 
 class ProcessControl:
-    """Notes in the roster what is done, and puts on the agenda what the driver has to do for it."""
+    """Each method changes the process table and adds the actions that follow from the change."""
 
     def __init__(
         self,
-        rules: WorldLimits,
-        roster: Roster,
-        agenda: Agenda,
-        change: ResizeCauses,
-        *,
-        blacklist: Blacklist,
-        holds: Blacklist,
+        limits: WorldLimits,
+        processes: ProcessTable,
+        actions: ActionQueue,
+        causes: ResizeCauses,
+        hosts: HostPool,
     ) -> None:
-        self._rules = rules
-        self._roster = roster
-        self._agenda = agenda
-        self._change = change
-        self._blacklist = blacklist
-        self._holds = holds
+        self._limits = limits
+        self._processes = processes
+        self._actions = actions
+        self._causes = causes
+        self._hosts = hosts
 
-    def start(self, slot: Slot, *, told: int, phase: ProcessPhase, now: float) -> None:
-        """Start a process in a place that nobody is present in."""
-        process = self._roster.start(slot, told=told, phase=phase, now=now)
-        self._agenda.add(Start(number=process.number, slot=slot))
+    def start(self, slot: Slot, *, generation: int, phase: ProcessPhase, now: float) -> None:
+        """Start a process in a place where no process is present."""
+        process = self._processes.start(slot, generation=generation, phase=phase, now=now)
+        self._actions.add(StartProcess(number=process.number, slot=slot))
 
     # --- Requests ----------------------------------------------------------------------------------------------------
 
-    def keep_open(self, process: Process, ticket: Ticket, *, join: bool, now: float) -> None:
-        """Hold its request until there is an answer: see `reply`."""
+    def hold_request(self, process: Process, ticket: Ticket, *, join: bool, now: float) -> None:
+        """Keep its request open until `reply` answers it."""
         # A client that asks again has given up its earlier request.
         self.reply(process, JoinAnswer.WAIT if process.ticket_is_join else REMOVED_RESPONSE)
-        process.ticket, process.ticket_is_join, process.ticket_at = ticket, join, now
+        process.ticket, process.ticket_is_join, process.ticket_since = ticket, join, now
 
     def reply(self, process: Process, text: str) -> None:
         """Answer its open request, if it has one."""
         if process.ticket is not None:
-            self._agenda.add(AnswerPlace(ticket=process.ticket, text=text))
+            self._actions.add(AnswerRequest(ticket=process.ticket, text=text))
             process.ticket = None
 
-    def tell(self, process: Process, slot: Slot, generation: int, now: float) -> None:
-        """Answer its question with its place in this generation."""
-        process.slot, process.told, process.newborn = slot, generation, False
+    def assign(self, process: Process, slot: Slot, generation: int, now: float) -> None:
+        """Answer its request for a place with its slot in this generation."""
+        process.slot, process.slot_generation, process.never_asked = slot, generation, False
         self.reply(process, slot.response())
         # A stock worker goes from here straight into hvd.init().
-        process.enter(ProcessPhase.ASSIGNED if process.joins else ProcessPhase.ARRIVED, now)
+        process.enter(ProcessPhase.ASSIGNED if process.uses_barrier else ProcessPhase.ARRIVED, now)
 
     def admit(self, process: Process, slot: Slot, generation: int, now: float) -> None:
-        """It has this place in the new world: tell it, or have it ask; if it can do neither, end it."""
+        """Take it into the new world: assign the slot, or have it ask. A process that can do neither is ended."""
         if process.ticket is not None and not process.ticket_is_join:
-            self.tell(process, slot, generation, now)
-        elif process.newborn and process.slot.signature == slot.signature:
-            process.told, process.slot = generation, slot
-            # It may have died at the barrier a moment ago: that it asks once more shows that it is there.
+            self.assign(process, slot, generation, now)
+        elif process.never_asked and process.slot.signature == slot.signature:
+            process.slot_generation, process.slot = generation, slot
+            # It may have died at the barrier a moment ago. If it asks once more, it is alive.
             self.reply(process, JoinAnswer.WAIT)
             process.enter(ProcessPhase.ASSIGNED, now)
-        elif process.joins or self._roster.newcomers_join:
+        elif process.uses_barrier or self._processes.newcomers_join:
             self.reply(process, JoinAnswer.AGAIN)
             process.enter(ProcessPhase.ASSIGNED, now)
         else:
-            # A stock newcomer enters hvd.init() with the place in its environment, which is not its place any more.
-            self._holds.add(process.alias, now)
+            # A stock newcomer enters hvd.init() with the place in its environment, which has changed since.
+            self._hosts.hold(process.alias, now)
             self.end(process, "its place has changed before it came", at_once=False)
 
     # --- Leaving -----------------------------------------------------------------------------------------------------
 
     def let_go(self, process: Process, now: float) -> None:
-        """There is no place for it any more: who asks is told so and leaves, any other one is ended."""
+        """There is no place for it any more. If it asks for one it is told to leave; otherwise it is ended."""
         if process.phase is ProcessPhase.ASKING:
             self.reply(process, REMOVED_RESPONSE)
-            self._roster.dismiss(process)
+            self._processes.dismiss(process)
             process.enter(ProcessPhase.LEAVING, now)
         else:
             self.end(process, "no place in the new world", at_once=False)
 
-    def end(self, process: Process, why: str, *, at_once: bool) -> None:
-        """Have it ended; `at_once`: do not ask it."""
+    def end(self, process: Process, reason: str, *, at_once: bool) -> None:
+        """End it; `at_once`: kill it without asking."""
         self.reply(process, JoinAnswer.AGAIN if process.ticket_is_join else REMOVED_RESPONSE)
-        self._roster.dismiss(process)
+        self._processes.dismiss(process)
         process.phase = ProcessPhase.LEAVING
-        process.since = math.inf
-        self._agenda.add(End(number=process.number, at_once=at_once, why=why))
+        process.phase_since = math.inf
+        self._actions.add(EndProcess(number=process.number, at_once=at_once, reason=reason))
 
-    def wait_for(self, process: Process, deadline: float, why: str, now: float) -> bool:
-        """Give it until then and write it off after that, for this reason; whether it still has time."""
+    def check_deadline(self, process: Process, deadline: float, reason: str, now: float) -> bool:
+        """Write it off, for this reason, once the deadline has passed. Returns whether it still has time."""
         if now >= deadline:
-            self._write_off(process, why, now)
+            self._write_off(process, reason, now)
             return False
-        self._agenda.wake(deadline)
+        self._actions.wake_by(deadline)
         return True
 
     def lose(self, process: Process, code: int, verdict: ExitVerdict, message: str, now: float) -> None:
-        """It has ended although nobody told it to; the job goes on without it and its host."""
-        if self._roster.is_member(process):
-            self._agenda.add(Break(generation=self._roster.generation))
-        if verdict in {ExitVerdict.DEATH, ExitVerdict.SCRIPT_ERROR}:
-            self._change.causes.append(f"{process.name} lost: {explain(code)}")
-            self._blacklist.add(process.alias, now)
-            self._agenda.add(Warn(text=f"{process.name} lost: {explain(code)}\n{message}".rstrip()))
+        """It has ended unasked: the job goes on without it and its host."""
+        if self._processes.is_member(process):
+            self._actions.add(FailFormation(generation=self._processes.generation))
+        failed = verdict in {ExitVerdict.DEATH, ExitVerdict.SCRIPT_ERROR}
+        cause = Cause(
+            kind=CauseKind.LOST if failed else CauseKind.LEFT,
+            host=process.slot.host.label,
+            local_rank=process.slot.local_rank,
+            detail=explain(code),
+        )
+        self._causes.add(cause)
+        if failed:
+            self._hosts.blacklist(process.alias, now)
+            self._actions.add(LogWarning(text=f"{cause}\n{message}".rstrip()))
         else:
-            self._change.causes.append(f"{process.name} left: {explain(code)}")
-            self._holds.add(process.alias, now)
+            self._hosts.hold(process.alias, now)
         self._clear_host(process.alias, "another process of its host has ended")
 
-    def _write_off(self, process: Process, why: str, now: float) -> None:
-        if self._roster.is_member(process):
-            self._change.causes.append(f"{process.slot.host.label} written off: {why}")
-            self._agenda.add(Break(generation=self._roster.generation))
-        self._agenda.add(Warn(text=f"{process.name} is written off: {why}"))
-        self._blacklist.add(process.alias, now)
-        self.end(process, why, at_once=True)
+    def _write_off(self, process: Process, reason: str, now: float) -> None:
+        if self._processes.is_member(process):
+            self._causes.add(Cause(kind=CauseKind.HUNG, host=process.slot.host.label, detail=reason))
+            self._actions.add(FailFormation(generation=self._processes.generation))
+        self._actions.add(LogWarning(text=f"{process.name} is written off: {reason}"))
+        self._hosts.blacklist(process.alias, now)
+        self.end(process, reason, at_once=True)
         self._clear_host(process.alias, "another process of its host was written off")
 
-    def _clear_host(self, alias: str, why: str) -> None:
-        for process in self._roster.present():
+    def _clear_host(self, alias: str, reason: str) -> None:
+        for process in self._processes.present():
             if process.alias == alias:
-                self.end(process, why, at_once=False)
+                self.end(process, reason, at_once=False)
 
-    def tidy(self, now: float) -> None:
-        """Answer those at the barrier before their connections time out; end those that do not leave by themselves."""
-        for process in self._roster:
+    def enforce_deadlines(self, now: float) -> None:
+        """Answer requests at the barrier before their connections time out; kill processes that do not leave."""
+        for process in self._processes:
             if process.ticket is not None and process.ticket_is_join:
-                if now >= process.ticket_at + self._rules.join_hold:
+                if now >= process.ticket_since + self._limits.join_hold:
                     self.reply(process, JoinAnswer.WAIT)
                 else:
-                    self._agenda.wake(process.ticket_at + self._rules.join_hold)
+                    self._actions.wake_by(process.ticket_since + self._limits.join_hold)
             if process.phase is ProcessPhase.LEAVING:
-                if now >= process.since + self._rules.leave_patience:
-                    process.since = math.inf
-                    why = "it was told to leave and did not"
-                    self._agenda.add(End(number=process.number, at_once=True, why=why))
-                self._agenda.wake(process.since + self._rules.leave_patience)
+                if now >= process.phase_since + self._limits.leave_patience:
+                    process.phase_since = math.inf
+                    reason = "it was told to leave and did not"
+                    self._actions.add(EndProcess(number=process.number, at_once=True, reason=reason))
+                self._actions.wake_by(process.phase_since + self._limits.leave_patience)

@@ -1,59 +1,69 @@
-"""Why a world changes, in words, and the few kinds of such causes that are counted."""
+"""What has happened since the last world began to run: the causes of the next one, and when the pause began."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from hvd_elastic.launcher.core.actions import Resized
+from hvd_elastic.launcher.core.actions import WorldResized
+from hvd_elastic.launcher.core.cause import Cause, CauseKind
 from hvd_elastic.launcher.core.slot_placement import Slot
-
-_KINDS = {" joined": "joined", " removed": "removed", " lost": "lost", " written off": "hung", " left": "left"}
 
 
 class ResizeCauses:
-    """What has happened since the last world began to run."""
+    """Collects causes until the next world runs."""
 
     def __init__(self) -> None:
-        self.causes: list[str] = []
+        self._causes: dict[Cause, None] = {}
         self._size_before = 0
-        self._disturbed: float | None = None
+        self._pause_began: float | None = None
 
-    def disturb(self, now: float) -> None:
-        """A member was notified, has died, or asks: the pause is counted from the first time on."""
-        if self._disturbed is None:
-            self._disturbed = now
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Each cause once, in the order of their first appearance."""
+        return tuple(self._causes)
 
-    def words(self) -> str:
-        """All causes, for a person."""
-        return "; ".join(dict.fromkeys(self.causes))
+    def add(self, *causes: Cause) -> None:
+        """Add causes of the next world."""
+        self._causes.update(dict.fromkeys(causes))
 
-    def end(self, generation: int, size: int, now: float) -> Resized:
-        """The next world runs; from here on everything counts towards the one after it."""
-        resized = Resized(
+    def begin_pause(self, now: float) -> None:
+        """A member was notified, has died, or asks for a place. The first of these begins the pause."""
+        if self._pause_began is None:
+            self._pause_began = now
+
+    def end_pause(self, generation: int, size: int, now: float) -> WorldResized:
+        """The next world runs. What comes from here on counts towards the one after it."""
+        resized = WorldResized(
             generation=generation,
             before=self._size_before,
             after=size,
-            causes=tuple(dict.fromkeys(self.causes)),
-            pause_seconds=None if self._disturbed is None else now - self._disturbed,
+            causes=self.causes,
+            pause_seconds=None if self._pause_began is None else now - self._pause_began,
         )
-        self.causes, self._size_before, self._disturbed = [], size, None
+        self._causes, self._size_before, self._pause_began = {}, size, None
         return resized
 
 
-def differences(before: Sequence[Slot], after: Sequence[Slot], said: Sequence[str]) -> list[str]:
-    """What tells two worlds apart, a phrase a host; a host that `said` names already is not named as removed again."""
+def world_differences(before: Sequence[Slot], after: Sequence[Slot], known: Iterable[Cause]) -> list[Cause]:
+    """How two worlds differ, one cause per host.
+
+    A host that a cause in `known` already names is not reported as removed again.
+    """
     labels = {slot.host.alias: slot.host.label for slot in (*before, *after)}
     old, new = (Counter(slot.host.alias for slot in world) for world in (before, after))
-    named = {alias for alias, label in labels.items() if any(c.startswith((f"{label}[", f"{label} ")) for c in said)}
-    joined = [f"{labels[alias]} joined" for alias in new if not old[alias]]
-    grown = [f"{labels[a]} joined with {new[a] - count} more" for a, count in old.items() if new[a] > count]
+    named = {cause.host for cause in known}
+    joined = [Cause(kind=CauseKind.JOINED, host=labels[alias]) for alias in new if not old[alias]]
+    grown = [
+        Cause(kind=CauseKind.JOINED, host=labels[alias], detail=f"with {new[alias] - count} more")
+        for alias, count in old.items()
+        if new[alias] > count
+    ]
     removed = [
-        f"{labels[a]} removed" + (f" but for {new[a]} of {count}" if new[a] else "")
-        for a, count in old.items()
-        if new[a] < count and a not in named
+        Cause(
+            kind=CauseKind.REMOVED,
+            host=labels[alias],
+            detail=f"but for {new[alias]} of {count}" if new[alias] else "",
+        )
+        for alias, count in old.items()
+        if new[alias] < count and labels[alias] not in named
     ]
     return joined + grown + removed
-
-
-def kind_of(cause: str) -> str:
-    """The kind of a cause in words: a label of few values."""
-    return next((kind for mark, kind in _KINDS.items() if mark in cause), "other")

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 
-from hvd_elastic.launcher.core.hosts import Host
+from hvd_elastic.launcher.core.hosts import WorkerHost
 
-Key = tuple[str, int]
-"""A process's place: its host's alias and its local rank."""
+SlotKey = tuple[str, int]
+"""The place of a process: its host's alias and its local rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A process's place in one world. The field names are Horovod's (`SlotInfo`)."""
+    """The place of a process in one world. The field names are Horovod's (`SlotInfo`)."""
 
-    host: Host
+    host: WorkerHost
     rank: int
     size: int
     local_rank: int
@@ -24,13 +24,13 @@ class Slot:
     cross_size: int
 
     @property
-    def key(self) -> Key:
-        """The place without its numbers."""
+    def key(self) -> SlotKey:
+        """What stays the same from world to world."""
         return self.host.alias, self.local_rank
 
     @property
-    def signature(self) -> tuple[Key, str]:
-        """What its process knows of it: for those with the same one nothing has changed."""
+    def signature(self) -> tuple[SlotKey, str]:
+        """All that the process knows of its place: if it is unchanged, nothing has changed for the process."""
         return self.key, self.response()
 
     def response(self) -> str:
@@ -54,8 +54,8 @@ REMOVED_RESPONSE = "-1,-1,-1,-1,-1,-1"
 """The answer to a process that is not part of the job any more (`hosts.INVALID_SLOT_INFO`)."""
 
 
-def place(hosts: Sequence[Host], maximum: int | None) -> tuple[Slot, ...]:
-    """Ranks for as many processes as fit, in the order of `hosts`: rank 0 is on the first one."""
+def place(hosts: Sequence[WorkerHost], maximum: int | None) -> tuple[Slot, ...]:
+    """Assign ranks to as many processes as fit, in the order of `hosts`: rank 0 is on the first host."""
     by_alias = {host.alias: host for host in hosts}
     infos = [HostInfo(host.alias, host.slots) for host in hosts]
     return tuple(

@@ -1,366 +1,327 @@
 """The world of a job and how it changes: a state machine without clock, threads, sockets or processes.
 
-A *world* (Horovod: rendezvous) is the set of slots that train together; each has a generation. What its processes go
-through is drawn in `process`. Promises:
+A *world* (Horovod: rendezvous) is the set of slots that train together; each world has a generation. The phases of its
+processes are drawn in `process`. Promises:
 
 1. A new world is formed as soon as every member of the last one asks or is gone. A member that neither asks nor ends
-   while the others stand still is written off: after `removed_patience` when its host is gone, else `hang_timeout`.
-2. Rank 0 of a new world holds the training state, as long as any process does. When every host that holds it is to
-   leave at once, one of them stays for one world more, to hand it over.
-3. Between two worlds nobody is released into `hvd.init()` before all members are at its door; a death until then costs
-   those who wait one more question and nothing else. Who has waited there since before the world was formed asks once
-   more: a process that was killed is known to be dead only some 50 ms later.
+   while the others wait is written off: after `removed_patience` if its host is gone, else after `hang_timeout`.
+2. Rank 0 of a new world holds the training state, as long as any process does. If every host that holds it is to leave
+   at once, one of them stays for one world more to hand the state over.
+3. Between two worlds no process is released into `hvd.init()` before all members have arrived there. A death until then
+   costs the members that wait one more request and nothing else. A process that has waited there since before the world
+   was formed is made to ask once more: that a process was killed is known only some 50 ms later.
 4. A newcomer is part of a world only once it waits at the barrier (if its kind ever asks there: stock scripts do not).
-5. As long as the running world is not the wanted one, its coordinator is notified again and again.
-6. It ends by itself only for one of: success, a script's own error, too few slots for too long, the reset limit, no
-   process left that holds the state.
+5. While the running world is not the wanted one, its coordinator is notified again and again.
+6. The job ends by itself only on success, a script's own error, too few slots for too long, the reset limit, or when no
+   process is left that holds the state.
 """
 
 import math
 from collections.abc import Iterable
 
-from hvd_elastic.launcher.core.actions import Agenda, AnswerPlace, Finish, Form, Ticket
+from hvd_elastic.launcher.core.actions import ActionQueue, AnswerRequest, FinishJob, FormWorld, Ticket
 from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.cause import Cause, CauseKind, describe_causes
 from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain, judge
+from hvd_elastic.launcher.core.host_pool import HostPool
 from hvd_elastic.launcher.core.host_update_notices import HostUpdateNotices
-from hvd_elastic.launcher.core.hosts import Host, describe
-from hvd_elastic.launcher.core.next_hosts import holders_first, in_order, next_hosts
-from hvd_elastic.launcher.core.process import Process, ProcessPhase, WorldLimits
+from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.join_barrier import JoinBarrier
+from hvd_elastic.launcher.core.newcomers import Newcomers
+from hvd_elastic.launcher.core.next_hosts import next_hosts, state_holders_first
+from hvd_elastic.launcher.core.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.process_control import ProcessControl
-from hvd_elastic.launcher.core.resize_causes import ResizeCauses, differences
-from hvd_elastic.launcher.core.roster import Roster
-from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, Key, Slot, place
+from hvd_elastic.launcher.core.process_table import ProcessTable
+from hvd_elastic.launcher.core.resize_causes import ResizeCauses, world_differences
+from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, Slot, SlotKey, place
+from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit, JoinAnswer
 
 
 class World:
-    """See the module.
+    """Takes events, decides, and adds actions to `actions`.
 
-    Every method that takes `now` may add to `agenda`. The caller carries out what is on it, and calls `decide` again no
-    later than its `wake_at`.
+    Every method that takes `now` (seconds on any steady clock) may add actions. The caller carries them out and calls
+    `decide` again no later than `actions.wake_at`.
     """
 
-    def __init__(self, rules: WorldLimits, blacklist: Blacklist, holds: Blacklist) -> None:
-        self.agenda = Agenda()
-        self.roster = Roster()
+    def __init__(self, limits: WorldLimits, blacklist: Blacklist, holds: Blacklist) -> None:
+        self.actions = ActionQueue()
+        self.processes = ProcessTable()
         self.resets = 0
         self.finished = False
         self.forming = False
         """Whether the current world waits for members."""
-        self._rules = rules
-        self._blacklist = blacklist
-        self._holds = holds
-        self._change = ResizeCauses()
-        self._crew = ProcessControl(rules, self.roster, self.agenda, self._change, blacklist=blacklist, holds=holds)
-        self._notices = HostUpdateNotices(rules, self.roster, self.agenda)
-        self._hosts: tuple[Host, ...] = ()
-        self._hosts_since = -math.inf
+        self._limits = limits
+        self._hosts = HostPool(self.processes, blacklist, holds)
+        self._causes = ResizeCauses()
+        self._control = ProcessControl(limits, self.processes, self.actions, self._causes, self._hosts)
+        self._barrier = JoinBarrier(limits, self.processes, self._control, self._hosts)
+        self._newcomers = Newcomers(limits, self.processes, self._control)
+        self._notices = HostUpdateNotices(limits, self.processes, self.actions)
         self._short_since: float | None = None
-        self._ever_state = False
-        self._sync_is_told = False
+        """Since when there are too few slots for a world."""
         self._succeeded = False
+        """Whether a member has ended with success: no further world is formed."""
 
-    # --- What happens ------------------------------------------------------------------------------------------------
+    # --- Events ------------------------------------------------------------------------------------------------------
 
-    def hosts_seen(self, hosts: tuple[Host, ...], now: float) -> None:
+    def hosts_seen(self, hosts: tuple[WorkerHost, ...], now: float) -> None:
         """The source reports these hosts."""
-        if hosts != self._hosts:
-            self._hosts, self._hosts_since = hosts, now
+        self._hosts.update(hosts, now)
         self.decide(now)
 
-    def asked(self, key: Key, ticket: Ticket, now: float) -> None:
-        """GET rank_and_size: the process has left its world, or was told AGAIN."""
-        process = self.roster.at(key)
+    def place_requested(self, key: SlotKey, ticket: Ticket, now: float) -> None:
+        """GET rank_and_size: the process has left its world, or was answered AGAIN."""
+        process = self.processes.at(key)
         if process is None:
-            self.agenda.add(AnswerPlace(ticket=ticket, text=REMOVED_RESPONSE))
+            self.actions.add(AnswerRequest(ticket=ticket, text=REMOVED_RESPONSE))
             return
-        self._crew.keep_open(process, ticket, join=False, now=now)
-        process.released = False
-        if self.roster.is_member(process) and process.told < self.roster.generation and self.forming:
-            self._crew.tell(process, self.roster.slot_of(process), self.roster.generation, now)
-        elif self.roster.is_member(process):
-            process.enter(ProcessPhase.ASKING, now)
-            self._change.disturb(now)
+        self._control.hold_request(process, ticket, join=False, now=now)
+        process.go_is_due = False
+        generation = self.processes.generation
+        if not self.processes.is_member(process):
+            process.enter(ProcessPhase.WAITING, now)
+        elif process.slot_generation < generation and self.forming:
+            self._control.assign(process, self.processes.slot_of(process), generation, now)
         else:
-            process.enter(ProcessPhase.WAITING, now)
+            process.enter(ProcessPhase.ASKING, now)
+            self._causes.begin_pause(now)
         self.decide(now)
 
-    def joining(self, key: Key, ticket: Ticket, now: float) -> None:
+    def barrier_reached(self, key: SlotKey, ticket: Ticket, now: float) -> None:
         """GET join: the process stands before `hvd.init()`."""
-        process = self.roster.at(key)
+        process = self.processes.at(key)
         if process is None:
-            self.agenda.add(AnswerPlace(ticket=ticket, text=JoinAnswer.AGAIN))
+            self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
             return
-        process.joins = True
-        is_told = process.told == self.roster.generation
-        self.roster.newcomers_join |= process.newborn
-        if process.released and is_told:
-            process.released = False
-            self.agenda.add(AnswerPlace(ticket=ticket, text=JoinAnswer.GO))
-        elif not self.roster.is_member(process):
-            self._crew.keep_open(process, ticket, join=True, now=now)
+        process.uses_barrier = True
+        self.processes.newcomers_join |= process.never_asked
+        knows_its_slot = process.slot_generation == self.processes.generation
+        if process.go_is_due and knows_its_slot:
+            process.go_is_due = False
+            self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.GO))
+        elif not self.processes.is_member(process):
+            self._control.hold_request(process, ticket, join=True, now=now)
             process.enter(ProcessPhase.WAITING, now)
-        elif self.forming and is_told and process.phase in {ProcessPhase.ASSIGNED, ProcessPhase.ARRIVED}:
-            self._crew.keep_open(process, ticket, join=True, now=now)
+        elif self.forming and knows_its_slot and process.phase in {ProcessPhase.ASSIGNED, ProcessPhase.ARRIVED}:
+            self._control.hold_request(process, ticket, join=True, now=now)
             process.enter(ProcessPhase.ARRIVED, now)
         else:
-            self.agenda.add(AnswerPlace(ticket=ticket, text=JoinAnswer.AGAIN))
+            self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
         self.decide(now)
 
     def initialising(self, rank: int, now: float) -> None:
-        """Rank `rank` of the forming world is inside `hvd.init()`: how a stock worker shows that it is there."""
-        if self.forming and 0 <= rank < len(self.roster.slots):
-            process = self.roster.at(self.roster.slots[rank].key)
-            if (
-                process
-                and not process.joins
-                and self.roster.is_member(process)
-                and process.phase is ProcessPhase.ASSIGNED
-            ):
-                process.enter(ProcessPhase.ARRIVED, now)
+        """Rank `rank` of the forming world is inside `hvd.init()`: how a stock worker shows that it has arrived."""
+        if self.forming and 0 <= rank < len(self.processes.slots):
+            process = self.processes.at(self.processes.slots[rank].key)
+            if process and self.processes.is_member(process):
+                self._arrived_without_barrier(process, now)
         self.decide(now)
 
-    def registered(self, key: Key, now: float) -> None:
+    def registered(self, key: SlotKey, now: float) -> None:
         """The process has entered `elastic.run` and can be notified."""
-        process = self.roster.at(key)
+        process = self.processes.at(key)
         if process:
             process.registered = True
-            if self.roster.is_member(process):
-                if process.phase is ProcessPhase.ASSIGNED and not process.joins:
-                    process.enter(ProcessPhase.ARRIVED, now)
-                if not self._sync_is_told:
-                    process.holds_state = self._ever_state = True
+            if self.processes.is_member(process):
+                self._arrived_without_barrier(process, now)
+                if not self.processes.reports_sync:
+                    self.processes.gains_state(process)
         self.decide(now)
 
-    def synced(self, key: Key, now: float) -> None:
-        """The process has the job's state. Workers that never say so hold it from their release on."""
-        process = self.roster.at(key)
-        if process and self.roster.is_member(process):
-            process.holds_state = self._ever_state = self._sync_is_told = True
+    def synced(self, key: SlotKey, now: float) -> None:
+        """The process has the job's state. Workers that never report this hold it from their release on."""
+        process = self.processes.at(key)
+        if process and self.processes.is_member(process):
+            self.processes.gains_state(process)
+            self.processes.reports_sync = True
         self.decide(now)
 
     def exited(self, number: int, code: int, now: float, message: str = "") -> None:
         """The process has ended; `message`: the last lines of its error output."""
-        process = self.roster.ended(number)
+        process = self.processes.ended(number)
         if process is None or self.finished:
             return
         if process.phase is not ProcessPhase.LEAVING:
-            self.roster.dismiss(process)
-            self._bury(process, code, message, now)
+            self.processes.dismiss(process)
+            self._ended_unasked(process, code, message, now)
         self.decide(now)
 
     def notified(self, *, delivered: bool, now: float) -> None:
-        """The outcome of the last Notify."""
+        """The outcome of the last NotifyCoordinator."""
         if not delivered:
-            self._notices.failed(now)
+            self._notices.not_delivered(now)
         self.decide(now)
 
     def stop(self, exit_code: int, reason: str) -> None:
-        """A signal, or an error of the launcher itself."""
+        """End the job: a signal, or an error of the launcher itself."""
         self._finish(exit_code, reason)
 
-    # --- What follows ------------------------------------------------------------------------------------------------
+    # --- Decisions ---------------------------------------------------------------------------------------------------
 
     def decide(self, now: float) -> None:
         """Draw every consequence of what is known; idempotent."""
-        self.agenda.wake_at = math.inf
+        self.actions.wake_at = math.inf
         if self.finished:
             return
-        if not self.roster.slots:
+        if not self.processes.slots:
             self._begin(now)
         else:
-            if self.forming:
-                self._attend(now)
+            if self.forming and self._barrier.check(now):
+                self._run(now)
             self._reform(now)
         self._follow_up(now)
 
     def _follow_up(self, now: float) -> None:
         if self.finished:
             return
-        if self.roster.slots:
-            self._start_ahead(now)
+        if self.processes.slots:
+            eligible = self._hosts.eligible(now)
+            self._newcomers.end_useless(eligible, now)
+            if not self._succeeded:
+                self._newcomers.start(eligible, now)
             self._notify(now)
-        self._crew.tidy(now)
-        self.agenda.wake(self._blacklist.next_return(now))
-        self.agenda.wake(self._holds.next_return(now))
+        self._control.enforce_deadlines(now)
+        self.actions.wake_by(self._hosts.next_return(now))
 
     def wanted_size(self, now: float) -> int:
         """The size of the world that the hosts would allow."""
-        return len(place(self._eligible(now), self._rules.maximum))
+        return len(place(self._hosts.eligible(now), self._limits.maximum))
 
     def blacklisted(self, now: float) -> tuple[str, ...]:
         """Aliases that are left out because a process died there."""
-        return self._blacklist.blocked(now)
+        return self._hosts.blacklisted(now)
 
     # --- Forming a world ---------------------------------------------------------------------------------------------
 
     def _begin(self, now: float) -> None:
-        """No process holds state: wait for enough hosts, then start them all."""
-        slots = place(self._eligible(now), self._rules.maximum)
-        needed = self._rules.start if self.roster.generation == 0 else self._rules.minimum
+        """Without a world: wait for enough hosts, then start all processes."""
+        slots = place(self._hosts.eligible(now), self._limits.maximum)
+        needed = self._limits.start if self.processes.generation == 0 else self._limits.minimum
         if len(slots) < needed:
             self._wait_for_slots(len(slots), needed, now)
             return
-        settled = self._hosts_since + self._rules.settle
-        if now < settled and len(slots) != self._rules.maximum:
-            self.agenda.wake(settled)
+        settled = self._hosts.unchanged_since + self._limits.settle
+        if now < settled and len(slots) != self._limits.maximum:
+            self.actions.wake_by(settled)
             return
         self._form(slots, now)
 
-    def _attend(self, now: float) -> None:
-        """The barrier: release all, or send those who wait back because one will not come."""
-        members = self.roster.alive()
-        recall = not self.roster.is_whole() or any(p.phase is ProcessPhase.ASKING for p in members)
-        if not recall and all(p.phase is ProcessPhase.ARRIVED for p in members):
-            self._release(members, now)
-            return
-        # While a world forms, RUNNING is who was sent back and has not asked again.
-        late = [p for p in members if p.phase in {ProcessPhase.ASSIGNED, ProcessPhase.RUNNING}]
-        recall |= sum(not self._is_awaited_at_barrier(process, members, now) for process in late) > 0
-        recall |= any(p.newborn and p.phase is ProcessPhase.ASSIGNED and self._is_gone(p.alias) for p in late)
-        if recall:
-            for process in members:
-                if process.phase is ProcessPhase.ARRIVED and process.joins:
-                    self._crew.reply(process, JoinAnswer.AGAIN)
-                    process.enter(ProcessPhase.RUNNING, now)
-
-    def _release(self, members: list[Process], now: float) -> None:
-        for process in members:
-            # Without a request of its own it has not asked yet, or is a stock worker that never will.
-            process.released = process.ticket is None
-            self._crew.reply(process, JoinAnswer.GO)
-            process.enter(ProcessPhase.RUNNING, now)
-            process.holds_state |= self._ever_state and not self._sync_is_told
-        self.agenda.add(self._change.end(self.roster.generation, len(self.roster.slots), now))
+    def _run(self, now: float) -> None:
+        """All members have arrived: the world that was forming runs."""
+        self._barrier.release(now)
+        self.actions.add(self._causes.end_pause(self.processes.generation, len(self.processes.slots), now))
         self.forming = False
-        self._notices.renew(now)
+        self._notices.restart(now)
 
     def _reform(self, now: float) -> None:
         """Leave the current world once all its members ask or are gone."""
-        alive = self.roster.alive()
+        alive = self.processes.alive()
         asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
         if alive and not asking:
             return
         blocking = [
             p
             for p in alive
-            if p.phase is not ProcessPhase.ASKING and not (p.phase is ProcessPhase.ASSIGNED and p.newborn)
+            if p.phase is not ProcessPhase.ASKING and not (p.phase is ProcessPhase.ASSIGNED and p.never_asked)
         ]
         if self._succeeded:
             if not blocking:
                 self._finish(Exit.OK, "the script has ended")
             return
-        if sum(self._is_awaited_by(process, asking, now) for process in blocking):
-            return
-        alive = self.roster.alive()
+        still_awaited = [self._is_awaited(process, asking, now) for process in blocking]
+        if not any(still_awaited):
+            self._leave_world(now)
+
+    def _leave_world(self, now: float) -> None:
+        alive = self.processes.alive()
         holders = [p for p in alive if p.holds_state]
-        if self._ever_state and not holders:
+        limit = self._limits.reset_limit
+        if self.processes.state_exists and not holders:
             self._finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
         elif not alive:
-            self.roster.dissolve()
+            self.processes.dissolve()
             self.forming = False
             self._begin(now)
-        elif self._rules.reset_limit is not None and self.resets >= self._rules.reset_limit:
-            self._finish(Exit.RESET_LIMIT, f"the limit of {self._rules.reset_limit} resets is reached ({self._why()})")
+        elif limit is not None and self.resets >= limit:
+            self._finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
         else:
             self._form_next(holders, now)
 
     def _form_next(self, holders: list[Process], now: float) -> None:
-        hosts, handover = holders_first(next_hosts(self._eligible(now), self.roster), holders)
-        maximum = self._rules.maximum
+        usable = next_hosts(self._hosts.eligible(now), self.processes)
+        hosts, handover = state_holders_first(usable, holders)
+        maximum = self._limits.maximum
         slots = place(hosts, None if maximum is None else maximum + handover)
-        if len(slots) - handover < self._rules.minimum:
+        if len(slots) - handover < self._limits.minimum:
             self._keep_only(hosts, now)
-            self._wait_for_slots(len(slots) - handover, self._rules.minimum, now)
+            self._wait_for_slots(len(slots) - handover, self._limits.minimum, now)
         else:
             self._form(slots, now)
 
     def _form(self, slots: tuple[Slot, ...], now: float) -> None:
-        causes = self._change.causes
-        causes += differences(self.roster.slots, slots, causes)
-        if not causes:
-            causes.append(self._who_asked())
-        generation = self.roster.generation + 1
+        self._causes.add(*world_differences(self.processes.slots, slots, self._causes.causes))
+        if not self._causes.causes:
+            self._causes.add(self._own_wish())
+        generation = self.processes.generation + 1
         self.resets += generation > 1
         self.forming, self._short_since = True, None
-        self.agenda.add(Form(generation=generation, slots=slots))
+        self.actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}
-        for process in self.roster.present():
+        for process in self.processes.present():
             if process.key in places:
-                self._crew.admit(process, places[process.key], generation, now)
-            elif self.roster.is_member(process):
-                self._crew.let_go(process, now)
+                self._control.admit(process, places[process.key], generation, now)
+            elif self.processes.is_member(process):
+                self._control.let_go(process, now)
         for slot in slots:
-            if self.roster.at(slot.key) is None:
-                self._crew.start(slot, told=generation, phase=ProcessPhase.ASSIGNED, now=now)
-        self.roster.form(slots)
+            if self.processes.at(slot.key) is None:
+                self._control.start(slot, generation=generation, phase=ProcessPhase.ASSIGNED, now=now)
+        self.processes.form(slots)
 
-    def _keep_only(self, hosts: Iterable[Host], now: float) -> None:
-        """Too few slots: those that will not be needed need not wait for the others to come."""
+    def _keep_only(self, hosts: Iterable[WorkerHost], now: float) -> None:
+        """Too few slots for a world: processes that it will not include need not wait for it."""
         staying = {host.alias for host in hosts}
-        if any(p.holds_state and p.alias in staying for p in self.roster.alive()):
-            for process in self.roster.alive():
+        if any(p.holds_state and p.alias in staying for p in self.processes.alive()):
+            for process in self.processes.alive():
                 if process.alias not in staying and process.phase is ProcessPhase.ASKING:
-                    self._change.causes.append(f"{process.slot.host.label} removed")
-                    self._crew.let_go(process, now)
+                    self._causes.add(Cause(kind=CauseKind.REMOVED, host=process.slot.host.label))
+                    self._control.let_go(process, now)
 
     def _wait_for_slots(self, have: int, need: int, now: float) -> None:
         if self._short_since is None:
             self._short_since = now
-        deadline = self._short_since + self._rules.elastic_timeout
+        deadline = self._short_since + self._limits.elastic_timeout
         if now >= deadline:
             self._finish(
                 Exit.MIN_WORKERS_TIMEOUT,
-                f"{have} of {need} needed slots for {self._rules.elastic_timeout:g} s ({self._why()})",
+                f"{have} of {need} needed slots for {self._limits.elastic_timeout:g} s ({self._why()})",
             )
-        self.agenda.wake(deadline)
-
-    # --- While a world runs ------------------------------------------------------------------------------------------
-
-    def _start_ahead(self, now: float) -> None:
-        """Start newcomers while the others train, and end those whose host has gone."""
-        eligible = self._eligible(now)
-        aliases = {host.alias for host in eligible}
-        for process in self.roster.present():
-            if not self.roster.is_member(process) and process.alias not in aliases:
-                self._crew.end(process, "its host has gone", at_once=False)
-            elif process.phase is ProcessPhase.STARTED:
-                # Its host would stay unused for ever.
-                deadline = process.since + self._rules.first_start_timeout
-                self._crew.wait_for(process, deadline, "did not reach hvd.init() in time", now)
-        if self.roster.newcomers_join and not self._succeeded:
-            for slot in place(in_order(eligible, self.roster.slots), self._rules.maximum):
-                if self.roster.at(slot.key) is None and slot.key not in self.roster.leaving():
-                    self._crew.start(slot, told=-1, phase=ProcessPhase.STARTED, now=now)
+        self.actions.wake_by(deadline)
 
     def _notify(self, now: float) -> None:
-        if self.forming or self._succeeded or any(p.phase is ProcessPhase.ASKING for p in self.roster.alive()):
+        if self.forming or self._succeeded or any(p.phase is ProcessPhase.ASKING for p in self.processes.alive()):
             return
-        slots = place(next_hosts(self._eligible(now), self.roster), self._rules.maximum)
-        if self._notices.send(slots if len(slots) >= self._rules.minimum else (), now):
-            self._change.disturb(now)
+        slots = place(next_hosts(self._hosts.eligible(now), self.processes), self._limits.maximum)
+        if self._notices.send(slots if len(slots) >= self._limits.minimum else (), now):
+            self._causes.begin_pause(now)
 
-    # --- Who does not come, and who has ended ------------------------------------------------------------------------
+    # --- Single processes --------------------------------------------------------------------------------------------
 
-    def _is_awaited_at_barrier(self, process: Process, members: list[Process], now: float) -> bool:
-        """Whether the members go on waiting for it at the barrier; else it is written off."""
-        patience = self._rules.hang_timeout
-        if process.newborn and process.phase is ProcessPhase.ASSIGNED and not process.joins:
-            has_state = any(p.holds_state for p in members)
-            patience = self._rules.start_timeout if has_state else self._rules.first_start_timeout
-        return self._crew.wait_for(process, process.since + patience, "did not reach hvd.init() in time", now)
+    def _arrived_without_barrier(self, member: Process, now: float) -> None:
+        if member.phase is ProcessPhase.ASSIGNED and not member.uses_barrier:
+            member.enter(ProcessPhase.ARRIVED, now)
 
-    def _is_awaited_by(self, process: Process, asking: list[Process], now: float) -> bool:
-        """Whether those who stand still go on waiting for it; else it is written off."""
-        patience = self._rules.removed_patience if self._is_gone(process.alias) else self._rules.hang_timeout
-        deadline = max(process.since, *(p.since for p in asking)) + patience
-        return self._crew.wait_for(process, deadline, f"does not answer ({patience:g} s)", now)
+    def _is_awaited(self, process: Process, asking: list[Process], now: float) -> bool:
+        """Whether the members that ask still wait for this one; if not, it is written off."""
+        patience = self._limits.removed_patience if self._hosts.has_left(process.alias) else self._limits.hang_timeout
+        deadline = max(process.phase_since, *(p.phase_since for p in asking)) + patience
+        return self._control.check_deadline(process, deadline, f"does not answer ({patience:g} s)", now)
 
-    def _bury(self, process: Process, code: int, message: str, now: float) -> None:
-        """Draw the consequences of a process's end that nobody asked for."""
-        verdict = judge(code, restart_errors=self._rules.restart_errors)
+    def _ended_unasked(self, process: Process, code: int, message: str, now: float) -> None:
+        verdict = judge(code, restart_errors=self._limits.restart_errors)
         expendable = process.phase in {ProcessPhase.STARTED, ProcessPhase.WAITING} or (
-            process.newborn and process.phase is ProcessPhase.ASSIGNED and self._ever_state
+            process.never_asked and process.phase is ProcessPhase.ASSIGNED and self.processes.state_exists
         )
         if verdict is ExitVerdict.SUCCESS and not expendable:
             self._succeeded = True
@@ -369,33 +330,23 @@ class World:
             reason = f"rank {process.slot.rank} on {process.name} failed: {explain(code)}\n{message}"
             self._finish(code, reason.rstrip())
             return
-        if self.roster.is_member(process):
-            self._change.disturb(now)
-            # The survivors learn of it from their broken connections; a notice on top would make them reset twice.
+        if self.processes.is_member(process):
+            self._causes.begin_pause(now)
+            # The survivors learn of it from their broken connections; a notice as well would make them reset twice.
             self._notices.postpone(now)
-        self._crew.lose(process, code, verdict, message, now)
+        self._control.lose(process, code, verdict, message, now)
+
+    # --- The end -----------------------------------------------------------------------------------------------------
 
     def _finish(self, exit_code: int, reason: str) -> None:
         if not self.finished:
             self.finished = True
-            self.agenda.add(Finish(exit_code=int(exit_code), reason=reason))
+            self.actions.add(FinishJob(exit_code=int(exit_code), reason=reason))
 
-    # --- Small questions ---------------------------------------------------------------------------------------------
-
-    def _eligible(self, now: float) -> tuple[Host, ...]:
-        """The hosts that may be used, in the source's order."""
-        ending = self.roster.ending()
-        return tuple(host for host in self._hosts if host.alias not in ending and not self._is_barred(host.alias, now))
-
-    def _is_barred(self, alias: str, now: float) -> bool:
-        return self._blacklist.blocks(alias, now) or self._holds.blocks(alias, now)
-
-    def _is_gone(self, alias: str) -> bool:
-        return alias not in {host.alias for host in self._hosts}
-
-    def _who_asked(self) -> str:
-        first = min((p.since, p.slot.rank) for p in self.roster.alive() if p.phase is ProcessPhase.ASKING)
-        return f"asked for by rank {first[1]}"
+    def _own_wish(self) -> Cause:
+        asking = [p for p in self.processes.alive() if p.phase is ProcessPhase.ASKING]
+        _, rank = min((p.phase_since, p.slot.rank) for p in asking)
+        return Cause(kind=CauseKind.OTHER, detail=f"asked for by rank {rank}")
 
     def _why(self) -> str:
-        return self._change.words() or f"hosts: {describe(self._hosts)}"
+        return describe_causes(self._causes.causes) or f"hosts: {self._hosts}"

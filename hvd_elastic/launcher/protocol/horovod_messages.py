@@ -1,8 +1,8 @@
-"""Horovod's messages, read without running what they say.
+"""Horovod's messages, read without running what they contain.
 
 Horovod 0.28.1 unpickles whatever is PUT to its rendezvous server and whatever answers a notification
-(CVE-2024-10190, unfixed), so that anyone who reaches the launcher's port runs code in it. Here only plain containers
-and the two replies of the notification service are built. Closes that weakness: `test_wire.py`.
+(CVE-2024-10190, unfixed), so anyone who reaches the launcher's port can run code in it. Here only plain containers and
+the two replies of the notification service are built. `test_horovod_messages.py` tests that.
 """
 
 import base64
@@ -32,7 +32,7 @@ class HorovodMessageError(HvdElasticError):
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Builds containers, strings, numbers and Horovod's replies; nothing that a message could name besides."""
+    """Builds containers, strings, numbers and Horovod's replies, and nothing else that a message could name."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         if module_name == network.__name__ and global_name in _REPLIES:
@@ -41,7 +41,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def load_plain(data: bytes) -> object:
-    """Unpickle data of plain types. Raises WireError for everything else."""
+    """Unpickle data of plain types. Raises HorovodMessageError for everything else."""
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except Exception as error:  # a hostile pickle can raise anything
@@ -49,7 +49,7 @@ def load_plain(data: bytes) -> object:
 
 
 class Registration:
-    """Where a worker's notification service listens, and the key that its messages are signed with."""
+    """Where a worker's notification service listens, and the key that signs its messages."""
 
     def __init__(self, addresses: tuple[tuple[str, int], ...], key: bytes) -> None:
         self.addresses = addresses
@@ -57,7 +57,10 @@ class Registration:
 
     @classmethod
     def parse(cls, body: bytes) -> "Registration":
-        """Read the body of PUT worker_addresses: `({interface: [(address, port), ...]}, key)`. Raises WireError."""
+        """Read the body of PUT worker_addresses: `({interface: [(address, port), ...]}, key)`.
+
+        Raises HorovodMessageError if the body is anything else.
+        """
         try:
             value = load_plain(base64.b64decode(body, validate=False))
             if not isinstance(value, tuple) or len(value) != 2:
@@ -70,11 +73,11 @@ class Registration:
             raise HorovodMessageError(f"not a worker's registration: {error}") from error
 
     def notify(self, stamp_nanoseconds: int) -> None:
-        """Tell the worker that the hosts have changed. Raises WireError within CONNECT_SECONDS for each address.
+        """Tell the worker that the hosts have changed. Raises HorovodMessageError.
 
-        Always as `mixed`: after a mere removal Horovod's workers skip the sync, for which a newcomer of the same
-        world waits for ever (horovod issue 3494). Stamps are nanoseconds: Horovod's whole seconds lose the second of
-        two changes.
+        Takes at most CONNECT_SECONDS per address. The change is always sent as `mixed`: after a mere removal Horovod's
+        workers skip the sync, and a newcomer of the same world waits for that sync without end (horovod issue 3494).
+        Stamps are nanoseconds: with Horovod's whole seconds the second of two changes can be lost.
         """
         failure: Exception = HorovodMessageError("the worker has registered no address")
         for address in self.addresses:

@@ -1,7 +1,7 @@
-"""Commands over ssh, through a connection per host that is opened ahead of need.
+"""Commands over ssh, through one connection per host that is opened ahead of need.
 
 A command's environment travels over the encrypted channel's stdin: neither `ps` on either side nor sshd's log shows it.
-Horovod puts the launcher's whole environment, secrets too, on the command line.
+Horovod puts the launcher's whole environment, secrets included, on the command line.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.launcher.core.hosts import Host
+from hvd_elastic.launcher.core.hosts import WorkerHost
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 
 logger = logging.getLogger(__name__)
@@ -32,15 +32,17 @@ _OPTIONS: Final = (
     "ServerAliveInterval=3",
     "ServerAliveCountMax=3",
 )
-_OWN: Final = frozenset({ENV_RUN_DIR, "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"})
-"""What describes the launcher's own pod; on the worker it would be wrong."""
+_NOT_SENT: Final = frozenset(
+    {ENV_RUN_DIR, "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"}
+)
+"""Variables that describe the launcher's own pod and would be wrong on the worker."""
 
 _SOCKET_PATH_LIMIT: Final = 80
-"""A Unix socket's path has 108 bytes, and ssh adds a suffix of 17 while it makes it."""
+"""A Unix socket's path has at most 108 bytes, and ssh adds a suffix of 17 while it creates the socket."""
 
 
-class SshShell:
-    """See Shell. `changed` is called, from any thread, whenever a connection came up or went down."""
+class SshCommandRunner:
+    """See CommandRunner. `changed` is called, from any thread, whenever a connection comes up or goes down."""
 
     RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -55,30 +57,33 @@ class SshShell:
         self._port, self._identity_file, self._changed = port, identity_file, changed
         self._folder = _socket_folder(run_dir)
         self._lock = threading.Lock()
-        self._masters: dict[str, _Master] = {}
-        self._retired: list[_Master] = []
+        self._masters: dict[str, _MasterConnection] = {}
+        self._retired: list[_MasterConnection] = []
 
-    def expect(self, hosts: tuple[Host, ...]) -> None:
-        """See Shell."""
+    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+        """See CommandRunner."""
         wanted = {host.address for host in hosts}
         with self._lock:
             gone = [self._masters.pop(address) for address in list(self._masters) if address not in wanted]
             new = [address for address in sorted(wanted) if address not in self._masters]
             for address in new:
-                self._masters[address] = _Master(self._master_command(address), self._socket(address), self._changed)
-            self._retired = [*filter(_Master.is_running, self._retired), *gone]
+                command, socket = self._master_command(address), self._socket(address)
+                self._masters[address] = _MasterConnection(command, socket, self._changed)
+            self._retired = [*filter(_MasterConnection.is_running, self._retired), *gone]
         for master in gone:
             master.retire()
         for address in new:
             self._masters[address].start()
 
-    def is_open(self, host: Host) -> bool:
-        """See Shell."""
+    def is_open(self, host: WorkerHost) -> bool:
+        """See CommandRunner."""
         master = self._masters.get(host.address)
         return master is not None and master.is_open
 
-    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """See Shell."""
+    def start(
+        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """See CommandRunner."""
         exports = export_script(environment)
         process = subprocess.Popen(
             [*self._ssh(host.address), "-o", "ControlMaster=no", host.address, remote_command(command, len(exports))],
@@ -98,7 +103,7 @@ class SshShell:
         return process
 
     def close(self) -> None:
-        """See Shell."""
+        """See CommandRunner."""
         self.expect(())
         for master in self._retired:
             master.drop()
@@ -107,7 +112,7 @@ class SshShell:
         options = [*_OPTIONS, f"ControlPath={self._socket(address)}"]
         if _asks_about_keys(address):
             options.append("StrictHostKeyChecking=no")
-        argv = ["ssh", *(word for option in options for word in ("-o", option))]
+        argv = ["ssh", *(argument for option in options for argument in ("-o", option))]
         argv += ["-p", str(self._port)] if self._port is not None else []
         argv += ["-i", self._identity_file] if self._identity_file is not None else []
         return argv
@@ -119,13 +124,13 @@ class SshShell:
         return self._folder / hashlib.sha256(address.encode()).hexdigest()[:16]
 
 
-class _Master:
-    """One connection, opened again whenever it has ended, until it is dropped."""
+class _MasterConnection:
+    """OpenSSH's master connection to one host (ssh_config(5), ControlMaster). Opened again whenever it ends."""
 
     def __init__(self, command: list[str], path: Path, changed: Callable[[], None]) -> None:
         self.is_open = False
         self.sessions: list[subprocess.Popen[bytes]] = []
-        """Commands that run over it."""
+        """The commands that run over it."""
         self._command, self._path, self._changed = command, path, changed
         self._dropped = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -138,12 +143,12 @@ class _Master:
         return self._thread.is_alive()
 
     def retire(self) -> None:
-        """Let no new command in, and end with the last one that is there.
+        """Accept no new command, and end with the last one that runs.
 
         A host that is to leave trains on until the next rendezvous: its connection must outlive its place in the list.
         """
         self._dropped.set()
-        # Closes the control socket, which a later connection to the same address will want for itself.
+        # Closes the control socket, whose path a later connection to the same address will need.
         # ControlMaster=no comes first and wins: with `yes` ssh would open a connection instead of asking this one.
         stop = ["ssh", "-o", "ControlMaster=no", *self._command[1:-1], "-O", "stop", self._command[-1]]
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -168,10 +173,11 @@ class _Master:
             failures = 0 if opened else failures + 1
             if not self._dropped.is_set():
                 logger.info("the ssh connection to %s %s", self._command[-1], "was lost" if opened else "failed")
-                self._dropped.wait(SshShell.RETRY_SECONDS[min(failures, len(SshShell.RETRY_SECONDS) - 1)])
+                retry = SshCommandRunner.RETRY_SECONDS
+                self._dropped.wait(retry[min(failures, len(retry) - 1)])
 
     def _hold_open(self) -> bool:
-        """Open it and wait until it ends; whether it was open."""
+        """Open the connection and wait until it ends. Returns whether it ever was open."""
         with subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             start_new_session=True,
@@ -196,19 +202,19 @@ class _Master:
 
 
 def export_script(environment: Mapping[str, str]) -> bytes:
-    """Shell text that sets the variables, whatever their values hold. The launcher's own are left out."""
+    """Shell text that sets the variables, whatever their values contain. The launcher's own are left out."""
     lines = (
         f"export {name}={shlex.quote(value)}\n"
         for name, value in environment.items()
-        if name.isidentifier() and name.isascii() and name not in _OWN and not name.startswith("SSH_")
+        if name.isidentifier() and name.isascii() and name not in _NOT_SENT and not name.startswith("SSH_")
     )
     return "".join(lines).encode(errors="surrogateescape")
 
 
 def remote_command(command: Sequence[str], exports_bytes: int) -> str:
-    """What sshd's shell runs: read that many bytes of variables from stdin, then become the command.
+    """What sshd's shell runs: it reads that many bytes of variables from stdin, then becomes the command.
 
-    The folder is the launcher's own where it exists, as with horovodrun.
+    The working directory is the launcher's own where it exists, as with horovodrun.
     """
     script = (
         f'eval "$(head -c {exports_bytes})"; cd {shlex.quote(os.fspath(Path.cwd()))} 2>/dev/null; '
@@ -219,8 +225,9 @@ def remote_command(command: Sequence[str], exports_bytes: int) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _asks_about_keys(address: str) -> bool:
-    """Whether ssh would ask about an unknown host key. Then it is told not to, as horovodrun does; a configuration
-    that says something else, such as pinned keys, is left alone.
+    """Whether ssh would ask about an unknown host key. Only then is the check turned off, as horovodrun does.
+
+    A configuration that says something else, such as pinned keys, is left alone.
     """
     config = subprocess.run(
         ["ssh", "-G", address], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""What the workers print, line by line, with the rank in front, and without the noise of the machinery."""
+"""What the workers print: line by line, with the rank in front, and without ssh's and Horovod's own noise."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Final, TextIO
 
 TAIL_LINES: Final = 25
-"""Lines of its error output that explain a process's end."""
+"""Lines of a process's error output that are kept to explain its end."""
 
 _LINE_LIMIT_BYTES: Final = 1 << 20
 _NOISE: Final = re.compile(
@@ -22,7 +22,7 @@ _NOISE: Final = re.compile(
 )
 
 
-class Stream:
+class OutputStream:
     """One output of one process. `tail` holds its last lines, `drained` is set when it has ended."""
 
     def __init__(self, name: str, sink: TextIO, label: Callable[[], str], copy: IO[bytes] | None = None) -> None:
@@ -61,13 +61,14 @@ class Stream:
             self._copy.flush()
 
 
-class Outputs:
+class OutputReader:
     """Reads the outputs of all processes in one thread: two threads for each of 64 workers would be 128."""
 
     def __init__(self, *, now: Callable[[], datetime] | None = None) -> None:
+        """`now`: the clock of the time stamps; None for lines without one."""
         self._now = now
         self._selector = selectors.DefaultSelector()
-        self._new: deque[tuple[IO[bytes], Stream]] = deque()
+        self._new: deque[tuple[IO[bytes], OutputStream]] = deque()
         self._wake_read, self._wake_write = os.pipe()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="outputs", daemon=True)
@@ -78,20 +79,20 @@ class Outputs:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._thread.start()
 
-    def add(self, pipe: IO[bytes], stream: Stream) -> None:
-        """Read `pipe` to its end; it is closed then."""
+    def add(self, pipe: IO[bytes], stream: OutputStream) -> None:
+        """Read `pipe` to its end, then close it."""
         os.set_blocking(pipe.fileno(), False)
         self._new.append((pipe, stream))
         self._wake()
 
     def close(self, timeout_seconds: float) -> None:
-        """Stop, once everything that is there has been read, or after a while."""
+        """Stop once all pipes have been read to their ends, or after the time-out."""
         self._stopping = True
         self._wake()
         self._thread.join(timeout_seconds)
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # It is awake already.
+        with contextlib.suppress(BlockingIOError):  # The pipe is full: the thread wakes up anyway.
             os.write(self._wake_write, b"x")
 
     def _run(self) -> None:
@@ -107,7 +108,7 @@ class Outputs:
             if self._stopping and len(self._selector.get_map()) == 1:
                 return
 
-    def _read(self, pipe: IO[bytes], stream: Stream) -> None:
+    def _read(self, pipe: IO[bytes], stream: OutputStream) -> None:
         try:
             data = os.read(pipe.fileno(), 65536)
         except BlockingIOError:
@@ -120,8 +121,8 @@ class Outputs:
             stream.end(self._now)
 
 
-def rank_file(folder: str, rank: int, size: int, name: str) -> IO[bytes]:
-    """`FOLDER/rank.07/stdout`, as horovodrun names it."""
+def open_rank_file(folder: str, rank: int, size: int, name: str) -> IO[bytes]:
+    """Open `FOLDER/rank.07/stdout` to append; named as horovodrun names it."""
     path = Path(folder) / f"rank.{rank:0{len(str(max(size - 1, 1)))}d}"
     path.mkdir(parents=True, exist_ok=True)
     return (path / name).open("ab")

@@ -1,4 +1,4 @@
-"""The processes that the launcher has started: their outputs, their ends, and that none is left behind."""
+"""The processes that the launcher has started: their outputs, their ends, and that none of them outlives the job."""
 
 import contextlib
 import logging
@@ -11,31 +11,34 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.launcher.core.hosts import Host
-from hvd_elastic.launcher.remote.worker_output import Outputs, Stream
-from hvd_elastic.launcher.remote.worker_shell import Shell
+from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.remote.command_runner import CommandRunner
+from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
+from hvd_elastic.system.processes import read_stat
 
 logger = logging.getLogger(__name__)
 
 TERM_SECONDS: Final = 2.0
-"""Between asking a process to end and killing it."""
+"""Between SIGTERM and SIGKILL."""
 
 RECORD_FILE: Final = "launched"
-"""In RUN_DIR: `PID START_TIME` of each process, for a successor that has to end what a killed launcher left."""
+"""In RUN_DIR: `PID START_TICKS` of each process, for a successor that has to end what a killed launcher left."""
 
 
 class WorkerProcess:
     """One running command."""
 
-    def __init__(self, process: subprocess.Popen[bytes], outputs: tuple[Stream, Stream]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], outputs: tuple[OutputStream, OutputStream]) -> None:
         self.process = process
         self._stdout, self._stderr = outputs
-        self._lock = threading.Lock()
 
     def wait(self) -> tuple[int, str]:
-        """Its exit code and the last lines of its error output; those of a script's own error are waited for."""
+        """Wait for its end. Returns its exit code and the last lines of its error output.
+
+        The lines of a script's own error are waited for.
+        """
         code = self.process.wait()
-        # Whoever inherited the pipe may hold it open; a death by signal has nothing to say.
+        # A process that inherited the pipe may hold it open. A death by signal leaves no message to wait for.
         deadline = time.monotonic() + (1.0 if 0 < code < 126 else 0.05)
         for stream in (self._stderr, self._stdout):
             stream.drained.wait(max(0.0, deadline - time.monotonic()))
@@ -48,10 +51,10 @@ class WorkerProcess:
 
 
 class WorkerProcesses:
-    """All of them, by number."""
+    """All running commands, by number."""
 
-    def __init__(self, shell: Shell, outputs: Outputs, run_dir: Path) -> None:
-        self._shell, self._outputs = shell, outputs
+    def __init__(self, runner: CommandRunner, outputs: OutputReader, run_dir: Path) -> None:
+        self._runner, self._outputs = runner, outputs
         self._record = run_dir / RECORD_FILE
         self._running: dict[int, WorkerProcess] = {}
         self._lock = threading.Lock()
@@ -59,17 +62,20 @@ class WorkerProcesses:
     def start(
         self,
         number: int,
-        host: Host,
+        host: WorkerHost,
         *,
         command: Sequence[str],
         environment: Mapping[str, str],
-        streams: tuple[Stream, Stream],
+        streams: tuple[OutputStream, OutputStream],
         ended: Callable[[int, int, str], None],
     ) -> None:
-        """Start a command; `ended(number, code, message)` is called from a thread when it has ended. Raises OSError."""
-        process = self._shell.start(host, command, environment)
+        """Start a command. Raises OSError.
+
+        `ended(number, code, message)` is called from a thread when the command has ended.
+        """
+        process = self._runner.start(host, command, environment)
         with self._record.open("a", encoding="ascii") as record:
-            record.write(f"{process.pid} {start_time(process.pid)}\n")
+            record.write(f"{process.pid} {start_ticks(process.pid)}\n")
         worker = WorkerProcess(process, streams)
         with self._lock:
             self._running[number] = worker
@@ -79,7 +85,7 @@ class WorkerProcesses:
         threading.Thread(target=self._reap, args=(number, worker, ended), name=f"worker {number}", daemon=True).start()
 
     def end(self, number: int, *, at_once: bool) -> None:
-        """Ask it to end, and kill it if it has not after TERM_SECONDS; or kill it now. Returns at once."""
+        """Send SIGTERM, and SIGKILL after TERM_SECONDS; or SIGKILL now. Returns at once."""
         with self._lock:
             worker = self._running.get(number)
         if worker is None:
@@ -91,7 +97,7 @@ class WorkerProcesses:
             timer.start()
 
     def end_all(self) -> None:
-        """End all; returns when none is left, within TERM_SECONDS and a second."""
+        """End all; returns when none is left, at most TERM_SECONDS and a second later."""
         for number, wait_seconds in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, 1.0)):
             with self._lock:
                 running = list(self._running.values())
@@ -106,7 +112,7 @@ class WorkerProcesses:
 
     def _reap(self, number: int, worker: WorkerProcess, ended: Callable[[int, int, str], None]) -> None:
         code, message = worker.wait()
-        # What the command left in its session goes with it, so that nothing of it reaches into the next world.
+        # End what the command left in its session, so that nothing of it reaches into the next world.
         worker.signal(signal.SIGKILL)
         with self._lock:
             self._running.pop(number, None)
@@ -114,16 +120,16 @@ class WorkerProcesses:
 
 
 def end_leftovers(run_dir: Path) -> int:
-    """End the processes that an earlier launcher of this RUN_DIR has left; how many there were.
+    """End the processes that an earlier launcher left in this RUN_DIR's record. Returns how many there were.
 
-    A process is known by its id and its start time, so that one that got the same id later is left alone.
+    A process is known by its id and its start time, so a later process with the same id is left alone.
     """
     try:
         lines = (run_dir / RECORD_FILE).read_text(encoding="ascii").split("\n")
     except FileNotFoundError:
         return 0
     pairs = [line.split() for line in lines if line.count(" ") == 1]
-    left = [int(pid) for pid, started in pairs if start_time(int(pid)) == started]
+    left = [int(pid) for pid, started in pairs if start_ticks(int(pid)) == started]
     for number, wait_seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0)):
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -135,10 +141,7 @@ def end_leftovers(run_dir: Path) -> int:
     return len(left)
 
 
-def start_time(pid: int) -> str:
-    """When a process was started, in clock ticks since boot (field 22 of /proc/PID/stat); "" if it is not there."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return stat.rpartition(")")[2].split()[19]
+def start_ticks(pid: int) -> str:
+    """When a process was started, in clock ticks since boot, as the record has it; empty if it does not exist."""
+    stat = read_stat(pid)
+    return "" if stat is None else str(stat.start_ticks)

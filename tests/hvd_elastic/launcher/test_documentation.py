@@ -1,4 +1,4 @@
-"""docs/launcher.md tells of every module, and of none that is not there."""
+"""docs/launcher.md describes every module, and none that does not exist."""
 
 import re
 from pathlib import Path
@@ -11,5 +11,5 @@ PAGE = PACKAGE.parents[1] / "docs" / "launcher.md"
 
 def test_the_page_has_a_line_for_every_module() -> None:
     table = PAGE.read_text().partition("## The modules")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`(\w+\.py)`", table))
-    assert named == {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py"}
+    named = set(re.findall(r"`(?:\w+/)*(\w+\.py)`", table))
+    assert named == {path.name for path in PACKAGE.rglob("*.py")} - {"__init__.py"}

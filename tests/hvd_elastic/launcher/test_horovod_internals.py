@@ -18,9 +18,9 @@ from horovod.runner.elastic import rendezvous, worker  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
 from horovod.runner.http import http_server  # noqa: E402
 
-from hvd_elastic.launcher.core.hosts import Host  # noqa: E402
+from hvd_elastic.launcher.core.hosts import WorkerHost  # noqa: E402
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
-from hvd_elastic.launcher.protocol.rendezvous_server import Handler, Server  # noqa: E402
+from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousRequestHandler, RendezvousServer  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
 
@@ -32,17 +32,17 @@ def test_the_version_is_the_one_that_was_read() -> None:
 @pytest.mark.parametrize(
     ("function", "parameters", "used_by"),
     [
-        (http_server.RendezvousHTTPServer.__init__, ["self", "addr", "handler", "verbose"], Server),
-        (http_server.RendezvousHTTPServer.init, ["self", "host_alloc_plan"], Server.form),
-        (http_server.KVStoreHandler._get_value, ["self", "scope", "key"], Handler._get_value),
-        (http_server.KVStoreHandler._put_value, ["self", "scope", "key", "value"], Handler._put_value),
-        (http_server.KVStoreHandler.do_GET, ["self"], Handler.do_GET),
-        (http_server.KVStoreHandler.do_PUT, ["self"], Handler.do_PUT),
-        (http_server.KVStoreHandler.send_status_code, ["self", "status_code"], Handler.do_GET),
+        (http_server.RendezvousHTTPServer.__init__, ["self", "addr", "handler", "verbose"], RendezvousServer),
+        (http_server.RendezvousHTTPServer.init, ["self", "host_alloc_plan"], RendezvousServer.form),
+        (http_server.KVStoreHandler._get_value, ["self", "scope", "key"], RendezvousRequestHandler._get_value),
+        (http_server.KVStoreHandler._put_value, ["self", "scope", "key", "value"], RendezvousRequestHandler._put_value),
+        (http_server.KVStoreHandler.do_GET, ["self"], RendezvousRequestHandler.do_GET),
+        (http_server.KVStoreHandler.do_PUT, ["self"], RendezvousRequestHandler.do_PUT),
+        (http_server.KVStoreHandler.send_status_code, ["self", "status_code"], RendezvousRequestHandler.do_GET),
         (hosts.get_host_assignments, ["hosts", "min_num_proc", "max_num_proc"], place),
-        (network.Wire.write, ["self", "obj", "wfile"], "wire.Registration"),
-        (secret.check_digest, ["key", "message", "digest"], "wire.Registration"),
-        (worker.HostsUpdatedRequest.__init__, ["self", "timestamp", "res"], "wire.Registration.notify"),
+        (network.Wire.write, ["self", "obj", "wfile"], "horovod_messages.Registration"),
+        (secret.check_digest, ["key", "message", "digest"], "horovod_messages.Registration"),
+        (worker.HostsUpdatedRequest.__init__, ["self", "timestamp", "res"], "horovod_messages.Registration.notify"),
     ],
 )
 def test_signatures(function: Callable[..., Any], parameters: list[str], used_by: object) -> None:
@@ -62,8 +62,8 @@ def test_names_and_numbers() -> None:
 
 
 def test_the_environment_of_a_worker_is_horovods() -> None:
-    host = Host(alias="uid-1", address="10.0.0.1", slots=2)
-    for slot in place([host, Host(alias="uid-2", address="10.0.0.2", slots=1)], None):
+    host = WorkerHost(alias="uid-1", address="10.0.0.1", slots=2)
+    for slot in place([host, WorkerHost(alias="uid-2", address="10.0.0.2", slots=1)], None):
         info = hosts.SlotInfo(
             slot.host.alias, slot.rank, slot.local_rank, slot.cross_rank, slot.size, slot.local_size, slot.cross_size
         )
@@ -82,4 +82,4 @@ def test_the_run_environment_has_no_other_names() -> None:
         "NCCL_SOCKET_IFNAME",
         "HOROVOD_ELASTIC",
     }
-    assert names == ours, f"{WHAT_TO_DO} gloo_run.create_run_env_vars, used by job._environment"
+    assert names == ours, f"{WHAT_TO_DO} gloo_run.create_run_env_vars, used by worker_environment"

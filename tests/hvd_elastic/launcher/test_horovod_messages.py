@@ -112,8 +112,5 @@ def test_a_reply_that_would_run_code_is_refused(tmp_path: Any) -> None:
 
 def test_a_silent_worker_does_not_hold_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horovod_messages, "CONNECT_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        began = time.monotonic()
-        with pytest.raises(HorovodMessageError):
-            Registration((listener.getsockname(),), KEY).notify(1)
-        assert time.monotonic() - began < 2
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(HorovodMessageError, match="timed out"):
+        Registration((listener.getsockname(),), KEY).notify(1)

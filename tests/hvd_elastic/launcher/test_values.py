@@ -8,16 +8,19 @@ import pytest
 from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 
-from hvd_elastic.launcher.core.actions import Resized
+from hvd_elastic.launcher import launch_settings
+from hvd_elastic.launcher.core.actions import WorldResized
 from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.cause import Cause, CauseKind
 from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain, judge
-from hvd_elastic.launcher.core.hosts import Host, HostsError, parse_hosts_flag, parse_script_output
-from hvd_elastic.launcher.core.resize_causes import differences, kind_of
+from hvd_elastic.launcher.core.hosts import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.core.resize_causes import world_differences
 from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.launch_settings import LaunchSettings
-from hvd_elastic.launcher.launcher_metrics import exposition
-from hvd_elastic.launcher.status_report import StatusReport, sentence
+from hvd_elastic.launcher.launcher_metrics import status_registry
+from hvd_elastic.launcher.status_report import StatusReport, resize_sentence
 from hvd_elastic.mpijob.problems import InvalidInputError
 
 
@@ -69,16 +72,16 @@ def test_the_hosts_flag() -> None:
 
 
 hosts_lists = st.lists(st.integers(1, 4), max_size=6).map(
-    lambda slots: [Host(alias=f"h{n}", address="x", slots=count) for n, count in enumerate(slots)]
+    lambda slots: [WorkerHost(alias=f"h{n}", address="x", slots=count) for n, count in enumerate(slots)]
 )
 
 
 @given(hosts_lists, st.one_of(st.none(), st.integers(1, 10)))
-def test_ranks_are_horovods(hosts: list[Host], maximum: int | None) -> None:
-    theirs = get_host_assignments([HostInfo(h.alias, h.slots) for h in hosts], 0, maximum)
-    ours = place(hosts, maximum)
-    assert [slot.response() for slot in ours] == [slot.to_response_string() for slot in theirs]
-    assert [slot.rank for slot in ours] == list(range(len(ours)))
+def test_ranks_are_horovods(hosts: list[WorkerHost], maximum: int | None) -> None:
+    expected = get_host_assignments([HostInfo(h.alias, h.slots) for h in hosts], 0, maximum)
+    slots = place(hosts, maximum)
+    assert [slot.response() for slot in slots] == [slot.to_response_string() for slot in expected]
+    assert [slot.rank for slot in slots] == list(range(len(slots)))
 
 
 def test_without_a_range_a_host_never_returns() -> None:
@@ -117,46 +120,97 @@ def test_a_cooldown_range_has_horovods_bounds(cooldown: tuple[int, int]) -> None
         settings(blacklist_cooldown_range=cooldown).check()
 
 
-def resized(pause: float | None, *causes: str) -> Resized:
-    return Resized(generation=2, before=2, after=3, causes=causes, pause_seconds=pause)
+def resized(pause: float | None, *causes: Cause) -> WorldResized:
+    return WorldResized(generation=2, before=2, after=3, causes=causes, pause_seconds=pause)
+
+
+def joined(host: str, detail: str = "") -> Cause:
+    return Cause(kind=CauseKind.JOINED, host=host, detail=detail)
+
+
+def removed(host: str, detail: str = "") -> Cause:
+    return Cause(kind=CauseKind.REMOVED, host=host, detail=detail)
+
+
+KILLED = Cause(kind=CauseKind.LOST, host="b", local_rank=0, detail="signal 9 (SIGKILL)")
 
 
 def test_one_line_a_change() -> None:
-    assert sentence(resized(0.213, "c joined")) == "world 2 -> 3: c joined (stood still 0.21 s)"
+    line = resize_sentence(resized(0.213, joined("c"), KILLED))
+    assert line == "world 2 -> 3: c joined; b[0] lost: signal 9 (SIGKILL) (stood still 0.21 s)"
+    assert resize_sentence(resized(None, joined("c"))) == "world of 3: c joined"
 
 
 def test_the_status_file_and_the_metrics_say_the_same(tmp_path: Path) -> None:
     report = StatusReport(tmp_path)
     report.status.world_size = 3
-    report.resized(resized(None, "a joined"), 1.0)
-    report.resized(resized(0.2, "c joined", "b[0] lost: signal 9 (SIGKILL)"), 2.0)
+    report.resized(resized(None, joined("a")), 1.0)
+    report.resized(resized(0.2, joined("c"), KILLED), 2.0)
     report.write()
     document = json.loads((tmp_path / "status.json").read_text())
-    assert document["resizes"][-1]["pause_seconds"] == 0.2
-    lines = exposition(report).splitlines()
-    assert f"hvd_elastic_launcher_world_size {document['world_size']}" in lines
-    assert 'hvd_elastic_launcher_resizes_total{cause="lost"} 1' in lines
-    assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.20000000000000001"} 1' not in lines
-    assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.2"} 1' in lines
-    assert "hvd_elastic_launcher_pause_seconds_count 1" in lines
-    prometheus = pytest.importorskip("prometheus_client.parser")
-    families = {family.name for family in prometheus.text_string_to_metric_families(exposition(report))}
-    assert "hvd_elastic_launcher_pause_seconds" in families
+    assert document["resizes"][-1] == {
+        "unix": 2.0,
+        "generation": 2,
+        "before": 2,
+        "after": 3,
+        "causes": ["c joined", "b[0] lost: signal 9 (SIGKILL)"],
+        "pause_seconds": 0.2,
+    }
+    lines = generate_latest(status_registry(report)).decode().splitlines()
+    assert f"hvd_elastic_launcher_world_size {document['world_size']}.0" in lines
+    assert 'hvd_elastic_launcher_resizes_total{cause="joined"} 1.0' in lines
+    assert 'hvd_elastic_launcher_resizes_total{cause="lost"} 1.0' in lines
+    assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.1"} 0.0' in lines
+    assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.2"} 1.0' in lines
+    assert 'hvd_elastic_launcher_pause_seconds_bucket{le="1"} 1.0' in lines
+    assert "hvd_elastic_launcher_pause_seconds_count 1.0" in lines
+
+
+def test_the_names_and_types_of_the_metrics(tmp_path: Path) -> None:
+    text = generate_latest(status_registry(StatusReport(tmp_path))).decode()
+    types = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE"))
+    assert {name.removeprefix("hvd_elastic_launcher_"): kind for name, kind in types.items()} == {
+        "world_size": "gauge",
+        "wanted_size": "gauge",
+        "generation": "gauge",
+        "blacklisted_hosts": "gauge",
+        "resets_total": "counter",
+        "restarts_total": "counter",
+        "resizes_total": "counter",
+        "pause_seconds": "histogram",
+    }
+
+
+def test_metrics_without_their_library_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings(metrics_port=0).check()
+    monkeypatch.setattr(launch_settings, "find_spec", lambda name: None)
+    settings().check()
+    with pytest.raises(InvalidInputError, match=r"--metrics-port.*hvd-elastic\[train\]"):
+        settings(metrics_port=0).check()
 
 
 @pytest.mark.parametrize(
-    ("cause", "kind"),
-    [("a joined", "joined"), ("a removed", "removed"), ("a[0] lost: signal 9", "lost"), ("a written off: x", "hung")],
+    ("cause", "sentence"),
+    [
+        (joined("a"), "a joined"),
+        (joined("a", "with 1 more"), "a joined with 1 more"),
+        (removed("a", "but for 1 of 2"), "a removed but for 1 of 2"),
+        (KILLED, "b[0] lost: signal 9 (SIGKILL)"),
+        (Cause(kind=CauseKind.LEFT, host="a", local_rank=1, detail="exit code 78"), "a[1] left: exit code 78"),
+        (Cause(kind=CauseKind.HUNG, host="a", detail="does not answer (2 s)"), "a written off: does not answer (2 s)"),
+        (Cause(kind=CauseKind.OTHER, detail="asked for by rank 1"), "asked for by rank 1"),
+    ],
 )
-def test_the_kind_of_a_cause(cause: str, kind: str) -> None:
-    assert kind_of(cause) == kind
+def test_a_cause_in_words(cause: Cause, sentence: str) -> None:
+    assert str(cause) == sentence
 
 
 def test_the_differences_of_two_worlds_host_by_host() -> None:
     def world(**slots: int) -> tuple[Slot, ...]:
-        return place([Host(alias=f"{pod}-1", address="x", slots=n, pod=pod) for pod, n in slots.items()], None)
+        return place([WorkerHost(alias=f"{pod}-1", address="x", slots=n, pod=pod) for pod, n in slots.items()], None)
 
-    assert differences((), world(a=2), []) == ["a joined"]
-    assert differences(world(a=1, b=1), world(a=2, c=1), []) == ["c joined", "a joined with 1 more", "b removed"]
-    assert differences(world(a=2, b=2), world(a=1), ["b[1] lost: signal 9"]) == ["a removed but for 1 of 2"]
-    assert differences(world(a=1), world(a=1), []) == []
+    assert world_differences((), world(a=2), []) == [joined("a")]
+    differences = world_differences(world(a=1, b=1), world(a=2, c=1), [])
+    assert differences == [joined("c"), joined("a", "with 1 more"), removed("b")]
+    assert world_differences(world(a=2, b=2), world(a=1), [KILLED]) == [removed("a", "but for 1 of 2")]
+    assert world_differences(world(a=1), world(a=1), []) == []

@@ -5,46 +5,53 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hvd_elastic.launcher.core.actions import Action, AnswerPlace, Finish, Notify, Resized, Start
+from hvd_elastic.launcher.core.actions import (
+    Action,
+    AnswerRequest,
+    FinishJob,
+    NotifyCoordinator,
+    StartProcess,
+    WorldResized,
+)
 from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts import Host
-from hvd_elastic.launcher.core.process import WorldLimits
+from hvd_elastic.launcher.core.hosts import WorkerHost
 from hvd_elastic.launcher.core.world import World
+from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit, JoinAnswer
 
 if TYPE_CHECKING:
-    from hvd_elastic.launcher.core.slot_placement import Key
+    from hvd_elastic.launcher.core.slot_placement import SlotKey
 
 
 class Story:
     """A world, a clock, and workers that do what they are told to by name."""
 
     def __init__(self, minimum: int = 1) -> None:
-        rules = WorldLimits(
+        limits = WorldLimits(
             start=minimum, minimum=minimum, maximum=None, elastic_timeout=600.0, reset_limit=None, restart_errors=False,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0, first_start_timeout=600.0,
         )  # fmt: skip
         self.world = World(
-            rules, Blacklist(cooldown=None, random=lambda: 0.0), Blacklist(cooldown=(1, 30), random=lambda: 0.0)
+            limits, Blacklist(cooldown=None, random=lambda: 0.0), Blacklist(cooldown=(1, 30), random=lambda: 0.0)
         )
         self.now = 0.0
-        self.numbers: dict[Key, int] = {}
+        self.numbers: dict[SlotKey, int] = {}
         self._tickets = 0
 
     def hosts(self, **slots: int) -> list[Action]:
         self.world.hosts_seen(
-            tuple(Host(alias=name, address="x", slots=count) for name, count in slots.items()), self.now
+            tuple(WorkerHost(alias=name, address="x", slots=count) for name, count in slots.items()), self.now
         )
         return self.actions()
 
     def joins(self, alias: str, local_rank: int = 0) -> list[Action]:
         self._tickets += 1
-        self.world.joining((alias, local_rank), self._tickets, self.now)
+        self.world.barrier_reached((alias, local_rank), self._tickets, self.now)
         return self.actions()
 
     def asks(self, alias: str, local_rank: int = 0) -> list[Action]:
         self._tickets += 1
-        self.world.asked((alias, local_rank), self._tickets, self.now)
+        self.world.place_requested((alias, local_rank), self._tickets, self.now)
         return self.actions()
 
     def dies(self, alias: str) -> list[Action]:
@@ -64,17 +71,17 @@ class Story:
         return actions + self.actions()
 
     def actions(self) -> list[Action]:
-        made = self.world.agenda.take()
-        self.numbers.update({action.slot.key: action.number for action in made if isinstance(action, Start)})
+        made = self.world.actions.take()
+        self.numbers.update({action.slot.key: action.number for action in made if isinstance(action, StartProcess)})
         return made
 
 
 def notices(actions: list[Action]) -> int:
-    return sum(isinstance(action, Notify) for action in actions)
+    return sum(isinstance(action, NotifyCoordinator) for action in actions)
 
 
 def causes(actions: list[Action]) -> list[tuple[str, ...]]:
-    return [action.causes for action in actions if isinstance(action, Resized)]
+    return [tuple(map(str, action.causes)) for action in actions if isinstance(action, WorldResized)]
 
 
 @pytest.fixture
@@ -123,8 +130,8 @@ def test_the_processes_of_a_new_host_join_together(story: Story) -> None:
     story.asks("b")
     for alias, local_rank in [("a", 0), ("b", 0), ("c", 0)]:
         story.joins(alias, local_rank)
-    assert causes(story.joins("c", 1)) in ([], [("c joined",)])
-    assert len(story.world.roster.slots) == 4
+    assert causes(story.joins("c", 1)) == [("c joined",)]
+    assert len(story.world.processes.slots) == 4
 
 
 def test_a_newcomer_waits_for_another_only_for_a_moment(story: Story) -> None:
@@ -155,7 +162,7 @@ def test_a_host_that_may_be_used_again_gets_a_new_process_while_the_others_stand
     story.train("a", "b")
     story.world.exited(story.numbers["b", 0], int(Exit.HOST_CHANGE), story.now)
     story.asks("a")
-    assert [action.slot.key for action in story.wait(3.0) if isinstance(action, Start)] == [("b", 0)]
+    assert [action.slot.key for action in story.wait(3.0) if isinstance(action, StartProcess)] == [("b", 0)]
     story.joins("b")
     story.joins("a")
     assert len(causes(story.joins("b"))) == 1
@@ -167,10 +174,10 @@ def test_who_waited_at_the_barrier_shows_that_it_is_still_there(story: Story) ->
     story.joins("c")
     story.asks("a")
     formed = story.asks("b")
-    assert [action.text for action in formed if isinstance(action, AnswerPlace)].count(JoinAnswer.WAIT) == 1
+    assert [action.text for action in formed if isinstance(action, AnswerRequest)].count(JoinAnswer.WAIT) == 1
     story.joins("a")
     assert not causes(story.joins("b"))
-    assert [action.text for action in story.dies("c") if isinstance(action, AnswerPlace)] == [JoinAnswer.AGAIN] * 2
+    assert [action.text for action in story.dies("c") if isinstance(action, AnswerRequest)] == [JoinAnswer.AGAIN] * 2
     story.asks("a")
     story.asks("b")
     story.joins("a")
@@ -192,7 +199,7 @@ def test_a_newcomer_holds_the_state_once_it_has_synced() -> None:
         if has_synced:
             story.world.synced(("b", 0), story.now)
         story.dies("a")
-        codes = [action.exit_code for action in story.asks("b") if isinstance(action, Finish)]
+        codes = [action.exit_code for action in story.asks("b") if isinstance(action, FinishJob)]
         assert codes == ([] if exit_code is None else [exit_code])
 
 
@@ -203,13 +210,13 @@ def test_old_hosts_keep_their_order(story: Story) -> None:
         story.joins(newcomer)
     for member in "ab":
         story.asks(member)
-    assert [slot.host.alias for slot in story.world.roster.slots] == ["a", "b", "d", "c"]
+    assert [slot.host.alias for slot in story.world.processes.slots] == ["a", "b", "d", "c"]
 
 
 def test_nobody_is_started_once_the_script_has_ended_somewhere(story: Story) -> None:
     """A rank may have something left to do; the places of the others stay free."""
     story.world.exited(story.numbers["b", 0], 0, story.now)
-    assert not any(isinstance(action, Start) for action in story.actions() + story.wait(10.0))
+    assert not any(isinstance(action, StartProcess) for action in story.actions() + story.wait(10.0))
     assert not story.world.blacklisted(story.now)
 
 
@@ -221,5 +228,5 @@ def test_slots_that_only_hand_the_state_over_do_not_count_as_slots() -> None:
     story.joins("c")
     story.asks("a")
     story.asks("b")
-    (finish,) = [action for action in story.wait(601.0) if isinstance(action, Finish)]
+    (finish,) = [action for action in story.wait(601.0) if isinstance(action, FinishJob)]
     assert finish.reason.startswith("1 of 2 needed slots for 600 s")

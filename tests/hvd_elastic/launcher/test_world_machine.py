@@ -10,12 +10,21 @@ from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hvd_elastic.launcher.core.actions import AnswerPlace, End, Finish, Form, Notify, Resized, Start
+from hvd_elastic.launcher.core.actions import (
+    AnswerRequest,
+    EndProcess,
+    FinishJob,
+    FormWorld,
+    NotifyCoordinator,
+    StartProcess,
+    WorldResized,
+)
 from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts import Host
-from hvd_elastic.launcher.core.process import ProcessPhase, WorldLimits
+from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.process import ProcessPhase
 from hvd_elastic.launcher.core.slot_placement import Slot
 from hvd_elastic.launcher.core.world import World
+from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
 
 
@@ -46,24 +55,24 @@ class Machine(RuleBasedStateMachine):
         self.workers: dict[int, Worker] = {}
         self.tickets: dict[int, tuple[int, str]] = {}
         self.next_ticket = 0
-        self.hosts: list[Host] = []
+        self.hosts: list[WorkerHost] = []
         self.made = 0
-        self.finish: Finish | None = None
+        self.finish: FinishJob | None = None
         self.notices = 0
-        self.formed: Form | None = None
-        self.releases: list[Resized] = []
+        self.formed: FormWorld | None = None
+        self.releases: list[WorldResized] = []
         self.asked_to_end: set[int] = set()
 
     @initialize(minimum=st.integers(1, 3), maximum=st.one_of(st.none(), st.integers(3, 6)), count=st.integers(3, 4))
     def begin(self, minimum: int, maximum: int | None, count: int) -> None:
         self.minimum, self.maximum = minimum, maximum
-        rules = WorldLimits(
+        limits = WorldLimits(
             start=minimum, minimum=minimum, maximum=maximum, elastic_timeout=1e6, reset_limit=None, restart_errors=True,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0,
             first_start_timeout=120.0,
         )  # fmt: skip
         self.world = World(
-            rules, Blacklist(cooldown=None, random=lambda: 0.5), Blacklist(cooldown=(1, 30), random=lambda: 0.5)
+            limits, Blacklist(cooldown=None, random=lambda: 0.5), Blacklist(cooldown=(1, 30), random=lambda: 0.5)
         )
         for _ in range(count):
             self.add(1, False)
@@ -74,7 +83,7 @@ class Machine(RuleBasedStateMachine):
     def add(self, slots: int, first: bool) -> None:
         if len(self.hosts) < 6:
             self.made += 1
-            host = Host(alias=f"h{self.made}-1", address="10.0.0.1", slots=slots, pod=f"h{self.made}")
+            host = WorkerHost(alias=f"h{self.made}-1", address="10.0.0.1", slots=slots, pod=f"h{self.made}")
             self.hosts.insert(0 if first else len(self.hosts), host)
             self.see()
 
@@ -90,7 +99,7 @@ class Machine(RuleBasedStateMachine):
         old = self.hosts.pop(index % len(self.hosts))
         name, generation = old.alias.split("-")
         self.hosts.append(
-            Host(alias=f"{name}-{int(generation) + 1}", address=old.address, slots=old.slots, pod=old.pod)
+            WorkerHost(alias=f"{name}-{int(generation) + 1}", address=old.address, slots=old.slots, pod=old.pod)
         )
         self.see()
 
@@ -129,12 +138,12 @@ class Machine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         end = self.now + seconds
         for _ in range(2000):
-            at = min(max(self.world.agenda.wake_at, self.now), end)
+            at = min(max(self.world.actions.wake_at, self.now), end)
             self.now = at
             self.call(lambda: self.world.decide(self.now))
             if at >= end:
                 return
-            if self.world.agenda.wake_at <= at:
+            if self.world.actions.wake_at <= at:
                 self.now += 1e-6
 
     # --- the workers -------------------------------------------------------------------------------------------------
@@ -167,7 +176,7 @@ class Machine(RuleBasedStateMachine):
         worker.ticket = self.next_ticket
         self.tickets[self.next_ticket] = (worker.number, kind)
         key, ticket = worker.slot.key, self.next_ticket
-        call = self.world.joining if kind == "join" else self.world.asked
+        call = self.world.barrier_reached if kind == "join" else self.world.place_requested
         self.call(lambda: call(key, ticket, self.now))
 
     def exit(self, worker: Worker, code: int) -> None:
@@ -182,30 +191,30 @@ class Machine(RuleBasedStateMachine):
     def call(self, event: object) -> None:
         if self.finish is None:
             event()  # type: ignore[operator]
-        while self.finish is None and (actions := self.world.agenda.take()):
+        while self.finish is None and (actions := self.world.actions.take()):
             for action in actions:
                 self.do(action)
 
     def do(self, action: object) -> None:
         match action:
-            case Start(number=number, slot=slot):
+            case StartProcess(number=number, slot=slot):
                 assert not [w for w in self.workers.values() if w.slot.key == slot.key], "two processes in one place"
                 self.workers[number] = Worker(number, slot)
-            case End(number=number):
+            case EndProcess(number=number):
                 if number in self.workers:
                     self.asked_to_end.add(number)
                     self.exit(self.workers[number], -15)
-            case Form():
+            case FormWorld():
                 self.formed, self.notices = action, 0
-            case Notify():
+            case NotifyCoordinator():
                 self.notices += 1
                 self.call(lambda: self.world.notified(delivered=True, now=self.now))
-            case AnswerPlace(ticket=ticket, text=text):
+            case AnswerRequest(ticket=ticket, text=text):
                 self.answer(ticket, text)
-            case Resized():
+            case WorldResized():
                 self.releases.append(action)
                 self.check_release()
-            case Finish():
+            case FinishJob():
                 self.finish = action
 
     def answer(self, ticket: int, text: str) -> None:
@@ -225,7 +234,7 @@ class Machine(RuleBasedStateMachine):
         elif text == "go":
             if worker.place == (0, 0):
                 worker.place = (worker.slot.rank, worker.slot.size)
-            worker.world, worker.doing = self.world.roster.generation, "syncing"
+            worker.world, worker.doing = self.world.processes.generation, "syncing"
             key = worker.slot.key
             self.call(lambda: self.world.registered(key, self.now))
         elif text == "again":
@@ -238,10 +247,10 @@ class Machine(RuleBasedStateMachine):
     def check_release(self) -> None:
         """All members of the world are there, and rank 0 holds the state if any process does."""
         assert self.formed is not None
-        members = self.world.roster.alive()
+        members = self.world.processes.alive()
         assert [m.key for m in members] == [slot.key for slot in self.formed.slots]
         assert all(m.phase is ProcessPhase.RUNNING for m in members)
-        holders = [p for p in self.world.roster if p.holds_state and p.phase is not ProcessPhase.LEAVING]
+        holders = [p for p in self.world.processes if p.holds_state and p.phase is not ProcessPhase.LEAVING]
         earlier = [m for m in members if m.number in self.state_holders()]
         if holders and earlier:
             assert members[0] in earlier, "rank 0 would hand out an empty state"
@@ -252,7 +261,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def tickets_are_answered_once(self) -> None:
         if self.finish is None and hasattr(self, "world"):
-            held = {p.ticket for p in self.world.roster if p.ticket is not None}
+            held = {p.ticket for p in self.world.processes if p.ticket is not None}
             waiting = {w.ticket for w in self.workers.values() if w.doing in {"joining", "asking"}}
             assert waiting <= held, "a worker waits for an answer that nobody will give"
 
@@ -262,8 +271,8 @@ class Machine(RuleBasedStateMachine):
             assert self.finish.exit_code == Exit.ALL_WORKERS_LOST, self.finish
             holders = [
                 p
-                for p in self.world.roster
-                if p.holds_state and p.phase is not ProcessPhase.LEAVING and self.world.roster.is_member(p)
+                for p in self.world.processes
+                if p.holds_state and p.phase is not ProcessPhase.LEAVING and self.world.processes.is_member(p)
             ]
             assert not holders, "it ended although a process holds the state"
 
@@ -286,13 +295,13 @@ class Machine(RuleBasedStateMachine):
 
     def nobody_can_notice(self) -> bool:
         """Whether all members of the world hang; the newcomers that wait are no members."""
-        numbers = {process.number for process in self.world.roster.alive()}
+        numbers = {process.number for process in self.world.processes.alive()}
         members = [w for w in self.workers.values() if w.number in numbers]
         return bool(members) and all(member.doing == "hung" for member in members)
 
     def check_it_has_settled(self) -> None:
         running = {w.slot.key for w in self.workers.values() if w.doing == "training"}
-        slots = {slot.key for slot in self.world.roster.slots}
+        slots = {slot.key for slot in self.world.processes.slots}
         assert not self.world.forming
         assert running == slots, (running, slots)
         assert len(slots) == self.world.wanted_size(self.now)

@@ -1,0 +1,56 @@
+"""Which of the reported hosts may be used now."""
+
+import math
+
+from hvd_elastic.launcher.core.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts import WorkerHost, describe_hosts
+from hvd_elastic.launcher.core.process_table import ProcessTable
+
+
+class HostPool:
+    """The hosts that the source reports, and those of them that are left out for a time."""
+
+    def __init__(self, processes: ProcessTable, blacklist: Blacklist, holds: Blacklist) -> None:
+        self._processes = processes
+        self._blacklist = blacklist
+        """Hosts on which a process died."""
+        self._holds = holds
+        """Hosts on which a process ended in order to be started again: they are used again after a moment."""
+        self._hosts: tuple[WorkerHost, ...] = ()
+        self.unchanged_since = -math.inf
+
+    def update(self, hosts: tuple[WorkerHost, ...], now: float) -> None:
+        """Take the list that the source reports."""
+        if hosts != self._hosts:
+            self._hosts, self.unchanged_since = hosts, now
+
+    def eligible(self, now: float) -> tuple[WorkerHost, ...]:
+        """The hosts that may be used, in the source's order."""
+        ending = self._processes.ending()
+        return tuple(host for host in self._hosts if host.alias not in ending and not self._is_barred(host.alias, now))
+
+    def has_left(self, alias: str) -> bool:
+        """Whether the source does not report the host any more."""
+        return alias not in {host.alias for host in self._hosts}
+
+    def blacklist(self, alias: str, now: float) -> None:
+        """Leave a host out because a process died there."""
+        self._blacklist.add(alias, now)
+
+    def hold(self, alias: str, now: float) -> None:
+        """Leave a host out for a moment."""
+        self._holds.add(alias, now)
+
+    def blacklisted(self, now: float) -> tuple[str, ...]:
+        """Aliases that are left out because a process died there."""
+        return self._blacklist.blocked(now)
+
+    def next_return(self, now: float) -> float:
+        """When the next host may be used again; infinite if none will."""
+        return min(self._blacklist.next_return(now), self._holds.next_return(now))
+
+    def __str__(self) -> str:
+        return describe_hosts(self._hosts)
+
+    def _is_barred(self, alias: str, now: float) -> bool:
+        return self._blacklist.blocks(alias, now) or self._holds.blocks(alias, now)

@@ -1,0 +1,38 @@
+"""Newcomers: processes that are started while the others train, and join in the next resize."""
+
+from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.next_hosts import oldest_first
+from hvd_elastic.launcher.core.process import ProcessPhase
+from hvd_elastic.launcher.core.process_control import ProcessControl
+from hvd_elastic.launcher.core.process_table import ProcessTable
+from hvd_elastic.launcher.core.slot_placement import place
+from hvd_elastic.launcher.core.world_limits import WorldLimits
+
+
+class Newcomers:
+    """Starts processes ahead of need and ends those that cannot join any more."""
+
+    def __init__(self, limits: WorldLimits, processes: ProcessTable, control: ProcessControl) -> None:
+        self._limits = limits
+        self._processes = processes
+        self._control = control
+
+    def end_useless(self, eligible: tuple[WorkerHost, ...], now: float) -> None:
+        """End newcomers whose host has gone, and write off those that take too long to start."""
+        aliases = {host.alias for host in eligible}
+        for process in self._processes.present():
+            if not self._processes.is_member(process) and process.alias not in aliases:
+                self._control.end(process, "its host has gone", at_once=False)
+            elif process.phase is ProcessPhase.STARTED:
+                # Without a deadline its host would stay unused for good.
+                deadline = process.phase_since + self._limits.first_start_timeout
+                self._control.check_deadline(process, deadline, "did not reach hvd.init() in time", now)
+
+    def start(self, eligible: tuple[WorkerHost, ...], now: float) -> None:
+        """Start a process in every free slot. Only for workers that use the barrier: others would not wait there."""
+        if not self._processes.newcomers_join:
+            return
+        leaving = self._processes.leaving()
+        for slot in place(oldest_first(eligible, self._processes.slots), self._limits.maximum):
+            if self._processes.at(slot.key) is None and slot.key not in leaving:
+                self._control.start(slot, generation=-1, phase=ProcessPhase.STARTED, now=now)

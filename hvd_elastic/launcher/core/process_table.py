@@ -1,0 +1,96 @@
+"""The processes of a job: by number, by place, and which of them are the members of the current world."""
+
+from collections.abc import Iterator
+
+from hvd_elastic.launcher.core.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
+
+
+class ProcessTable:
+    """Every process that was started and has not ended.
+
+    At most one process in each place is *present*. The others there were told to leave and have not ended yet.
+    """
+
+    def __init__(self) -> None:
+        self.slots: tuple[Slot, ...] = ()
+        """The current world; empty before the first one and when all of its processes are gone."""
+        self.generation = 0
+        """How many worlds there have been, the current one included."""
+        self.newcomers_join = False
+        """Whether a newcomer has asked at the barrier, as this project's workers do and stock ones never do."""
+        self.state_exists = False
+        """Whether any process has ever held the training state."""
+        self.reports_sync = False
+        """Whether workers report their first sync, as this project's do and stock ones never do."""
+        self._processes: dict[int, Process] = {}
+        self._present: dict[SlotKey, Process] = {}
+        self._members: dict[SlotKey, int] = {}
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Process]:
+        """All processes in the order in which they were started; safe while the table changes."""
+        return iter(list(self._processes.values()))
+
+    def present(self) -> list[Process]:
+        """The processes that were not told to leave."""
+        return list(self._present.values())
+
+    def at(self, key: SlotKey) -> Process | None:
+        """The process that is present in a place."""
+        return self._present.get(key)
+
+    def start(self, slot: Slot, *, generation: int, phase: ProcessPhase, now: float) -> Process:
+        """Add a process in a place where no process is present."""
+        self._count += 1
+        process = Process(number=self._count, slot=slot, slot_generation=generation, phase=phase, phase_since=now)
+        self._processes[process.number] = self._present[slot.key] = process
+        return process
+
+    def ended(self, number: int) -> Process | None:
+        """Remove a process that has ended; None if it is not known."""
+        return self._processes.pop(number, None)
+
+    def dismiss(self, process: Process) -> None:
+        """The process was told to leave, or has ended: it is not present any more."""
+        if self._present.get(process.key) is process:
+            del self._present[process.key]
+
+    def form(self, slots: tuple[Slot, ...]) -> None:
+        """Make the processes that are present in these places the members of a new world."""
+        self.generation += 1
+        self.slots = slots
+        self._members = {slot.key: self._present[slot.key].number for slot in slots}
+
+    def dissolve(self) -> None:
+        """There is no world any more."""
+        self.slots, self._members = (), {}
+
+    def gains_state(self, process: Process) -> None:
+        """The process holds the training state from now on."""
+        process.holds_state = self.state_exists = True
+
+    def is_member(self, process: Process) -> bool:
+        """Whether the process is part of the current world."""
+        return self._members.get(process.key) == process.number
+
+    def slot_of(self, member: Process) -> Slot:
+        """A member's place in the current world; it may not know that place yet."""
+        return next(slot for slot in self.slots if slot.key == member.key)
+
+    def alive(self) -> list[Process]:
+        """The members that are present, by rank."""
+        there = (self._present.get(slot.key) for slot in self.slots)
+        return [process for process in there if process and self.is_member(process)]
+
+    def is_whole(self) -> bool:
+        """Whether all members are present."""
+        return len(self.alive()) == len(self.slots)
+
+    def leaving(self) -> set[SlotKey]:
+        """The places in which a process was told to leave and has not ended yet."""
+        return {process.key for process in self._processes.values() if process.phase is ProcessPhase.LEAVING}
+
+    def ending(self) -> set[str]:
+        """The aliases of hosts on which every process was told to leave."""
+        return {alias for alias, _ in self.leaving()} - {process.alias for process in self._present.values()}

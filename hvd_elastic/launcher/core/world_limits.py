@@ -1,0 +1,38 @@
+"""The limits within which a world is formed and kept."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldLimits:
+    """Sizes are in processes, times in seconds."""
+
+    start: int
+    """Slots needed for the first world."""
+    minimum: int
+    maximum: int | None
+    elastic_timeout: float
+    """How long there may be fewer than `minimum` slots before the job ends."""
+    reset_limit: int | None
+    restart_errors: bool
+    settle: float
+    """At the start: how long the list of hosts must stay unchanged before fewer than `maximum` slots are enough."""
+    hang_timeout: float
+    """How long a member that neither answers nor ends may keep the others waiting."""
+    removed_patience: float
+    """The same for a member whose host has left the list."""
+    start_timeout: float
+    """How long members that hold the state wait at the barrier for a newcomer."""
+    first_start_timeout: float
+    """The same for a world in which no process holds the state, where slow imports do no harm."""
+    gather: float = 2.0
+    """How long a newcomer waits for others that were started, so that all join in one resize. The wait costs the
+    newcomer a moment and spares all members a pause."""
+    join_hold: float = 25.0
+    """How long a request at the barrier is held before the worker has to ask again."""
+    notify_again: float = 0.5
+    """Between two notifications of the same coordinator."""
+    notify_retry: float = 0.2
+    """After a notification that could not be delivered."""
+    leave_patience: float = 15.0
+    """How long a process that was told to leave may take before it is killed."""

@@ -1,0 +1,52 @@
+"""Sends the notifications that the hosts have changed."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
+
+logger = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Notifies coordinators from a thread of its own, because a lost host can hold a notification up for seconds."""
+
+    def __init__(self, done: Callable[[bool], None]) -> None:
+        """`done(delivered)` is called from the thread after each notification."""
+        self._done = done
+        self._waiting: queue.SimpleQueue[Registration | None] = queue.SimpleQueue()
+        self._stamp = 0
+        self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def notify(self, registration: Registration) -> None:
+        """Notify this worker. Of several that wait only the newest is notified."""
+        self._waiting.put(registration)
+
+    def stop(self) -> None:
+        """Let the thread end after the notification that it is sending."""
+        self._waiting.put(None)
+
+    def _run(self) -> None:
+        while True:
+            registration = self._waiting.get()
+            while not self._waiting.empty():
+                registration = self._waiting.get()
+            if registration is None:
+                return
+            self._done(self._send(registration))
+
+    def _send(self, registration: Registration) -> bool:
+        self._stamp = max(self._stamp + 1, time.time_ns())
+        try:
+            registration.notify(self._stamp)
+        except HorovodMessageError as error:
+            logger.debug("%s", error)
+            return False
+        return True

@@ -1,0 +1,94 @@
+"""How a command is started on a host: as a child of the launcher, or over ssh."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.remote.network_interfaces import is_this_machine
+from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+
+
+class CommandRunner(Protocol):
+    """Starts commands on hosts. Each is the leader of a session of its own on this machine."""
+
+    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+        """These hosts are to be used: open what takes time ahead of need, drop what is not needed any more."""
+
+    def is_open(self, host: WorkerHost) -> bool:
+        """Whether a command would start there at once."""
+
+    def start(
+        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Start the command, with pipes for its outputs. Raises OSError."""
+
+    def close(self) -> None:
+        """Drop everything; returns within a second."""
+
+
+class LocalCommandRunner:
+    """Starts commands as children of the launcher.
+
+    With `folder` (`--local-hosts`) every host is a folder in it, named like its pod, which is the HVD_ELASTIC_RUN_DIR
+    of the host's processes.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+
+    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+        """Nothing to prepare."""
+
+    def is_open(self, host: WorkerHost) -> bool:
+        """Always."""
+        return True
+
+    def start(
+        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """See CommandRunner."""
+        variables = dict(environment)
+        if self._folder is not None:
+            variables[ENV_RUN_DIR] = os.fspath(self._folder / (host.pod or host.alias))
+        return subprocess.Popen(
+            command,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class MixedCommandRunner:
+    """As horovodrun does: hosts that are this machine's own addresses without ssh, all others over ssh."""
+
+    def __init__(self, local: CommandRunner, remote: CommandRunner) -> None:
+        self._local, self._remote = local, remote
+
+    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+        """See CommandRunner."""
+        self._remote.expect(tuple(host for host in hosts if not is_this_machine(host.address)))
+
+    def is_open(self, host: WorkerHost) -> bool:
+        """See CommandRunner."""
+        return self._runner_for(host).is_open(host)
+
+    def start(
+        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """See CommandRunner."""
+        return self._runner_for(host).start(host, command, environment)
+
+    def close(self) -> None:
+        """See CommandRunner."""
+        self._remote.close()
+
+    def _runner_for(self, host: WorkerHost) -> CommandRunner:
+        return self._local if is_this_machine(host.address) else self._remote
