@@ -47,13 +47,13 @@ Action = Callable[[KubeApi], object]
 CHILD = """
 import sys
 from pathlib import Path
-from discovery import credentials
-from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
-from hvd_elastic.discovery.sidecar.sidecar import Options, Sidecar
 from hvd_elastic import logs
+from hvd_elastic.discovery.kube import credentials
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 folder, port, pods = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 logs.configure("json")
-options = Options(job="job", namespace="default", run_dir=folder, max_workers=pods, ready_port=port)
+options = SidecarOptions(job="job", namespace="default", run_dir=folder, max_workers=pods, ready_port=port)
 Sidecar(options, credentials.in_cluster(folder=folder), Metrics()).run()
 """
 

@@ -1,15 +1,9 @@
-"""Which workers of a job may be used, right now: what runs beside the launcher."""
+"""Which workers of a job may be used, right now. It runs beside the launcher, as a sidecar."""
 
 from hvd_elastic.discovery.hosts_script import write_script
-from hvd_elastic.discovery.rules.eligibility import (
-    AtRisk,
-    EligibilityRules,
-    EligibleHosts,
-    LeftOut,
-    Reason,
-    eligible_hosts,
-)
-from hvd_elastic.discovery.rules.views import NodeView, PodView, WorkerView
+from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
+from hvd_elastic.discovery.rules.eligibility import EligibleHosts, eligible_hosts
+from hvd_elastic.discovery.rules.pod_verdict import AtRisk, EligibilityRules, LeftOut, Reason
 from hvd_elastic.discovery.snapshot import (
     Host,
     MissingSnapshotError,

@@ -1,29 +1,31 @@
-"""The host discovery script of `horovodrun`: prints the snapshot as `address:slots` lines, or ends non-zero.
+"""The host discovery script of `horovodrun`: prints the snapshot as `address:slots` lines, or exits non-zero.
 
 Horovod runs it about once a second and holds a lock meanwhile, so it starts no interpreter and no other program: the
-shell reads the snapshot as a list of calls of two functions. That is safe because `snapshot.render` refuses any field
-that is not letters, digits, dots, dashes and underscores, and because whoever may write the snapshot may write this
-script beside it. Reading it with `read` costs one system call a byte: 30 ms at a thousand hosts instead of 3. Nothing
-is printed before the end line, and by one command: an `echo` a host costs more than all the rest.
+shell sources the snapshot, whose lines are calls of two functions. That is safe because `snapshot.render` refuses any
+field with characters other than letters, digits, dots, dashes and underscores, and because anyone who may write the
+snapshot may write this script beside it. `read` would cost one system call per byte: 30 ms at a thousand hosts instead
+of 3. Nothing is printed before the end line, and then by one command: an `echo` per host costs more than all the rest.
 
-What Horovod makes of its answers (`horovod/runner/elastic/discovery.py` of 0.28.1): exit 0 and no line means that every
-host is gone; non-zero at the first call ends the job, later it keeps the hosts that are there. Hence the wait for the
-first snapshot, and non-zero for every doubt after that.
+How Horovod reads its result (`horovod/runner/elastic/discovery.py` of 0.28.1): exit 0 without a line means that every
+host is gone. Non-zero at the first call ends the job; later, Horovod keeps the hosts it has. So the script waits for
+the first snapshot, and exits non-zero on any doubt after that.
 """
 
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS, SnapshotState
+from hvd_elastic.system.atomic_file import replace_file
 
 FIRST_WAIT_SECONDS: Final = 4
-"""How long the script waits for the first snapshot. Horovod's driver stands still for as long: below 5 s."""
+"""How long the script waits for the first snapshot. It must stay below 5 s, because Horovod's driver blocks
+meanwhile."""
 
-PART: Final = 25
-"""Hosts of a part: about the root of a thousand, so that parts and whole are copied equally often."""
+HOSTS_PER_PART: Final = 25
+"""About the square root of a thousand, so that parts and the whole are copied equally often."""
 
 _WHOLE: Final = "|".join(f"5{state}" for state in SnapshotState)
-"""Five words, the last one whole."""
+"""Matches the number of fields of the end line, 5, followed by a complete state."""
 
 SCRIPT: Final = f"""\
 #!/bin/sh
@@ -43,14 +45,14 @@ until [ -e "$snapshot" ]; do
     now
 done
 
-# A shell copies a text to append to it: hosts are gathered in parts, and counted in dots, of which it knows the number.
+# A shell copies a string to append to it, so hosts are gathered in parts. They are counted by the length of a string.
 nl='
 '
 count= hosts= dots= part= ended=
 gather() {{ count=$count$dots hosts="$hosts$part" dots= part=; }}
 host() {{
     dots=$dots. part="$part$1:$2$nl"
-    case $dots in {"." * PART}) gather ;; esac
+    case $dots in {"." * HOSTS_PER_PART}) gather ;; esac
 }}
 end() {{
     gather
@@ -62,10 +64,10 @@ end() {{
     [ $age -ge 0 ] && [ $age -le {SNAPSHOT_MAX_AGE_SECONDS} ] || fail "the snapshot is $age s old"
     ended=yes
 }}
-# No PATH: a line that is neither call is an error, never a command. And whatever ends the shell here is no answer.
+# No PATH: any other line is an error, never a command. If a line ends the shell, the trap makes that a failure.
 PATH=/dev/null
 trap 'exit 1' 0
-. "$snapshot" && [ $ended ] || fail "no list to trust, the hosts stay as they are"
+. "$snapshot" && [ $ended ] || fail "no list that can be trusted: the hosts stay as they are"
 trap - 0
 printf %s "$hosts"
 """
@@ -73,8 +75,6 @@ printf %s "$hosts"
 
 def write_script(folder: Path) -> Path:
     """Put the script into `folder`, executable, and return its path. Raises OSError."""
-    new, path = folder / f".{HOSTS_SCRIPT}.new", folder / HOSTS_SCRIPT
-    new.write_text(SCRIPT, encoding="ascii")
-    new.chmod(0o755)
-    new.rename(path)
+    path = folder / HOSTS_SCRIPT
+    replace_file(path, SCRIPT, mode=0o755)
     return path

@@ -1,10 +1,9 @@
-"""The snapshot: one small file that says which hosts may be used, and when the API server last said so.
+"""The snapshot: one small file that says which hosts may be used, and when the API server last confirmed it.
 
-Its grammar stands in `mpijob.contract.SNAPSHOT_FILE`. It is replaced whole by rename(2), so a reader has the old one or
-the new one; a file that is torn all the same, or too old, is an error and never a list.
+`mpijob.contract.SNAPSHOT_FILE` gives its grammar. It is replaced whole by rename(2), so a reader gets the old one or
+the new one. A file that is torn all the same, or too old, is an error and never a list.
 """
 
-import errno
 import functools
 import math
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS, HvdElasticError, SnapshotState
+from hvd_elastic.system.atomic_file import replace_file
 
 _HOST: Final = re.compile(r"host ([A-Za-z0-9._-]+) ([1-9][0-9]*) ([A-Za-z0-9._-]+) ([A-Za-z0-9._-]+)", re.ASCII)
 _END: Final = re.compile(r"end ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([a-z]+)", re.ASCII)
@@ -22,31 +22,43 @@ _END: Final = re.compile(r"end ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([a-z]+)", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A worker that may be used. Raises InvalidHostError for fields that would break the snapshot's grammar."""
+    """A place for processes. Two hosts are the same only if alias, address, slots and pod are all equal."""
 
-    address: str
-    """IPv4 address, or a name without a colon: Horovod's list is `host:slots`."""
-    slots: int
     alias: str
-    """`UID-GENERATION`: the pod and the count of its standbys. A replaced process is a new host."""
-    pod: str
+    """Horovod's name for it. In a cluster `UID-GENERATION`, the pod and the count of its standbys: a replaced process
+    is a new host."""
+    address: str
+    """IPv4 address, or a name without a colon: Horovod's list is `host:slots`. Never an identity: addresses are
+    reused."""
+    slots: int
+    """Processes that fit, at least 1."""
+    pod: str = ""
+    """The pod's name, or the local host's folder; empty for a host that is no pod."""
     line: bytes = field(init=False, repr=False, compare=False)
-    """As it stands in the snapshot: made once, written at each change of any host."""
+    """Its line in the snapshot, made once because each change of any host writes it. Empty for a host that no snapshot
+    may hold: one without a pod, or with a character that the grammar does not allow."""
 
     def __post_init__(self) -> None:
         line = f"host {self.address} {self.slots} {self.alias} {self.pod}"
-        if not _HOST.fullmatch(line):
-            raise InvalidHostError(f"cannot stand in a snapshot: {line!r}")
-        object.__setattr__(self, "line", f"{line}\n".encode("ascii"))
+        object.__setattr__(self, "line", f"{line}\n".encode("ascii") if _HOST.fullmatch(line) else b"")
+
+    def __hash__(self) -> int:
+        # Sets of a thousand hosts are compared at each change; hashing four fields takes three times as long.
+        return hash(self.alias)
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return self.pod or self.alias
 
     @property
     def uid(self) -> str:
-        """The pod's."""
+        """The pod's UID, from the alias."""
         return self.alias.rpartition("-")[0]
 
     @property
     def generation(self) -> int:
-        """Of the pod's standby."""
+        """The generation of the pod's standby, from the alias."""
         return int(self.alias.rpartition("-")[2])
 
 
@@ -56,9 +68,9 @@ class Snapshot:
 
     hosts: tuple[Host, ...]
     generation: int
-    """Grows by one with each change of the hosts, over restarts of the sidecar as well."""
+    """Grows by one with each change of the hosts, across restarts of the sidecar too."""
     uptime_seconds: int
-    """The API server's last word, on the clock of /proc/uptime: it does not jump."""
+    """When the API server last confirmed the list, on the clock of /proc/uptime, which does not jump."""
     unix_seconds: int
     """The same moment, for people."""
     state: SnapshotState = SnapshotState.OK
@@ -69,11 +81,11 @@ class SnapshotError(HvdElasticError):
 
 
 class InvalidHostError(HvdElasticError):
-    """A host's field holds what the snapshot's grammar has no place for."""
+    """A host's field holds something that the snapshot's grammar does not allow."""
 
 
 class MissingSnapshotError(SnapshotError):
-    """No snapshot was written so far."""
+    """No snapshot has been written yet."""
 
 
 class TornSnapshotError(SnapshotError):
@@ -81,41 +93,42 @@ class TornSnapshotError(SnapshotError):
 
 
 class StaleSnapshotError(SnapshotError):
-    """The API server has vouched for the list too long ago, or before the last boot."""
+    """The API server last confirmed the list too long ago, or before the last boot."""
 
 
 def uptime_seconds() -> int:
-    """Whole seconds since boot, from the file that the script reads too."""
+    """Whole seconds since boot, from the file that the host script reads too."""
     return int(os.pread(_uptime(), 32, 0).partition(b".")[0])
 
 
 @functools.cache
 def _uptime() -> int:
-    """Kept open: it is read with each list that is written."""
+    """Kept open, because each write of a list reads it."""
     return os.open("/proc/uptime", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def render(snapshot: Snapshot, lines: bytes | None = None) -> bytes:
-    """The file's content. `lines`: those of the hosts, where somebody has them together already."""
-    if lines is None:
-        lines = b"".join([host.line for host in snapshot.hosts])
-    count, state = len(snapshot.hosts), snapshot.state
+def render(snapshot: Snapshot) -> bytes:
+    """The file's content. Raises InvalidHostError for a host that would break the grammar."""
+    lines = [host.line for host in snapshot.hosts]
+    if not all(lines):
+        raise InvalidHostError(f"not allowed in a snapshot: {snapshot.hosts[lines.index(b'')]}")
+    count, state = len(lines), snapshot.state
     end = f"end {snapshot.generation} {count} {snapshot.uptime_seconds} {snapshot.unix_seconds} {state}\n"
-    return lines + end.encode("ascii")
+    return b"".join(lines) + end.encode("ascii")
 
 
 def parse(text: str) -> Snapshot:
-    """Read the file's text. Raises TornSnapshotError for anything but a whole snapshot."""
+    """Read the file's text. Raises TornSnapshotError unless it is a whole snapshot."""
     if not text.endswith("\n"):
-        raise TornSnapshotError("the snapshot is cut: its last line does not end")
+        raise TornSnapshotError("the snapshot is cut: its last line is incomplete")
     *lines, last = text[:-1].split("\n")
     end = _END.fullmatch(last)
     if not end or end[5] not in set(SnapshotState):
-        raise TornSnapshotError(f"the snapshot has no end line but {last!r}")
+        raise TornSnapshotError(f"the snapshot's last line is not an end line: {last!r}")
     if len(lines) != int(end[2]):
-        raise TornSnapshotError(f"the snapshot has {len(lines)} hosts where its end line counts {end[2]}")
+        raise TornSnapshotError(f"the snapshot has {len(lines)} hosts, but its end line says {end[2]}")
     return Snapshot(
-        hosts=tuple(map(_host, lines)),
+        hosts=tuple(map(_parse_host, lines)),
         generation=int(end[1]),
         uptime_seconds=int(end[3]),
         unix_seconds=int(end[4]),
@@ -123,20 +136,12 @@ def parse(text: str) -> Snapshot:
     )
 
 
-def write_snapshot(folder: Path, snapshot: Snapshot, lines: bytes | None = None) -> None:
-    """Replace the snapshot in `folder` whole; `lines` as for `render`. One writer a folder. Raises OSError.
+def write_snapshot(folder: Path, snapshot: Snapshot) -> None:
+    """Replace the snapshot in `folder` whole. Raises OSError and InvalidHostError.
 
-    Not synced to disk: what outlives a crash of the node is worth nothing.
+    Not synced to disk: after a crash of the node the list is worthless anyway.
     """
-    new = f"{folder}/.{SNAPSHOT_FILE}.new"
-    text = render(snapshot, lines)
-    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        if os.write(file, text) < len(text):
-            raise OSError(errno.ENOSPC, "the snapshot was not written whole", new)
-    finally:
-        os.close(file)
-    os.rename(new, f"{folder}/{SNAPSHOT_FILE}")  # noqa: PTH104
+    replace_file(folder / SNAPSHOT_FILE, render(snapshot))
 
 
 def read_snapshot(
@@ -144,14 +149,14 @@ def read_snapshot(
 ) -> Snapshot:
     """Read the snapshot in `folder`.
 
-    Raises MissingSnapshotError, TornSnapshotError or StaleSnapshotError: SnapshotErrors, no reason to drop hosts.
-    `max_age_seconds=math.inf` takes any age, an earlier boot's too.
+    Raises MissingSnapshotError, TornSnapshotError or StaleSnapshotError. None of them is a reason to drop hosts.
+    `max_age_seconds=math.inf` accepts any age, even from before the last boot.
     """
     path = folder / SNAPSHOT_FILE
     try:
         snapshot = parse(path.read_bytes().decode("ascii", errors="replace"))
     except FileNotFoundError as error:
-        raise MissingSnapshotError(f"{os.fspath(path)} is not there: has the discovery sidecar started?") from error
+        raise MissingSnapshotError(f"{os.fspath(path)} does not exist: has the discovery sidecar started?") from error
     age = uptime() - snapshot.uptime_seconds
     if max_age_seconds < math.inf and not 0 <= age <= max_age_seconds:
         raise StaleSnapshotError(
@@ -160,7 +165,7 @@ def read_snapshot(
     return snapshot
 
 
-def _host(line: str) -> Host:
+def _parse_host(line: str) -> Host:
     match = _HOST.fullmatch(line)
     if not match:
         raise TornSnapshotError(f"not a host line: {line!r}")

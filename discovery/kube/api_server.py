@@ -1,7 +1,7 @@
 """The connection to the Kubernetes API server: one kept-alive HTTP connection, over the standard library.
 
-The `kubernetes` package costs 96 MiB and seconds to import, before the first pod: more than this sidecar may hold in
-all. What is needed here is five verbs on three kinds.
+Importing the `kubernetes` package takes seconds and 96 MiB, more than the whole sidecar may have. Discovery needs only
+five verbs on three kinds.
 """
 
 import http.client
@@ -20,29 +20,29 @@ from hvd_elastic.mpijob.contract import HvdElasticError
 Json = Mapping[str, Any]
 
 CONNECT_SECONDS: Final = 1.5
-"""An API server that comes back is to be noticed within 2 s, so no attempt may hang for longer."""
+"""An API server's return must be noticed within 2 s, so no attempt may hang for longer."""
 ANSWER_SECONDS: Final = 10.0
-LINES_AT_ONCE: Final = 64
-"""Of a watch: more at a time would cost memory, not save time."""
+MAX_BATCH_LINES: Final = 64
+"""Lines of a watch per batch. More at a time would cost memory and save no time."""
 USER_AGENT: Final = "hvd-elastic-discovery"
 KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 1, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 5}
-"""Seconds, seconds, times. A server that comes back and knows nothing of the connection says so within a second; a
-watch that hears nothing would else take the silence for quiet until SILENCE_SECONDS are over."""
+"""Seconds, seconds, times. A server that came back and has lost the connection rejects a probe, so within a second.
+Without probes, a watch would take the silence for a quiet cluster until its silence limit."""
 MERGE_PATCH: Final = "application/merge-patch+json"
 
 Connection = http.client.HTTPConnection
 
 
 class ApiError(HvdElasticError):
-    """The API server did not do what it was asked."""
+    """A request to the API server failed."""
 
 
 class ApiUnreachableError(ApiError):
-    """No answer, or one that was cut: the network, TLS, a time-out, a server that is going away."""
+    """No answer, or an incomplete one: the network, TLS, a time-out, a server that is shutting down."""
 
 
 class ApiStatusError(ApiError):
-    """An answer with an HTTP status that says no."""
+    """An answer with an HTTP error status."""
 
     def __init__(self, status: int, message: str, retry_after_seconds: float | None = None) -> None:
         self.status = status
@@ -51,31 +51,33 @@ class ApiStatusError(ApiError):
 
     @property
     def is_expired(self) -> bool:
-        """Whether the resource version asked for is too old: list again."""
+        """Whether the requested resource version is too old, so that the objects must be listed again."""
         return self.status == HTTPStatus.GONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where the API server is and how to be let in. Read anew for each connection or request: tokens and CAs rotate."""
+    """The API server's address and how to log in. TLS and token are read for each connection and request: both
+    rotate.
+    """
 
     host: str
     port: int
     tls: Callable[[], ssl.SSLContext] | None = None
-    """None: plain HTTP."""
+    """None for plain HTTP."""
     token: Callable[[], str | None] = field(default=lambda: None)
     prefix: str = ""
-    """Path before `/api`, behind some proxies."""
+    """Path before `/api`, for some proxies."""
 
     def connect(self) -> Connection:
-        """A connection that is not open yet."""
+        """A new connection, not yet open."""
         if self.tls is None:
             return http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_SECONDS)
         return http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_SECONDS, context=self.tls())
 
 
 class ApiServer:
-    """One connection, for one thread."""
+    """One connection. Not thread-safe."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -83,25 +85,25 @@ class ApiServer:
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         """GET one object or list. Raises ApiError."""
-        return self._ask("GET", path + _query(query))
+        return self._request("GET", path + _query(query))
 
     def create(self, path: str, body: Json) -> Json:
         """POST a new object. Raises ApiError."""
-        return self._ask("POST", path, body)
+        return self._request("POST", path, body)
 
     def patch(self, path: str, body: Json) -> Json:
         """Merge `body` into an object (RFC 7396). Raises ApiError."""
-        return self._ask("PATCH", path, body, MERGE_PATCH)
+        return self._request("PATCH", path, body, MERGE_PATCH)
 
     def delete(self, path: str, body: Json) -> Json:
         """DELETE with the DeleteOptions in `body`. Raises ApiError."""
-        return self._ask("DELETE", path, body)
+        return self._request("DELETE", path, body)
 
     def lines(self, path: str, query: Mapping[str, str], *, silence_seconds: float) -> Iterator[list[bytes]]:
-        """Stream a watch: first an empty list once the server has accepted it, then the lines that have come by now.
+        """Stream a watch: first an empty list when the server has accepted it, then lists of the lines received.
 
-        Ends when the server ends it in good order; raises ApiError for any other end, and when nothing comes for
-        `silence_seconds`. A last line that is not whole is dropped, and so is what came just before a fault.
+        Ends when the server ends the response properly. Raises ApiError for any other end, and if nothing comes for
+        `silence_seconds`. Drops an incomplete last line, and lines that came just before a fault.
         """
         try:
             response = self._send("GET", path + _query(query))
@@ -110,10 +112,10 @@ class ApiServer:
                 self._connection.sock.settimeout(silence_seconds)
             yield []
             lines, rest = list[bytes](), b""
-            while piece := response.read1(1 << 16):
-                *whole, rest = (rest + piece).split(b"\n")
+            while chunk := response.read1(1 << 16):
+                *whole, rest = (rest + chunk).split(b"\n")
                 lines += filter(None, whole)
-                if lines and (len(lines) >= LINES_AT_ONCE or not self._has_more(response)):
+                if lines and (len(lines) >= MAX_BATCH_LINES or not self._has_more(response)):
                     yield lines
                     lines = []
             if lines:
@@ -132,22 +134,22 @@ class ApiServer:
             self._connection = None
 
     def _has_more(self, response: http.client.HTTPResponse) -> bool:
-        """Whether the next read would find something: then it belongs to what has come by now."""
+        """Whether the next read would find something, which then joins the same batch."""
         sock = None if self._connection is None else self._connection.sock
         if sock is None:
             return False
-        patience = sock.gettimeout()
+        timeout = sock.gettimeout()
         sock.settimeout(0)
         try:
             buffered = len(response.fp.peek())
         except ssl.SSLWantReadError:
             buffered = 0
         finally:
-            sock.settimeout(patience)
-        # The end of a chunk is read with the next one.
+            sock.settimeout(timeout)
+        # The line break that ends a chunk is read with the next chunk.
         return buffered > len(b"\r\n") or bool(select.select((sock,), (), (), 0)[0])
 
-    def _ask(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Json:
+    def _request(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Json:
         try:
             text = self._send(method, path, body, content).read()
             answer: Json = json.loads(text)
@@ -164,12 +166,12 @@ class ApiServer:
             response = self._exchange(method, path, body, content)
         except (ConnectionError, http.client.RemoteDisconnected):
             self.close()
-            # A server may close an idle connection at any time; that is no failure. A write is never sent twice.
+            # A server may close an idle connection at any time; that is not a fault. A write is never sent twice.
             if not reused or method != "GET":
                 raise
             response = self._exchange(method, path, body, content)
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise _refusal(response)
+            raise _status_error(response)
         return response
 
     def _exchange(self, method: str, path: str, body: Json | None, content: str) -> http.client.HTTPResponse:
@@ -194,7 +196,7 @@ def _query(query: Mapping[str, str] | None) -> str:
     return f"?{urlencode(query)}" if query else ""
 
 
-def _refusal(response: http.client.HTTPResponse) -> ApiStatusError:
+def _status_error(response: http.client.HTTPResponse) -> ApiStatusError:
     after = response.headers.get("Retry-After") or ""
     text = response.read().decode(errors="replace")
     try:

@@ -1,4 +1,4 @@
-"""How to be let in: the service account of a pod, or a person's kubeconfig."""
+"""How to log in to the API server: with a pod's service account, or with a person's kubeconfig."""
 
 import os
 import ssl
@@ -14,41 +14,41 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class NoClusterError(HvdElasticError):
-    """Nothing here says where a cluster is."""
+    """No cluster is configured here."""
 
     exit_code = Exit.BAD_INPUT
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT) -> Access:
-    """The pod's own service account. Raises NoClusterError outside of a pod, or in one that mounts no token.
+    """The pod's own service account. Raises NoClusterError outside a pod, or in one that mounts no token.
 
-    The kubelet replaces the token's file before it runs out, so it is read for each request.
+    The token's file is read for each request, because the kubelet replaces it before the token expires.
     """
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     token = folder / "token"
     if not host or not token.exists():
         raise NoClusterError(
             f"not in a pod with a service account: KUBERNETES_SERVICE_HOST is {host!r} and {token} "
-            f"{'is' if token.exists() else 'is not'} there"
+            f"{'exists' if token.exists() else 'does not exist'}"
         )
     return Access(
         host=host,
         port=int(port),
-        tls=_trusting(folder / "ca.crt"),
+        tls=_tls_with_ca(folder / "ca.crt"),
         token=lambda: token.read_text(encoding="ascii").strip(),
     )
 
 
 def own_namespace(folder: Path = SERVICE_ACCOUNT) -> str | None:
-    """The pod's namespace; None outside of a pod."""
+    """The pod's namespace; None outside a pod."""
     path = folder / "namespace"
     return path.read_text(encoding="ascii").strip() if path.exists() else None
 
 
 def kubeconfig(context: str | None = None) -> tuple[Access, str]:
-    """A person's cluster and namespace, by the `kubernetes` package: it knows every way to log in.
+    """A person's cluster and namespace, read by the `kubernetes` package, which knows every way to log in.
 
-    Raises NoClusterError where there is no usable kubeconfig, or no such package.
+    Raises NoClusterError if there is no usable kubeconfig, or the package is missing.
     """
     try:
         from kubernetes import client, config
@@ -70,14 +70,14 @@ def _from_configuration(settings: Any) -> Access:
     return Access(
         host=address.hostname or "localhost",
         port=address.port or (80 if plain else 443),
-        tls=None if plain else lambda: _personal(settings),
-        token=lambda: _bearer(settings),
+        tls=None if plain else lambda: _personal_tls(settings),
+        token=lambda: _bearer_token(settings),
         prefix=address.path.rstrip("/"),
     )
 
 
-def _personal(settings: Any) -> ssl.SSLContext:
-    context = _trusting(settings.ssl_ca_cert)()
+def _personal_tls(settings: Any) -> ssl.SSLContext:
+    context = _tls_with_ca(settings.ssl_ca_cert)()
     if not settings.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -86,16 +86,16 @@ def _personal(settings: Any) -> ssl.SSLContext:
     return context
 
 
-def _bearer(settings: Any) -> str | None:
-    # By way of `auth_settings`: the token's own name there changed from release to release.
+def _bearer_token(settings: Any) -> str | None:
+    # Through `auth_settings`: the token's own key changed from release to release.
     header = settings.auth_settings().get("BearerToken", {}).get("value")
     return str(header).removeprefix("Bearer ") if header else None
 
 
-def _trusting(ca: Path | str | None) -> Callable[[], ssl.SSLContext]:
+def _tls_with_ca(ca: Path | str | None) -> Callable[[], ssl.SSLContext]:
     def context() -> ssl.SSLContext:
         made = ssl.create_default_context(cafile=ca)
-        # Many clusters' CAs lack the key identifiers that Python 3.13 asks for by default.
+        # Many clusters' CAs lack the key identifiers that Python 3.13 requires by default.
         made.verify_flags &= ~ssl.VERIFY_X509_STRICT
         return made
 

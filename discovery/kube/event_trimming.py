@@ -1,26 +1,26 @@
-"""What of a watch event is worth decoding.
+"""Removes the parts of a watch event that are not worth decoding.
 
-Half of a pod's JSON and most of the time to decode it go to `managedFields` and the containers' specification, of which
-nothing is read here. The API server has no way to leave them out of a watch (a Table and PartialObjectMetadata lack the
-status), so they are cut out of the text. That is safe without a look at what lies between: in JSON a quote within a
-string is escaped, so that `"spec":{` with both its quotes is a key and nothing else.
+Half of a pod's JSON, and most of the time to decode it, is `managedFields` and the containers' specification, which
+discovery does not read. The API server cannot leave them out of a watch (a Table and PartialObjectMetadata lack the
+status), so they are cut out of the text. No look at what lies between is needed: JSON escapes a quote within a string,
+so `"spec":{` with both its quotes can only be a key.
 """
 
 from typing import Final
 
 MANAGED: Final = b'"managedFields":['
 SPEC: Final = b'}]},"spec":{'
-"""The end of a list of objects that is the last of the metadata, and the key that follows."""
+"""The end of the metadata, if its last field is a list of objects, and the key that follows."""
 OWNERS: Final = b'"ownerReferences":['
-"""The one other list of objects there: where it comes after the managed fields, they are not the last."""
+"""The only other list of objects in the metadata. If it follows the managed fields, they are not the last field."""
 STATUS: Final = b'},"status":{'
 NODE: Final = b'"nodeName":"'
 
 
 def trim_pod(line: bytes) -> bytes:
-    """An event of a pod without what `PodView` does not read; the line as it is where it has not the usual order.
+    """A pod's event without the parts that `PodView` does not read.
 
-    The usual order is that of Kubernetes' Go types, without blanks.
+    A line whose keys are not in the order of Kubernetes' Go types, without blanks, is returned unchanged.
     """
     managed = line.find(MANAGED)
     spec = line.find(SPEC, managed)

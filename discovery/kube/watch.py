@@ -1,15 +1,16 @@
-"""The watch: what the API server knows, as it changes, through every fault.
+"""The watch: follows the API server's objects as they change, and survives every fault.
 
-A ladder of four, each there for one reason; the idea is kopf's (`kopf/_cogs/clients/watching.py`):
+Four functions, each with one job; the idea is kopf's (`kopf/_cogs/clients/watching.py`):
 
-    Watch.forever          survives: backs off after a fault and starts over
-    Watch._list_and_watch  is complete: lists, then follows on from that very version
-    Watch._one_watch       is one request: the server ends it after some seconds, silence ends it a little later
+    Watch.forever          survives faults: backs off and starts over
+    Watch._list_and_watch  misses nothing: lists, then watches from the list's version on
+    Watch._one_watch       makes one request: the server ends it after some seconds, silence a little later
     ApiServer.lines        turns chunks into lines
 
-Each watch is ended by the server after `server_seconds` and asked for again from the last version: cheap on a kept
-connection, and its acceptance is the API server's word that the list is current, even where nothing changes. After any
-fault it lists again: nothing is assumed of a server that came back (it may have been restored from a backup).
+The server ends each watch after `server_seconds`, and it is requested again from the last version. That is cheap on a
+kept connection, and by accepting it the API server confirms that the list is current, even if nothing changes. After
+any fault the watch lists again: it assumes nothing of a server that came back (it may have been restored from a
+backup).
 """
 
 import json
@@ -25,28 +26,29 @@ from typing import Any, Final, Generic, TypeVar
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError, ApiUnreachableError
 from hvd_elastic.discovery.kube.event_trimming import trim_pod
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_TYPE, Role
+from hvd_elastic.system.backoff import Backoff
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
 
 PAGE: Final = 250
-"""Objects a page of a list: a thousand pods at once would need more memory to parse than the sidecar may have."""
+"""Objects per page of a list. Parsing a thousand pods at once needs more memory than the sidecar may have."""
 SERVER_SECONDS: Final = 10
 SILENCE_SECONDS: Final = 3.0
-"""How much longer than `server_seconds` nothing may come before the connection counts as dead."""
-FIRST_BACKOFF_SECONDS: Final = 0.1
-MAX_BACKOFF_SECONDS: Final = 1.5
-"""Low: after any fault the list is to be right within 2 s of the API server's return."""
+"""The connection counts as dead after this much silence on top of `server_seconds`."""
+BACKOFF: Final = Backoff(first_seconds=0.1, most_seconds=1.5)
+"""Short: after any fault the list must be right within 2 s of the API server's return."""
 MAX_RETRY_AFTER_SECONDS: Final = 30.0
 STEADY_SECONDS: Final = 5.0
-"""A connection that held for so long was a good one: the next fault is a new one."""
+"""A connection that lasted this long was good: the backoff starts over at the next fault."""
 SHORT_SECONDS: Final = 0.5
-"""A watch that the server ends sooner, without an event, is a fault: else it would be asked for without a pause."""
+"""A watch that the server ends sooner, without an event, is a fault; otherwise it would be requested without a
+pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """All there is; whatever was known before is void."""
+    """All objects there are. What was known before is void."""
 
     objects: tuple[T, ...]
 
@@ -59,48 +61,49 @@ class Changed(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Gone(Generic[T]):
+class Deleted(Generic[T]):
     """An object was deleted; this is its last state."""
 
     object: T
 
 
 @dataclass(frozen=True, slots=True)
-class LastContact:
-    """The API server says that what was told so far is current."""
+class UpToDate:
+    """The API server confirms that nothing else has changed so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFault:
-    """A fault. The next attempt follows after `retry_seconds`."""
+    """An attempt failed. The next one follows after `retry_seconds`."""
 
     error: ApiError
     retry_seconds: float
 
 
-Message = Listed[T] | Changed[T] | Gone[T] | LastContact | WatchFault
+Message = Listed[T] | Changed[T] | Deleted[T] | UpToDate | WatchFault
 Messages = Sequence[Message[T]]
 
-VOUCHED: Final = (LastContact(),)
+UP_TO_DATE: Final = (UpToDate(),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection(Generic[T]):
-    """What to watch, and what to make of each object: only that is kept."""
+    """Which objects to watch, and how to read each one."""
 
     path: str
-    """Of the collection."""
+    """The collection's."""
     query: Mapping[str, str]
-    """Selectors: the server leaves out the rest."""
+    """Selectors, applied by the server."""
     read: Callable[[Json], T]
+    """Makes the value that is kept of an object."""
     trim: Callable[[bytes], bytes] = bytes
-    """Cuts out of an event's line what `read` does not look at, before it is decoded."""
+    """Removes from an event's line, before it is decoded, what `read` does not need."""
     name: str = ""
-    """Where not empty, the one object of that name, by GET: a Role can grant that without `list`."""
+    """If not empty, only the object of this name, read by GET: a Role can grant that without `list`."""
 
 
 def workers_of(job: str, namespace: str, version: str, read: Callable[[Json], T]) -> Selection[T]:
-    """The worker pods of an MPIJob. `version`: as for `one_job`; the legacy operator labels roles otherwise."""
+    """The worker pods of an MPIJob. `version`: as for `one_job`; the legacy operator uses another label for roles."""
     role = LABEL_REPLICA_TYPE if version == "v1" else LABEL_JOB_ROLE
     return Selection(
         path=f"/api/v1/namespaces/{namespace}/pods",
@@ -123,7 +126,7 @@ def one_job(job: str, namespace: str, version: str, read: Callable[[Json], T]) -
 
 @dataclass(kw_only=True)
 class Watch(Generic[T]):
-    """Follows one selection. `forever` blocks: give it a thread of its own."""
+    """Follows one selection. `forever` blocks, so it needs a thread of its own."""
 
     server: ApiServer
     selection: Selection[T]
@@ -131,14 +134,14 @@ class Watch(Generic[T]):
     silence_seconds: float = SILENCE_SECONDS
     clock: Callable[[], float] = time.monotonic
     stopped: threading.Event = field(default_factory=threading.Event)
-    """Set it, and `forever` ends at its next message or fault."""
+    """Once it is set, `forever` ends at its next message or fault."""
     random: Callable[[], float] = random.random
     _version: str = field(default="", init=False)
 
     def forever(self) -> Iterator[Messages[T]]:
-        """Yield what has come by now, in its order, until stopped; never raises ApiError.
+        """Yield batches of messages, in order, until stopped. Never raises ApiError.
 
-        Who takes his time between two yields gets more at once, and all of it cheaper.
+        A slow consumer receives several events in one batch, which costs less per event.
         """
         faults = 0
         while not self.stopped.is_set():
@@ -146,12 +149,11 @@ class Watch(Generic[T]):
             try:
                 yield from self._list_and_watch()
             except ApiError as error:
-                # By the time it lasted, not by a first answer: who lists and then refuses is not asked in a rush.
+                # What counts is how long it lasted, not a first answer: a server may list and then refuse to watch.
                 lasted = self.clock() - started
-                faults = 0 if lasted > STEADY_SECONDS else faults
-                wait = self._backoff(faults, error, lasted)
-                faults += 1
-                # Too many requests is no reason for the dearer request: go on from the version at hand.
+                faults = 1 if lasted > STEADY_SECONDS else faults + 1
+                wait = self._retry_seconds(faults, error, lasted)
+                # To list is the dearer request: after "too many requests", go on from the last version.
                 if not (isinstance(error, ApiStatusError) and error.status == HTTPStatus.TOO_MANY_REQUESTS):
                     self._version = ""
                 yield (WatchFault(error, wait),)
@@ -165,7 +167,7 @@ class Watch(Generic[T]):
         query = {**self.selection.query, "limit": str(PAGE)}
         while True:
             page = self.server.get(self.selection.path, query)
-            with _sense_of("list", page):
+            with _decoding("list", page):
                 meta = page["metadata"]
                 objects += map(self.selection.read, page["items"])
                 if not meta.get("continue"):
@@ -175,7 +177,7 @@ class Watch(Generic[T]):
 
     def _get_one(self) -> tuple[T, ...]:
         found = self.server.get(f"{self.selection.path}/{self.selection.name}")
-        with _sense_of("object", found):
+        with _decoding("object", found):
             self._version = found["metadata"]["resourceVersion"]
             return (self.selection.read(found),)
 
@@ -193,56 +195,54 @@ class Watch(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self.server_seconds),
         }
-        started, came = self.clock(), 0
+        started, received = self.clock(), 0
         silence = self.server_seconds + self.silence_seconds
         for lines in self.server.lines(self.selection.path, query, silence_seconds=silence):
-            came += len(lines)
-            yield from self._heard(lines)
-        if not came and self.clock() - started < SHORT_SECONDS:
+            received += len(lines)
+            yield from self._read_all(lines)
+        if not received and self.clock() - started < SHORT_SECONDS:
             raise ApiUnreachableError("the server ended the watch as soon as it had accepted it")
-        yield VOUCHED
+        yield UP_TO_DATE
 
-    def _heard(self, lines: list[bytes]) -> Iterator[Messages[T]]:
+    def _read_all(self, lines: list[bytes]) -> Iterator[Messages[T]]:
         messages: list[Message[T]] = []
         try:
             for line in lines:
-                messages.append(self._read(line))  # noqa: PERF401 - what came before an error stays
+                messages.append(self._read(line))  # noqa: PERF401 - keeps those before an error
         finally:
-            # Before the error of a later line as well: the version has moved past these.
-            yield messages or VOUCHED
+            # Also before a later line's error is raised: the version has moved past these.
+            yield messages or UP_TO_DATE
 
     def _read(self, line: bytes) -> Message[T]:
-        with _sense_of("watch event", line):
+        with _decoding("watch event", line):
             event = json.loads(self.selection.trim(line))
             kind, about = event["type"], event["object"]
             if kind == "ERROR":
                 raise ApiStatusError(int(about.get("code") or 500), str(about.get("message")))
             version = str(about["metadata"]["resourceVersion"])
             if _is_replayed(version, self._version):
-                return LastContact()
+                return UpToDate()
             self._version = version
             if kind == "BOOKMARK":
-                return LastContact()
+                return UpToDate()
             read = self.selection.read(about)
-            return Gone(read) if kind == "DELETED" else Changed(read)
+            return Deleted(read) if kind == "DELETED" else Changed(read)
 
-    def _backoff(self, faults: int, error: ApiError, lasted: float) -> float:
+    def _retry_seconds(self, faults: int, error: ApiError, lasted: float) -> float:
         if isinstance(error, ApiStatusError) and error.retry_after_seconds is not None:
-            return min(error.retry_after_seconds, MAX_RETRY_AFTER_SECONDS) + self.random() * FIRST_BACKOFF_SECONDS
-        # Capped before the power: after a day of faults 2**faults has no float.
-        ceiling = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(faults, 10), MAX_BACKOFF_SECONDS)
-        wait = ceiling * (0.5 + self.random() / 2)
-        # From start to start: an attempt that waited in vain for a connection has waited enough.
-        return wait if lasted > STEADY_SECONDS else max(wait - lasted, FIRST_BACKOFF_SECONDS / 2)
+            return min(error.retry_after_seconds, MAX_RETRY_AFTER_SECONDS) + self.random() * BACKOFF.first_seconds
+        wait = BACKOFF.with_jitter(faults, self.random, least=0.5)
+        # Counted from start to start: an attempt that spent its time waiting for a connection has waited enough.
+        return wait if lasted > STEADY_SECONDS else max(wait - lasted, BACKOFF.first_seconds / 2)
 
 
 @contextmanager
-def _sense_of(what: str, said: object) -> Iterator[None]:
-    """An answer that makes no sense is a fault as any other: something between here and the API server is broken."""
+def _decoding(what: str, received: object) -> Iterator[None]:
+    """Make an answer that cannot be read a fault like any other: something on the way to the API server is broken."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ApiUnreachableError(f"not a {what}: {str(said)[:80]}: {error!r}") from error
+        raise ApiUnreachableError(f"not a {what}: {str(received)[:80]}: {error!r}") from error
 
 
 def _is_replayed(version: str, known: str) -> bool:

@@ -1,59 +1,60 @@
-"""The first list of a job: when to give it out.
+"""When a job's first list of hosts goes out.
 
-A host that comes 0.03 to 0.6 s after the first list costs a whole resize more (0.4 to 1.2 s), and the host that comes
-first is rank 0 for good. So the first list that names hosts waits a moment for those that are about to be ready. It is
-a bounded, deliberate delay, once in a job's life; no later list is ever held.
+A host that joins 0.03 to 0.6 s after the first list costs a whole resize (0.4 to 1.2 s), and the first host keeps rank
+0. So the first list that names hosts waits a moment for those that are about to be ready. This bounded delay
+happens once in a job's life; no later list is held.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from hvd_elastic.discovery.rules.eligibility import EligibleHosts, Reason
-from hvd_elastic.discovery.rules.views import PodView
+from hvd_elastic.discovery.rules.cluster_views import PodView
+from hvd_elastic.discovery.rules.eligibility import EligibleHosts
+from hvd_elastic.discovery.rules.pod_verdict import Reason
 
 QUIET_SECONDS: Final = 0.7
-"""No host has joined for so long."""
+"""The list goes out when no host has joined for this long."""
 SETTLE_SECONDS: Final = 2.0
-"""Since the first host could be offered, at most. The script waits 4 s for its first answer."""
-ASK_SECONDS: Final = 1.5
-"""A sidecar that starts beside a running job waits so long for the workers' first answers: one time-out of a probe."""
+"""At most this long after the first host was eligible. The host script waits 4 s for its first answer."""
+FIRST_ANSWERS_SECONDS: Final = 1.5
+"""How long a sidecar that starts beside a running job waits for the workers' first answers: one time-out of a probe."""
 
-SOON: Final = frozenset({Reason.NOT_ASKED, Reason.NOT_READY, Reason.PENDING, Reason.QUARANTINED})
-"""Left out now, likely in soon."""
+JOINING: Final = frozenset({Reason.NOT_ASKED, Reason.NOT_READY, Reason.PENDING, Reason.QUARANTINED})
+"""Reasons that are likely to pass soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Since:
-    """Seconds since three moments; None where there was no such moment."""
+class SecondsSince:
+    """Seconds since three moments; None if the moment has not come."""
 
     listed: float
-    """The first list of pods."""
+    """The pods were first listed."""
     first_host: float | None
-    """The first host could be offered."""
+    """The first host was eligible."""
     last_host: float | None
-    """The last host joined those."""
+    """The latest host became eligible."""
 
 
-def may_open(
-    answer: EligibleHosts,
+def may_go_out(
+    eligible: EligibleHosts,
     pods: Iterable[PodView],
-    since: Since,
+    since: SecondsSince,
     *,
     max_workers: int,
     had_hosts: bool,
     settle_seconds: float = SETTLE_SECONDS,
 ) -> bool:
-    """Whether the first list may be given out. `had_hosts`: an earlier sidecar of this job has named some."""
-    unasked = any(out.reason is Reason.NOT_ASKED for out in answer.left_out)
-    if unasked and since.listed < ASK_SECONDS:
+    """Whether the first list may go out. `had_hosts`: an earlier sidecar of this job has offered some."""
+    unasked = any(out.reason is Reason.NOT_ASKED for out in eligible.left_out)
+    if unasked and since.listed < FIRST_ANSWERS_SECONDS:
         return False
     if had_hosts or since.first_host is None or since.last_host is None:
         return True
-    complete = len(answer.hosts) >= max_workers or not _about_to_join(answer, pods)
+    complete = len(eligible.hosts) >= max_workers or not _any_joining(eligible, pods)
     return complete or since.last_host >= min(QUIET_SECONDS, settle_seconds) or since.first_host >= settle_seconds
 
 
-def _about_to_join(answer: EligibleHosts, pods: Iterable[PodView]) -> bool:
-    placed = {pod.name for pod in pods if pod.node}
-    return any(out.reason in SOON and out.pod in placed for out in answer.left_out)
+def _any_joining(eligible: EligibleHosts, pods: Iterable[PodView]) -> bool:
+    scheduled = {pod.name for pod in pods if pod.node}
+    return any(out.reason in JOINING and out.pod in scheduled for out in eligible.left_out)

@@ -1,4 +1,7 @@
-"""What discovery does to the cluster: it reaps, records, and sets a job's replicas. Nothing here decides."""
+"""What discovery changes in the cluster: it deletes dead pods, records them, and sets a job's replicas.
+
+Nothing here decides.
+"""
 
 import logging
 from collections.abc import Callable
@@ -12,8 +15,8 @@ from hvd_elastic.discovery.rules.reaper import Reap
 
 log = logging.getLogger(__name__)
 
-GONE_ALREADY = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
-"""The pod is no more, or its name is another pod's by now."""
+ALREADY_GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
+"""The pod no longer exists, or another pod has its name by now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,54 +26,54 @@ class SetReplicas:
     replicas: int
 
 
-Chore = Reap | SetReplicas
+ClusterAction = Reap | SetReplicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A chore was tried; `error` is empty where it worked."""
+class ActionResult:
+    """How an action went; `error` is empty if it worked."""
 
-    chore: Chore
+    action: ClusterAction
     error: str = ""
 
 
-class ClusterActions:
-    """Carries out one chore after the other. `run` blocks: give it a thread of its own."""
+class ActionExecutor:
+    """Carries out one action after the other. `run` blocks, so it needs a thread of its own."""
 
     def __init__(
-        self, server: ApiServer, *, job: str, namespace: str, version: str, report: Callable[[Done], None]
+        self, server: ApiServer, *, job: str, namespace: str, version: str, report: Callable[[ActionResult], None]
     ) -> None:
+        """`version`: the MPIJob's API version in kubeflow.org. `report` is called in the thread of `run`."""
         self._server, self._report = server, report
         self._namespace = namespace
         self._job_path = f"/apis/kubeflow.org/{version}/namespaces/{namespace}/mpijobs/{job}"
-        self._queue: SimpleQueue[Chore | None] = SimpleQueue()
+        self._queue: SimpleQueue[ClusterAction | None] = SimpleQueue()
 
-    def put(self, chore: Chore) -> None:
-        """Have it done soon; a Done follows."""
-        self._queue.put(chore)
+    def submit(self, action: ClusterAction) -> None:
+        """Queue an action; its ActionResult is reported later."""
+        self._queue.put(action)
 
     def run(self) -> None:
         """Work until stopped."""
-        while (chore := self._queue.get()) is not None:
-            self.do(chore)
+        while (action := self._queue.get()) is not None:
+            self._report(ActionResult(action=action, error=self._execute(action)))
 
     def stop(self) -> None:
-        """End `run` after what is put already."""
+        """End `run` after the actions that are queued."""
         self._queue.put(None)
 
-    def do(self, chore: Chore) -> None:
-        """Do one chore and report."""
+    def _execute(self, action: ClusterAction) -> str:
+        """Return the error; empty if it worked."""
         try:
-            if isinstance(chore, Reap):
-                self._reap(chore)
+            if isinstance(action, Reap):
+                self._reap(action)
             else:
                 self._server.patch(
-                    self._job_path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": chore.replicas}}}}
+                    self._job_path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": action.replicas}}}}
                 )
         except ApiError as error:
-            self._report(Done(chore=chore, error=str(error)))
-        else:
-            self._report(Done(chore=chore))
+            return str(error)
+        return ""
 
     def _reap(self, reap: Reap) -> None:
         self._record(reap)
@@ -80,7 +83,7 @@ class ClusterActions:
                 {"apiVersion": "v1", "kind": "DeleteOptions", **reap.delete_options()},
             )
         except ApiStatusError as error:
-            if error.status not in GONE_ALREADY:
+            if error.status not in ALREADY_GONE:
                 raise
 
     def _record(self, reap: Reap) -> None:
@@ -88,5 +91,5 @@ class ClusterActions:
         try:
             self._server.create(f"/api/v1/namespaces/{self._namespace}/events", event)
         except ApiStatusError as error:
-            # The log keeps the record as well; a missing right to write Events must not keep the dead pod.
+            # The log keeps the record too. A missing right to create Events must not keep the dead pod.
             log.warning("no Event for %s: %s", reap.pod.name, error)

@@ -1,29 +1,29 @@
-"""What is done by the clock: dead pods are reaped, a smaller job is made smaller once its victims have left."""
+"""Periodic work: dead pods are reaped, and a job that shall shrink is shrunk once its victims have left."""
 
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from hvd_elastic.discovery.rules import reaper, scale_down
+from hvd_elastic.discovery.rules.cluster_views import JobView
 from hvd_elastic.discovery.rules.inventory import Inventory
-from hvd_elastic.discovery.rules.reaper import PodRecord, Reap
-from hvd_elastic.discovery.rules.scale_down import JobView
-from hvd_elastic.discovery.sidecar.cluster_actions import Chore, Done, SetReplicas
+from hvd_elastic.discovery.rules.reaper import Reap, ReapRecord
+from hvd_elastic.discovery.sidecar.cluster_actions import ActionResult, ClusterAction, SetReplicas
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-REAPS_AT_ONCE: Final = 5
-RETRY_SECONDS: Final = 5.0
-"""After the replicas could not be set."""
+MAX_REAPS: Final = 5
+"""Per call of `reap`."""
+REPLICAS_RETRY_SECONDS: Final = 5.0
 
 
 class Maintenance:
-    """Chooses chores; `put` has them done. Called by one thread."""
+    """Chooses actions; `submit` has them carried out. Not thread-safe."""
 
     def __init__(
         self,
-        put: Callable[[Chore], None],
+        submit: Callable[[ClusterAction], None],
         metrics: Metrics,
         *,
         min_workers: int,
@@ -31,63 +31,67 @@ class Maintenance:
         reap: bool = True,
         stuck_seconds: float = reaper.STUCK_SECONDS,
     ) -> None:
-        self._put, self._metrics = put, metrics
+        self._submit, self._metrics = submit, metrics
         self._min_workers, self._max_workers = min_workers, max_workers
-        self._reaps, self._stuck_seconds = reap, stuck_seconds
-        self._records: dict[str, PodRecord] = {}
+        self._reap_enabled, self._stuck_seconds = reap, stuck_seconds
+        self._records: dict[str, ReapRecord] = {}
+        """By pod name."""
         self._victims_since: float | None = None
-        self._not_before = 0.0
-        self._refused = ""
+        self._next_replicas = 0.0
+        """When the replicas may be set again."""
+        self._refusal = ""
 
-    def reap(self, roster: Inventory, now: float) -> None:
+    def reap(self, inventory: Inventory, now: float) -> None:
         """Have dead pods deleted. `now`: Unix seconds."""
-        if not self._reaps:
+        if not self._reap_enabled:
             return
-        found = reaper.due(
-            roster.ending_pods(),
-            owner_uid=roster.rules.owner_uid,
-            nodes=roster.nodes if roster.nodes_known else None,
-            workers=roster.workers,
+        reaps = reaper.pods_to_reap(
+            inventory.ending_pods(),
+            owner_uid=inventory.rules.owner_uid,
+            nodes=inventory.nodes if inventory.nodes_known else None,
+            workers=inventory.workers,
             records=self._records,
             now=now,
             stuck_seconds=self._stuck_seconds,
         )
-        for reap in found[:REAPS_AT_ONCE]:
-            self._records[reap.pod.name] = reaper.note(self._records.get(reap.pod.name), reap.pod, now)
+        for reap in reaps[:MAX_REAPS]:
+            self._records[reap.pod.name] = reaper.record_reap(self._records.get(reap.pod.name), now)
             log.warning("%s: %s", reap.pod.name, reap.message)
-            self._put(reap)
+            self._submit(reap)
 
-    def scale(self, job: JobView, roster: Inventory, now: float) -> bool:
-        """Choose victims and set the replicas; whether the victims changed. `now`: of a clock that does not jump."""
-        plan = scale_down.resize(
+    def scale(self, job: JobView, inventory: Inventory, now: float) -> bool:
+        """Choose victims and set the replicas; return whether the victims changed. `now`: of a clock that never
+        jumps.
+        """
+        plan = scale_down.plan_scale(
             job,
-            roster.own_pods() if job.wanted else (),
-            roster.workers,
+            inventory.own_pods() if job.wanted else (),
+            inventory.workers,
             min_workers=self._min_workers,
             max_workers=self._max_workers,
             waited_seconds=0.0 if self._victims_since is None else now - self._victims_since,
         )
-        if plan.refused != self._refused:
-            self._refused = plan.refused
-            if plan.refused:
-                log.warning("not scaled: %s", plan.refused)
-        if plan.replicas is not None and now >= self._not_before:
+        if plan.refusal != self._refusal:
+            self._refusal = plan.refusal
+            if plan.refusal:
+                log.warning("not scaled: %s", plan.refusal)
+        if plan.replicas is not None and now >= self._next_replicas:
             log.info("replicas: %d instead of %d", plan.replicas, job.replicas)
-            self._not_before = now + RETRY_SECONDS
-            self._put(SetReplicas(replicas=plan.replicas))
+            self._next_replicas = now + REPLICAS_RETRY_SECONDS
+            self._submit(SetReplicas(replicas=plan.replicas))
         if not plan.victims:
             self._victims_since = None
         elif self._victims_since is None:
             self._victims_since = now
-        return roster.take_victims(plan.victims)
+        return inventory.update_victims(plan.victims)
 
-    def take(self, done: Done) -> None:
-        """Hear how a chore went."""
-        if isinstance(done.chore, Reap):
-            self._metrics.reaps.labels(done.chore.why, "failed" if done.error else "done").inc()
-        if done.error:
-            log.warning("%s: %s", _named(done.chore), done.error)
+    def take_result(self, result: ActionResult) -> None:
+        """Count and log how an action went."""
+        if isinstance(result.action, Reap):
+            self._metrics.reaps.labels(result.action.reason, "failed" if result.error else "done").inc()
+        if result.error:
+            log.warning("%s: %s", _failure(result.action), result.error)
 
 
-def _named(chore: Chore) -> str:
-    return f"cannot delete {chore.pod.name}" if isinstance(chore, Reap) else "cannot set the replicas"
+def _failure(action: ClusterAction) -> str:
+    return f"cannot delete {action.pod.name}" if isinstance(action, Reap) else "cannot set the replicas"

@@ -1,15 +1,15 @@
-"""The sidecar: threads that listen, one at a time that decides and writes.
+"""The sidecar: threads that receive, and one state behind one lock that decides and writes.
 
     watch of the pods ──────────────────┐
-    watch of the job ───┐               ▼         ┌─► Announcer: snapshot, log
-    watch of the nodes ─┼─► mail ─► the loop ─────┤
-    asking the workers ─┤               ▲         └─► Upkeep: chores (reap, set replicas) ──┐
-    SIGTERM ────────────┴───────────────┼◄────────────────────────────────────────────────┘
+    watch of the job ───┐               ▼         ┌─► ListUpdater: snapshot, log
+    watch of the nodes ─┼─► inbox ─► the loop ────┤
+    Prober ─────────────┤               ▲         └─► Maintenance ─► ActionExecutor: reap, set replicas ──┐
+    SIGTERM ────────────┴───────────────┼◄──────────────────────────────────────────────────────────────┘
                                       clock
 
-All that is known sits behind one lock. News of pods is acted on by the thread that heard it: to wake another for it
-would cost an eighth of the CPU of a busy sidecar. It ends on SIGTERM at once: it is PID 1 of its container, where an
-unhandled SIGTERM is ignored and every launcher pod would take its whole grace to end.
+The thread that receives news of pods also acts on it: waking another thread for it would cost an eighth of a busy
+sidecar's CPU. SIGTERM ends the sidecar at once: it is PID 1 of its container, where an unhandled SIGTERM is ignored
+and every launcher pod would take its whole grace period to end.
 """
 
 import logging
@@ -23,44 +23,52 @@ from typing import Any, Final
 
 from hvd_elastic.discovery.hosts_script import write_script
 from hvd_elastic.discovery.kube import watch
-from hvd_elastic.discovery.kube.api_server import Access, ApiServer, ApiStatusError
+from hvd_elastic.discovery.kube.api_server import Access, ApiServer
 from hvd_elastic.discovery.rules import first_list, reaper
-from hvd_elastic.discovery.rules.eligibility import AtRisk, EligibilityRules, EligibleHosts
+from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
+from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.rules.inventory import Inventory
-from hvd_elastic.discovery.rules.scale_down import JobView
-from hvd_elastic.discovery.rules.views import NodeView, PodView, WorkerView
-from hvd_elastic.discovery.sidecar.announcer import Announcer
-from hvd_elastic.discovery.sidecar.cluster_actions import ClusterActions, Done
+from hvd_elastic.discovery.rules.pod_verdict import AtRisk, EligibilityRules
+from hvd_elastic.discovery.sidecar.checkpoint_request import request_checkpoint
+from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult
+from hvd_elastic.discovery.sidecar.cluster_state import ClusterState
+from hvd_elastic.discovery.sidecar.inbox import (
+    InboxItem,
+    StopRequest,
+    ThreadCrash,
+    UpdatePending,
+    WatchBatch,
+    WorkerAnswers,
+)
+from hvd_elastic.discovery.sidecar.list_updater import ListUpdater
 from hvd_elastic.discovery.sidecar.maintenance import Maintenance
+from hvd_elastic.discovery.sidecar.prober import Prober
 from hvd_elastic.discovery.sidecar.publisher import Publisher
-from hvd_elastic.discovery.sidecar.reach_test import Prober, ask_for_checkpoint
+from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
 from hvd_elastic.mpijob.contract import READY_PORT, RUN_DIR, SNAPSHOT_MAX_AGE_SECONDS
 
 log = logging.getLogger(__name__)
 
-REST_SECONDS: Final = 0.04
-"""After it has heard something, a watch is not read for so long: what comes meanwhile is one batch, at half the price
-of single events. An event that comes alone waits for nothing."""
-GAP_SECONDS: Final = 0.01
-"""Between two lists, at least, whoever brings the news."""
+MIN_GAP_SECONDS: Final = 0.01
+"""At least, between two lists."""
 TURN_SECONDS: Final = 1.0
-"""The loop turns so often where nothing comes: ages, reaping and scaling go by the clock."""
-SETTLING_SECONDS: Final = 0.1
-"""The same while something waits for time to pass: the first list, an address that changes hands."""
-AT_ONCE_SECONDS: Final = 0.002
-"""What a watch hears so soon after its rest was there before."""
+"""How often the loop turns if nothing comes: ages, reaping and scaling go by the clock."""
+WITHHELD_TURN_SECONDS: Final = 0.1
+"""The same while something is withheld for a time: the first list, or an address in quarantine."""
 STALLED_SECONDS: Final = 10.0
+"""The sidecar counts as dead if its loop has not turned for this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarOptions:
-    """What one sidecar serves. Defaults are the contract's."""
+    """One sidecar's job and settings."""
 
     job: str
     namespace: str
     version: str = "v2beta1"
-    """Of kubeflow.org: `v1` is the legacy training operator."""
+    """The MPIJob's API version in kubeflow.org: `v1` is the legacy training operator's."""
     run_dir: Path = Path(RUN_DIR)
     min_workers: int = 1
     max_workers: int = 1
@@ -70,49 +78,12 @@ class SidecarOptions:
     reap: bool = True
     stuck_seconds: float = reaper.STUCK_SECONDS
     nodes: bool = True
-    """Read nodes where that is allowed."""
+    """Read nodes, if that is allowed."""
     ready_port: int = READY_PORT
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """SIGTERM."""
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """A thread has died of what nobody foresaw: better to start anew than to serve half of the truth."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """What the watch named `source` said. `at`: clock when the first of it came, at the earliest."""
-
-    source: str
-    messages: watch.Messages[Any]
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """Workers answered otherwise than before."""
-
-    views: Mapping[str, WorkerView]
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unsaid:
-    """Something is known that the launcher could not be told at once."""
-
-
-Mail = Stop | Crash | Heard | Answered | Unsaid | Done
-
-
 def boot_clock() -> float:
-    """Seconds since boot, suspended time included: it does not jump, and it is that of /proc/uptime."""
+    """Seconds since boot, suspended time included: the clock of /proc/uptime, which does not jump."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -128,72 +99,69 @@ class Sidecar:
         clock: Callable[[], float] = boot_clock,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        """`clock` must not jump; `wall` gives Unix seconds and may."""
         self._options, self._access, self._metrics = options, access, metrics
         self._clock, self._wall = clock, wall
-        self._mail: SimpleQueue[Mail] = SimpleQueue()
-        self._knowing = threading.Lock()
+        self._inbox: SimpleQueue[InboxItem] = SimpleQueue()
+        self._lock = threading.Lock()
+        """Guards all that follows."""
         self._publisher = Publisher(options.run_dir, wall=wall)
-        # Who was offered is taken to answer until it misses: a new sidecar beside a running job drops nobody.
+        # Hosts of the last snapshot count as answering until they miss: a restarted sidecar drops no running worker.
         known = {host.uid: WorkerView(generation=host.generation) for host in self._publisher.hosts}
         rules = EligibilityRules(slots=options.slots, min_workers=options.min_workers, at_risk=options.at_risk)
-        self._roster = Inventory(rules, known)
-        self._prober = Prober(self._answered, known=known, port=options.ready_port)
-        self._chores = ClusterActions(
+        self._state = ClusterState(Inventory(rules, known), WatchHealth(metrics))
+        self._prober = Prober(self._deliver_answers, known=known, port=options.ready_port)
+        self._executor = ActionExecutor(
             ApiServer(access),
             job=options.job,
             namespace=options.namespace,
             version=options.version,
-            report=self._mail.put,
+            report=self._inbox.put,
         )
-        self._announcer = Announcer(
+        self._updater = ListUpdater(
             self._publisher,
-            warn=lambda addresses, reason: ask_for_checkpoint(addresses, reason, port=options.ready_port),
+            request_checkpoint=lambda addresses, reason: request_checkpoint(addresses, reason, port=options.ready_port),
             metrics=metrics,
             max_workers=options.max_workers,
             settle_seconds=options.settle_seconds,
         )
-        self._upkeep = Maintenance(
-            self._chores.put,
+        self._maintenance = Maintenance(
+            self._executor.submit,
             metrics,
             min_workers=options.min_workers,
             max_workers=options.max_workers,
             reap=options.reap,
             stuck_seconds=options.stuck_seconds,
         )
-        self._job: JobView | None = None
-        self._word: float | None = None
-        self._listed: float | None = None
-        self._oldest_news: float | None = None
-        self._announced = self._turned = self._kept_up = clock()
-        self._settling = False
-        self._faults: dict[str, str] = {}
-        self._suspect = False
+        self._last_update = self._last_turn = self._last_maintenance = clock()
+        self._is_withholding = False
+        self._was_suspect = False
+        self._targets_version = 0
         self._stopped = threading.Event()
-        self._aimed = 0
-        metrics.observe(lambda: self.answer, self._prober, self._word_age)
+        metrics.observe(lambda: self.eligible, self._prober, self._contact_age)
 
     @property
-    def answer(self) -> EligibleHosts:
+    def eligible(self) -> EligibleHosts:
         """The last decision."""
-        return self._announcer.answer
+        return self._updater.eligible
 
     @property
     def is_alive(self) -> bool:
         """Whether the loop turns."""
-        return self._clock() - self._turned < STALLED_SECONDS
+        return self._clock() - self._last_turn < STALLED_SECONDS
 
     @property
     def is_ready(self) -> bool:
-        """Whether a fresh snapshot of this sidecar is there."""
+        """Whether this sidecar has written a snapshot and it is fresh."""
         written = self._publisher.last is not None and not self._publisher.inherited
-        return written and self._word_age() <= SNAPSHOT_MAX_AGE_SECONDS
+        return written and self._contact_age() <= SNAPSHOT_MAX_AGE_SECONDS
 
     def stop(self) -> None:
-        """End `run` soon. Safe in a signal handler: this queue's `put` may interrupt itself."""
-        self._mail.put(Stop())
+        """End `run` soon. Safe in a signal handler, because `SimpleQueue.put` is reentrant."""
+        self._inbox.put(StopRequest())
 
     def run(self) -> None:
-        """Serve until stopped. Raises what a thread died of, and OSError where the folder cannot be written."""
+        """Serve until stopped. Raises the error that a thread died of, and OSError if the folder cannot be written."""
         write_script(self._options.run_dir)
         for name, work in self._threads():
             threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
@@ -201,174 +169,122 @@ class Sidecar:
             while self.turn():
                 pass
         finally:
-            with self._knowing:
+            with self._lock:
                 self._stopped.set()
-                self._announcer.close()
+                self._updater.close()
         self._prober.stop()
-        self._chores.stop()
+        self._executor.stop()
 
     def turn(self) -> bool:
-        """Wait for mail or for something to fall due, and act on it; False once stopped."""
+        """Wait for an item or until something is due, and act on it; return False once stopped."""
         try:
-            mail = self._mail.get(timeout=self._patience())
+            item = self._inbox.get(timeout=self._wait_seconds())
         except Empty:
-            mail = None
-        with self._knowing:
-            going = mail is None or self._take(mail)
+            item = None
+        with self._lock:
+            going = item is None or self._take(item)
             try:
                 while going:
-                    going = self._take(self._mail.get_nowait())
+                    going = self._take(self._inbox.get_nowait())
             except Empty:
                 pass
             self._act()
         return going
 
-    def _bring(self, heard: Heard) -> None:
-        """Act on it at once, in the thread that heard it."""
-        with self._knowing:
-            if self._stopped.is_set():
-                return
-            self._take(heard)
-            self._act()
-            unsaid = self._oldest_news is not None or self._settling
-        if unsaid:
-            self._mail.put(Unsaid())
-
-    def _act(self) -> None:
-        now = self._turned = self._clock()
-        if self._job and self._listed is not None:
-            self._keep_up(now)
-            self._announce(now)
-            self._aim()
-
     def _threads(self) -> Iterator[tuple[str, Callable[[], None]]]:
         options = self._options
         pods = watch.workers_of(options.job, options.namespace, options.version, PodView.from_json)
-        yield "pods", lambda: self._listen("pods", pods, self._bring)
+        yield "pods", lambda: self._watch("pods", pods, self._take_at_once)
         job = watch.one_job(options.job, options.namespace, options.version, JobView.from_json)
-        yield "job", lambda: self._listen("job", job, self._mail.put)
+        yield "job", lambda: self._watch("job", job, self._inbox.put)
         if options.nodes:
-            yield "nodes", lambda: self._listen("nodes", watch.nodes(NodeView.from_json), self._mail.put)
-        yield "reach", self._prober.run
-        yield "chores", self._chores.run
+            yield NODES, lambda: self._watch(NODES, watch.nodes(NodeView.from_json), self._inbox.put)
+        yield "prober", self._prober.run
+        yield "actions", self._executor.run
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - handed to the loop, which raises it
-            self._mail.put(Crash(error))
+            self._inbox.put(ThreadCrash(error))
 
-    def _listen(self, source: str, selection: watch.Selection[Any], bring: Callable[[Heard], None]) -> None:
-        following = watch.Watch(server=ApiServer(self._access), selection=selection, stopped=self._stopped)
-        rested = self._clock()
-        for messages in following.forever():
+    def _watch(self, resource: str, selection: watch.Selection[Any], deliver: Callable[[WatchBatch], None]) -> None:
+        server = ApiServer(self._access)
+        watch_resource(resource, selection, server, deliver, stopped=self._stopped, clock=self._clock)
+
+    def _take_at_once(self, batch: WatchBatch) -> None:
+        """Act on a batch in the thread that received it."""
+        with self._lock:
             if self._stopped.is_set():
                 return
-            now = self._clock()
-            bring(Heard(source, messages, now - REST_SECONDS if now - rested < AT_ONCE_SECONDS else now))
-            if source == "nodes" and any(map(_is_forbidden, messages)):
-                return
-            # A watch's end and the next one's beginning are no news: resting at both would hold up what comes after.
-            if not all(isinstance(message, watch.LastContact) for message in messages):
-                time.sleep(REST_SECONDS)
-                rested = self._clock()
+            self._take(batch)
+            self._act()
+            pending = self._state.oldest_change is not None or self._is_withholding
+        if pending:
+            self._inbox.put(UpdatePending())
 
-    def _answered(self, views: Mapping[str, WorkerView]) -> None:
-        self._mail.put(Answered(views, self._clock()))
+    def _deliver_answers(self, views: Mapping[str, WorkerView]) -> None:
+        self._inbox.put(WorkerAnswers(views, self._clock()))
 
-    def _patience(self) -> float:
-        if self._oldest_news is not None:
-            return max(0.0, self._announced + GAP_SECONDS - self._clock())
-        return SETTLING_SECONDS if self._settling else TURN_SECONDS
-
-    def _take(self, mail: Mail) -> bool:
-        match mail:
-            case Stop():
+    def _take(self, item: InboxItem) -> bool:
+        match item:
+            case StopRequest():
                 return False
-            case Crash(error=error):
+            case ThreadCrash(error=error):
                 raise error
-            case Done():
-                self._upkeep.take(mail)
-            case Answered(views=views, at=at):
-                self._news(self._roster.take_workers(views), at)
-            case Heard(source=source, messages=messages, at=at):
-                for message in messages:
-                    if isinstance(message, watch.WatchFault):
-                        self._trouble(source, message)
-                    else:
-                        self._hear(source, message, at)
+            case ActionResult():
+                self._maintenance.take_result(item)
+            case WorkerAnswers():
+                self._state.take_answers(item)
+            case WatchBatch():
+                self._state.take_batch(item)
         return True
 
-    def _hear(self, source: str, message: watch.Message[Any], at: float) -> None:
-        if isinstance(message, watch.Listed):
-            self._metrics.lists.labels(source).inc()
-        if self._faults.pop(source, None):
-            log.info("%s: the API server answers again", source)
-        match source:
-            case "pods":
-                self._word = at
-                if self._listed is None and isinstance(message, watch.Listed):
-                    self._listed = at
-                self._news(self._roster.take_pods(message), at)
-            case "nodes":
-                self._news(self._roster.take_nodes(message), at)
-            case _:
-                self._take_job(message, at)
+    def _wait_seconds(self) -> float:
+        if self._state.oldest_change is not None:
+            return max(0.0, self._last_update + MIN_GAP_SECONDS - self._clock())
+        return WITHHELD_TURN_SECONDS if self._is_withholding else TURN_SECONDS
 
-    def _take_job(self, message: watch.Message[Any], at: float) -> None:
-        match message:
-            case watch.Listed(objects=(JobView() as job,)) | watch.Changed(object=JobView() as job):
-                # A successor of the same name is another job: it brings a launcher and a sidecar of its own.
-                if self._job is None or self._job.uid == job.uid:
-                    self._job = job
-                    self._news(self._roster.take_owner(job.uid), at)
+    def _act(self) -> None:
+        now = self._last_turn = self._clock()
+        if self._state.job and self._state.pods_listed is not None:
+            self._maintain(self._state.job, now)
+            self._update_list(self._state.pods_listed, now)
+            self._update_targets()
 
-    def _news(self, changed: bool, at: float) -> None:
-        if changed and self._oldest_news is None:
-            self._oldest_news = at
-
-    def _keep_up(self, now: float) -> None:
-        if now - self._kept_up < TURN_SECONDS:
+    def _maintain(self, job: JobView, now: float) -> None:
+        if now - self._last_maintenance < TURN_SECONDS:
             return
-        self._kept_up = now
-        assert self._job is not None
-        self._upkeep.reap(self._roster, self._wall())
-        self._news(self._upkeep.scale(self._job, self._roster, now), now)
-        suspect = self._prober.is_suspect
-        if suspect != self._suspect:
-            self._suspect = suspect
-            log.warning("no worker answers: this side may be at fault, the list stays" if suspect else "workers answer")
+        self._last_maintenance = now
+        self._maintenance.reap(self._state.inventory, self._wall())
+        self._state.note_change(self._maintenance.scale(job, self._state.inventory, now), now)
+        suspect = self._prober.is_own_network_suspect
+        if suspect != self._was_suspect:
+            self._was_suspect = suspect
+            log.warning(
+                "no worker answers: the fault may be on this side, so the list stays" if suspect else "workers answer"
+            )
 
-    def _announce(self, now: float) -> None:
-        due = self._oldest_news is not None or self._settling or now >= self._announced + TURN_SECONDS
-        if not due or now < self._announced + GAP_SECONDS:
+    def _update_list(self, listed: float, now: float) -> None:
+        due = self._state.oldest_change is not None or self._is_withholding or now >= self._last_update + TURN_SECONDS
+        if not due or now < self._last_update + MIN_GAP_SECONDS:
             return
-        assert self._listed is not None
-        assert self._word is not None
+        assert self._state.last_contact is not None
         before = self._publisher.last
-        settled = self._announcer.announce(self._roster, listed=self._listed, word=self._word, now=now)
-        self._announced, self._settling = now, not settled
-        if self._oldest_news is not None and self._publisher.last is not before:
-            self._metrics.latency.observe(self._clock() - self._oldest_news)
-        self._oldest_news = None
+        complete = self._updater.update(
+            self._state.inventory, listed=listed, last_contact=self._state.last_contact, now=now
+        )
+        self._last_update, self._is_withholding = now, not complete
+        if self._state.oldest_change is not None and self._publisher.last is not before:
+            self._metrics.latency.observe(self._clock() - self._state.oldest_change)
+        self._state.oldest_change = None
 
-    def _aim(self) -> None:
-        if self._aimed != self._roster.moves:
-            self._aimed = self._roster.moves
-            self._prober.aim(dict(self._roster.addresses))
+    def _update_targets(self) -> None:
+        inventory = self._state.inventory
+        if self._targets_version != inventory.address_changes:
+            self._targets_version = inventory.address_changes
+            self._prober.set_targets(dict(inventory.addresses))
 
-    def _trouble(self, source: str, trouble: watch.WatchFault) -> None:
-        self._metrics.faults.labels(source).inc()
-        if source == "nodes" and _is_forbidden(trouble):
-            log.info("nodes may not be read: draining and spot nodes show only by what happens to their pods")
-        elif self._faults.get(source) != str(trouble.error):
-            self._faults[source] = str(trouble.error)
-            log.warning("%s: %s; trying again", source, trouble.error)
-
-    def _word_age(self) -> float:
-        return float("inf") if self._word is None else self._clock() - self._word
-
-
-def _is_forbidden(message: watch.Message[Any]) -> bool:
-    error = message.error if isinstance(message, watch.WatchFault) else None
-    return isinstance(error, ApiStatusError) and error.status in {401, 403}
+    def _contact_age(self) -> float:
+        last_contact = self._state.last_contact
+        return float("inf") if last_contact is None else self._clock() - last_contact

@@ -1,8 +1,8 @@
-"""Prometheus metrics, and the sidecar's health over HTTP."""
+"""The sidecar's Prometheus metrics, and its health, over HTTP."""
 
+import collections
 import contextlib
 import threading
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,13 +12,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
-from hvd_elastic.discovery.sidecar.reach_test import Prober
+from hvd_elastic.discovery.sidecar.prober import Prober
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class Metrics:
-    """The sidecar's own registry: nothing global, so that tests may have several."""
+    """The sidecar's own registry. Nothing is global, so that tests may have several."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -38,7 +38,7 @@ class Metrics:
             registry=self.registry,
         )
         self.lists = Counter(
-            "hvd_elastic_discovery_lists_total", "Full lists asked of the API server.", ["resource"],
+            "hvd_elastic_discovery_lists_total", "Full lists requested from the API server.", ["resource"],
             registry=self.registry,
         )  # fmt: skip
         self.reaps = Counter(
@@ -49,36 +49,38 @@ class Metrics:
         )
 
     def observe(
-        self, answer: Callable[[], EligibleHosts], prober: Prober, word_age_seconds: Callable[[], float]
+        self, eligible: Callable[[], EligibleHosts], prober: Prober, contact_age_seconds: Callable[[], float]
     ) -> None:
-        """Read these at each scrape, instead of keeping gauges up to date at each event."""
-        self.registry.register(_AtScrape(answer, prober, word_age_seconds))
+        """Read these at each scrape, instead of updating gauges at each event."""
+        self.registry.register(_ScrapeCollector(eligible, prober, contact_age_seconds))
 
 
-class _AtScrape(Collector):
+class _ScrapeCollector(Collector):
     def __init__(
-        self, answer: Callable[[], EligibleHosts], prober: Prober, word_age_seconds: Callable[[], float]
+        self, eligible: Callable[[], EligibleHosts], prober: Prober, contact_age_seconds: Callable[[], float]
     ) -> None:
-        self._answer, self._prober, self._word_age_seconds = answer, prober, word_age_seconds
+        self._eligible, self._prober, self._contact_age_seconds = eligible, prober, contact_age_seconds
 
     def collect(self) -> Iterable[Metric]:
-        answer = self._answer()
+        eligible = self._eligible()
         prefix = "hvd_elastic_discovery"
-        yield GaugeMetricFamily(f"{prefix}_hosts", "Hosts offered to the launcher.", len(answer.hosts))
+        yield GaugeMetricFamily(f"{prefix}_hosts", "Hosts offered to the launcher.", len(eligible.hosts))
         left_out = GaugeMetricFamily(f"{prefix}_left_out", "Pods not offered.", labels=["reason"])
-        for reason, count in Tally(out.reason for out in answer.left_out).items():
+        for reason, count in collections.Counter(out.reason for out in eligible.left_out).items():
             left_out.add_metric([reason], count)
         yield left_out
-        yield CounterMetricFamily(f"{prefix}_reach_asked", "Workers asked on their ready port.", self._prober.asked)
-        yield CounterMetricFamily(f"{prefix}_reach_misses", "Questions without an answer.", self._prober.missed)
+        yield CounterMetricFamily(f"{prefix}_reach_asked", "Probes of workers' ready ports.", self._prober.probes)
+        yield CounterMetricFamily(f"{prefix}_reach_misses", "Probes without an answer.", self._prober.misses)
         yield GaugeMetricFamily(
-            f"{prefix}_reach_suspect", "1: no worker answers, the fault may be here.", float(self._prober.is_suspect)
+            f"{prefix}_reach_suspect",
+            "1: no worker answers, so the fault may be here.",
+            float(self._prober.is_own_network_suspect),
         )
         yield GaugeMetricFamily(
-            f"{prefix}_word_age_seconds", "Age of the API server's last word.", self._word_age_seconds()
+            f"{prefix}_word_age_seconds", "Since the API server last confirmed the list.", self._contact_age_seconds()
         )
         steps = [view.step for view in self._prober.views.values() if view.step >= 0]
-        yield GaugeMetricFamily(f"{prefix}_step", "Newest step that a worker has told.", max(steps, default=-1))
+        yield GaugeMetricFamily(f"{prefix}_step", "Newest step that a worker has reported.", max(steps, default=-1))
 
 
 class HealthServer:
@@ -87,17 +89,17 @@ class HealthServer:
     def __init__(
         self, metrics: Metrics, *, alive: Callable[[], bool], ready: Callable[[], bool], port: int, address: str = ""
     ) -> None:
-        """Bind. `port` 0 takes a free one. Raises OSError."""
+        """Bind; `port` 0 takes a free one. Raises OSError."""
         answers: dict[str, Callable[[], tuple[int, bytes]]] = {
             "/metrics": lambda: (HTTPStatus.OK, generate_latest(metrics.registry)),
-            "/healthz": lambda: _verdict(alive()),
-            "/readyz": lambda: _verdict(ready()),
+            "/healthz": lambda: _status(alive()),
+            "/readyz": lambda: _status(ready()),
         }
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 status, body = answers.get(self.path, lambda: (HTTPStatus.NOT_FOUND, b"not here\n"))()
-                with contextlib.suppress(ConnectionError):  # a probe that did not wait for its answer
+                with contextlib.suppress(ConnectionError):  # a client that did not wait for the answer
                     self.send_response(status)
                     self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                     self.send_header("Content-Length", str(len(body)))
@@ -105,14 +107,14 @@ class HealthServer:
                     self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Probes come every second; they are no news."""
+                """Probes come every second and are not worth a line."""
 
         self._server = ThreadingHTTPServer((address, port), Handler)
         self._server.daemon_threads = True
 
     @property
     def port(self) -> int:
-        """The one that is bound."""
+        """The port that is bound."""
         return self._server.server_port
 
     def start(self) -> None:
@@ -125,5 +127,5 @@ class HealthServer:
         self._server.server_close()
 
 
-def _verdict(good: bool) -> tuple[int, bytes]:
+def _status(good: bool) -> tuple[int, bytes]:
     return (HTTPStatus.OK, b"ok\n") if good else (HTTPStatus.SERVICE_UNAVAILABLE, b"no\n")

@@ -1,4 +1,4 @@
-"""`hvd-elastic discover`: the sidecar's answer at a person's terminal."""
+"""`hvd-elastic discover`: the sidecar's decision, shown at a terminal."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import ENV_JOB, ENV_NAMESPACE
 
 if TYPE_CHECKING:
-    from hvd_elastic.discovery.lookup import LookupResult
+    from hvd_elastic.discovery.discover_once import DiscoveryResult
 
 _COLUMNS = tuple(Column(title=key, key=key) for key in ("host", "pod", "address", "slots", "status"))
 
@@ -38,14 +38,14 @@ def command(
     output: Format,
 ) -> None:
     """Show which workers of a job may be used, in the order of ranks, and why the others may not."""
+    from hvd_elastic.discovery.discover_once import discover_once
     from hvd_elastic.discovery.kube import credentials
-    from hvd_elastic.discovery.lookup import look_up
 
     try:
         access, home = credentials.in_cluster(), credentials.own_namespace() or "default"
     except credentials.NoClusterError:
         access, home = credentials.kubeconfig(context)
-    found = look_up(
+    found = discover_once(
         access,
         job=job,
         namespace=namespace or home,
@@ -58,15 +58,15 @@ def command(
         rows=list(_rows(found)),
         columns=_COLUMNS,
         data=_json(found),
-        names=[f"pod/{host.pod}" for host in found.answer.hosts],
+        names=[f"pod/{host.pod}" for host in found.eligible.hosts],
     )
     show(result, output)
     if output is Format.TABLE:
         _print_notes(found)
 
 
-def _json(found: "LookupResult") -> dict[str, Any]:
-    answer = found.answer
+def _json(found: "DiscoveryResult") -> dict[str, Any]:
+    eligible = found.eligible
     return {
         "job": found.job,
         "namespace": found.namespace,
@@ -75,24 +75,24 @@ def _json(found: "LookupResult") -> dict[str, Any]:
         "nodesRead": found.nodes_read,
         "hosts": [
             {"rank": rank, "pod": host.pod, "address": host.address, "slots": host.slots, "alias": host.alias}
-            for rank, host in enumerate(answer.hosts)
+            for rank, host in enumerate(eligible.hosts)
         ],
-        "leftOut": [{"pod": out.pod, "reason": out.reason, "detail": out.detail} for out in answer.left_out],
-        "atRisk": list(answer.at_risk),
+        "leftOut": [{"pod": out.pod, "reason": out.reason, "detail": out.detail} for out in eligible.left_out],
+        "atRisk": list(eligible.at_risk),
     }
 
 
-def _rows(found: "LookupResult") -> Iterator[dict[str, Any]]:
-    answer = found.answer
-    for rank, host in enumerate(answer.hosts):
-        status = "usable, its node may go soon" if host.pod in answer.at_risk else "usable"
+def _rows(found: "DiscoveryResult") -> Iterator[dict[str, Any]]:
+    eligible = found.eligible
+    for rank, host in enumerate(eligible.hosts):
+        status = "usable, its node may go soon" if host.pod in eligible.at_risk else "usable"
         yield {"host": rank, "pod": host.pod, "address": host.address, "slots": host.slots, "status": status}
-    for out in answer.left_out:
+    for out in eligible.left_out:
         yield {"pod": out.pod, "status": f"{out.reason}: {out.detail}".removesuffix(": ")}
 
 
-def _print_notes(found: "LookupResult") -> None:
+def _print_notes(found: "DiscoveryResult") -> None:
     if found.is_short:
-        click.echo(f"short: {len(found.answer.hosts)} usable, fewer than the min workers", err=True)
+        click.echo(f"short: {len(found.eligible.hosts)} usable, fewer than the min workers", err=True)
     if not found.nodes_read:
         click.echo("nodes may not be read: draining and spot nodes do not show", err=True)

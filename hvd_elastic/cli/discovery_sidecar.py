@@ -74,8 +74,8 @@ def command(
     Options not given are read from the environment, by the names of hvd_elastic.mpijob.contract.
     """
     from hvd_elastic import logs
+    from hvd_elastic.discovery import AtRisk
     from hvd_elastic.discovery.kube import credentials
-    from hvd_elastic.discovery.rules.eligibility import AtRisk
     from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
     from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
 

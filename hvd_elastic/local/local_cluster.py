@@ -26,7 +26,7 @@ from hvd_elastic.discovery import (
     write_script,
     write_snapshot,
 )
-from hvd_elastic.discovery.sidecar.reach_test import Prober
+from hvd_elastic.discovery.sidecar.prober import Prober
 from hvd_elastic.local.launcher_commands import link_address
 from hvd_elastic.local.local_host import LocalHost
 from hvd_elastic.mpijob.contract import READY_PORT, HvdElasticError, SnapshotState
@@ -122,7 +122,7 @@ class LocalCluster:
         """One look at everything: reap, preempt, start, ask, decide, write."""
         tended = [self._tend(name, index, wanted=index < self.wanted) for index, name in enumerate(self.names)]
         if any(tended):
-            self._prober.aim({host.uid: host.address for host in self.hosts.values()})
+            self._prober.set_targets({host.uid: host.address for host in self.hosts.values()})
         workers = dict(self._answers)
         for host in self.hosts.values():
             if host.ready_since is None and host.uid in workers:

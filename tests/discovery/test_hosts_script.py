@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
-from hvd_elastic.discovery.hosts_script import FIRST_WAIT_SECONDS, PART
+from hvd_elastic.discovery.hosts_script import FIRST_WAIT_SECONDS, HOSTS_PER_PART
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS
 
 SHELLS = [shell for shell in (["dash"], ["bash", "--posix"], ["busybox", "sh"], ["sh"]) if shutil.which(shell[0])]
@@ -92,7 +92,7 @@ def test_a_line_that_ends_the_shell_is_no_empty_list(script: Path, shell: list[s
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
-@pytest.mark.parametrize("count", [1, PART - 1, PART, PART + 1, 3 * PART + 2])
+@pytest.mark.parametrize("count", [1, HOSTS_PER_PART - 1, HOSTS_PER_PART, HOSTS_PER_PART + 1, 3 * HOSTS_PER_PART + 2])
 def test_hosts_gathered_in_parts_are_all_there(script: Path, shell: list[str], count: int) -> None:
     write_snapshot(script.parent, snapshot(count))
     expected = "".join(f"{host.address}:{host.slots}\n" for host in hosts(count))

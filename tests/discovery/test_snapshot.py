@@ -1,5 +1,6 @@
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SnapshotState
 
 WORD = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
 HOSTS = st.builds(Host, address=WORD, slots=st.integers(1, 99), alias=WORD, pod=WORD)
+GOOD = Host(address="a", slots=1, alias="u-0", pod="p")
 SNAPSHOTS = st.builds(
     Snapshot,
     hosts=st.lists(HOSTS, max_size=5).map(tuple),
@@ -51,11 +53,20 @@ def test_noise_is_no_snapshot(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"address": "a b"}, {"address": "fd00::1"}, {"pod": "x\nend"}, {"alias": "$(id)"}, {"slots": 0}]
+    "field",
+    [{"address": "a b"}, {"address": "fd00::1"}, {"pod": "x\nend"}, {"alias": "$(id)"}, {"slots": 0}, {"pod": ""}],
 )
-def test_a_host_that_would_break_the_grammar_cannot_be_made(field: dict[str, object]) -> None:
+def test_a_host_that_would_break_the_grammar_cannot_be_written(field: dict[str, object], tmp_path: Path) -> None:
+    host = Host(**{"address": "a", "slots": 1, "alias": "u-0", "pod": "p", **field})  # type: ignore[arg-type]
     with pytest.raises(InvalidHostError):
-        Host(**{"address": "a", "slots": 1, "alias": "u-0", "pod": "p", **field})  # type: ignore[arg-type]
+        write_snapshot(tmp_path, Snapshot(hosts=(GOOD, host), generation=1, uptime_seconds=0, unix_seconds=0))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("field", [{"address": "b"}, {"slots": 2}, {"alias": "u-1"}, {"pod": "q"}])
+def test_two_hosts_are_the_same_only_if_all_four_fields_are(field: dict[str, object]) -> None:
+    assert len({GOOD, replace(GOOD)}) == 1
+    assert len({GOOD, replace(GOOD, **field)}) == 2  # type: ignore[arg-type]
 
 
 def test_an_alias_is_the_uid_and_the_generation() -> None:

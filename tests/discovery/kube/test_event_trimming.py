@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvd_elastic.discovery.kube.event_trimming import trim_pod
-from hvd_elastic.discovery.rules.views import PodView
+from hvd_elastic.discovery.rules.cluster_views import PodView
 from tests.discovery.kubeapi import pod
 
 HOSTILE = st.sampled_from(

@@ -8,20 +8,19 @@ import pytest
 
 from hvd_elastic.discovery.kube.api_server import Access, ApiServer, ApiStatusError, ApiUnreachableError
 from hvd_elastic.discovery.kube.watch import (
-    FIRST_BACKOFF_SECONDS,
-    MAX_BACKOFF_SECONDS,
+    BACKOFF,
     PAGE,
     Changed,
-    Gone,
-    LastContact,
+    Deleted,
     Listed,
     Message,
+    UpToDate,
     Watch,
     WatchFault,
     one_job,
     workers_of,
 )
-from hvd_elastic.discovery.rules.views import PodView
+from hvd_elastic.discovery.rules.cluster_views import PodView
 from tests.discovery.conftest import until
 from tests.discovery.kubeapi import JOBS, PODS, Cut, KubeApi, Request, Status, mpijob, pod
 
@@ -46,7 +45,7 @@ class Followed:
     def count(self, kind: type) -> int:
         return sum(isinstance(message, kind) for message in self.said)
 
-    def troubles(self) -> list[WatchFault]:
+    def faults(self) -> list[WatchFault]:
         return [message for message in self.said if isinstance(message, WatchFault)]
 
 
@@ -73,13 +72,13 @@ def test_lists_in_pages_and_follows_on(api: KubeApi, follow: Follow) -> None:
     for index in range(PAGE + 3):
         api.put(PODS, pod(index, ip=f"10.0.{index // 250}.{index % 250}"))
     followed = follow()
-    until(lambda: followed.count(LastContact) == 1)
+    until(lambda: followed.count(UpToDate) == 1)
     assert isinstance(followed.said[0], Listed)
     assert len(followed.said[0].objects) == PAGE + 3
     assert api.asked(watch=False) == 2
     api.put(PODS, pod(0, ready=False))
     api.remove(PODS, "job-worker-1")
-    until(lambda: followed.count(Changed) == 1 and followed.count(Gone) == 1)
+    until(lambda: followed.count(Changed) == 1 and followed.count(Deleted) == 1)
 
 
 def test_an_end_in_good_order_is_followed_by_a_watch_and_no_list(api: KubeApi, follow: Follow) -> None:
@@ -99,14 +98,14 @@ def test_silence_is_a_fault(api: KubeApi, follow: Follow) -> None:
 
     api.fault = hang
     followed = follow(server_seconds=0, silence_seconds=0.3)
-    until(lambda: bool(followed.troubles()))
-    assert "timed out" in str(followed.troubles()[0].error)
+    until(lambda: bool(followed.faults()))
+    assert "timed out" in str(followed.faults()[0].error)
     assert hung.is_set()
 
 
 def test_a_version_too_old_brings_a_new_list(api: KubeApi, follow: Follow) -> None:
     followed = follow(server_seconds=1)
-    until(lambda: followed.count(LastContact) > 0)
+    until(lambda: followed.count(UpToDate) > 0)
     api.put(PODS, pod(1))
     api.compact()
     api.cut()
@@ -123,8 +122,8 @@ def test_too_many_requests_waits_as_told_and_does_not_list_again(api: KubeApi, f
 
     api.fault = refuse
     followed = follow()
-    until(lambda: followed.count(LastContact) > 0)
-    assert [round(trouble.retry_seconds) for trouble in followed.troubles()] == [1, 1]
+    until(lambda: followed.count(UpToDate) > 0)
+    assert [round(fault.retry_seconds) for fault in followed.faults()] == [1, 1]
     assert refused[1] - refused[0] >= 0.9
     assert api.asked(watch=False) == 1
 
@@ -136,10 +135,10 @@ def test_backs_off_from_a_server_that_lists_and_then_refuses(api: KubeApi, follo
 
     api.fault = refuse
     followed = follow()
-    until(lambda: len(followed.troubles()) >= 5)
-    waits = [trouble.retry_seconds for trouble in followed.troubles()[:5]]
+    until(lambda: len(followed.faults()) >= 5)
+    waits = [fault.retry_seconds for fault in followed.faults()[:5]]
     assert waits[4] > 4 * waits[0]
-    assert max(waits) <= MAX_BACKOFF_SECONDS
+    assert max(waits) <= BACKOFF.most_seconds
 
 
 def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush(api: KubeApi, follow: Follow) -> None:
@@ -149,34 +148,34 @@ def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush(api: KubeApi, foll
 
     api.fault = end
     followed = follow()
-    until(lambda: len(followed.troubles()) >= 3)
-    assert api.asked(watch=True) <= len(followed.troubles()) + 1
+    until(lambda: len(followed.faults()) >= 3)
+    assert api.asked(watch=True) <= len(followed.faults()) + 1
 
 
 def test_what_is_no_event_is_a_fault_and_no_crash(api: KubeApi, follow: Follow) -> None:
     api.chop = lambda line: [b"<html>gateway</html>\n"]
     followed = follow()
-    until(lambda: followed.count(LastContact) > 0)
+    until(lambda: followed.count(UpToDate) > 0)
     api.bookmark()
-    until(lambda: bool(followed.troubles()))
-    assert "not a watch event" in str(followed.troubles()[0].error)
+    until(lambda: bool(followed.faults()))
+    assert "not a watch event" in str(followed.faults()[0].error)
 
 
 def test_events_before_an_error_are_heard_even_where_all_came_at_once(api: KubeApi, follow: Follow) -> None:
     error = b'{"type":"ERROR","object":{"kind":"Status","code":429,"message":"too fast"}}\n'
     api.chop = lambda line: [line + error]
     followed = follow()
-    until(lambda: followed.count(LastContact) > 0)
+    until(lambda: followed.count(UpToDate) > 0)
     api.put(PODS, pod(0))
-    until(lambda: bool(followed.troubles()))
+    until(lambda: bool(followed.faults()))
     assert followed.count(Changed) == 1
-    assert "HTTP 429" in str(followed.troubles()[0].error)
+    assert "HTTP 429" in str(followed.faults()[0].error)
 
 
 def test_what_comes_meanwhile_comes_at_once(api: KubeApi) -> None:
     watch = Watch(server=ApiServer(api.access()), selection=workers_of("job", "default", "v2beta1", PodView.from_json))
     messages = watch.forever()
-    assert [type(next(messages)[0]) for _ in range(2)] == [Listed, LastContact]
+    assert [type(next(messages)[0]) for _ in range(2)] == [Listed, UpToDate]
     for index in range(5):
         api.put(PODS, pod(index))
     came: list[Message[PodView]] = []
@@ -195,8 +194,8 @@ def test_a_list_that_makes_no_sense_is_a_fault_and_no_crash(api: KubeApi, follow
     broken["status"]["conditions"] = [{"kind": "Ready"}]
     api.put(PODS, broken)
     followed = follow()
-    until(lambda: bool(followed.troubles()))
-    assert "not a list" in str(followed.troubles()[0].error)
+    until(lambda: bool(followed.faults()))
+    assert "not a list" in str(followed.faults()[0].error)
     api.put(PODS, pod(0))
     until(lambda: followed.count(Listed) == 1)
 
@@ -241,9 +240,9 @@ def test_attempts_that_waited_for_a_connection_wait_no_longer_between(api: KubeA
         random=lambda: 1.0,
     )
     error = ApiUnreachableError("timed out")
-    assert watch._backoff(9, error, lasted=0.0) == MAX_BACKOFF_SECONDS
-    assert 0 < watch._backoff(9, error, lasted=1.5) < 0.1
-    assert watch._backoff(0, error, lasted=600.0) == FIRST_BACKOFF_SECONDS
+    assert watch._retry_seconds(10, error, lasted=0.0) == BACKOFF.most_seconds
+    assert 0 < watch._retry_seconds(10, error, lasted=1.5) < 0.1
+    assert watch._retry_seconds(1, error, lasted=600.0) == BACKOFF.first_seconds
 
 
 def test_a_write_is_never_sent_twice(api: KubeApi) -> None:

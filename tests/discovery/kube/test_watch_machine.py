@@ -10,9 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.kube.watch import Watch, workers_of
-from hvd_elastic.discovery.rules.eligibility import EligibilityRules, eligible_hosts
+from hvd_elastic.discovery.rules.cluster_views import PodView, WorkerView
+from hvd_elastic.discovery.rules.eligibility import eligible_hosts
 from hvd_elastic.discovery.rules.inventory import Inventory
-from hvd_elastic.discovery.rules.views import PodView, WorkerView
+from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
 from hvd_elastic.mpijob.contract import WorkerState
 from tests.discovery.conftest import until
 from tests.discovery.kubeapi import OWNER, PODS, Cut, KubeApi, pod
@@ -26,7 +27,7 @@ class Wire(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.api = KubeApi(chop=self.chop)
-        self.roster = Inventory(RULES)
+        self.inventory = Inventory(RULES)
         self.lock = threading.Lock()
         self.workers: dict[str, WorkerView] = {}
         self.made = self.cuts = 0
@@ -55,8 +56,8 @@ class Wire(RuleBasedStateMachine):
         for messages in self.watch.forever():
             with self.lock:
                 for message in messages:
-                    self.roster.take_pods(message)
-                self.roster.take_workers(self.workers)
+                    self.inventory.update_pods(message)
+                self.inventory.update_workers(self.workers)
 
     @rule(index=INDEXES, ready=st.booleans(), disrupted=st.booleans(), shared=st.booleans(), fresh=st.booleans())
     def put(self, index: int, ready: bool, disrupted: bool, shared: bool, fresh: bool) -> None:
@@ -78,7 +79,7 @@ class Wire(RuleBasedStateMachine):
         if self.made % 7:
             with self.lock:
                 self.workers[uid] = WorkerView(generation=self.made, state=WorkerState.TRAINING)
-                self.roster.take_workers(self.workers)
+                self.inventory.update_workers(self.workers)
 
     @rule(index=INDEXES)
     def remove(self, index: int) -> None:
@@ -123,9 +124,9 @@ class Wire(RuleBasedStateMachine):
             answer = eligible_hosts(fresh, RULES, workers=answers)
             ending = {view for view in fresh if view.is_ending}
             return (
-                self.roster.pods == known
-                and self.roster.answer() == answer
-                and set(self.roster.ending_pods()) == ending
+                self.inventory.pods == known
+                and self.inventory.eligible_hosts() == answer
+                and set(self.inventory.ending_pods()) == ending
             )
 
 

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,15 +9,16 @@ from hvd_elastic.discovery import (
     AtRisk,
     EligibilityRules,
     EligibleHosts,
-    Host,
     NodeView,
     PodView,
     Reason,
     WorkerView,
     eligible_hosts,
 )
-from hvd_elastic.discovery.rules.eligibility import judge
-from hvd_elastic.discovery.rules.ranking import Ranking
+from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed
+from hvd_elastic.discovery.rules.eligibility import EligibilityIndex
+from hvd_elastic.discovery.rules.inventory import Inventory
+from hvd_elastic.discovery.rules.pod_verdict import judge
 from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, WorkerState
 from tests.discovery.kubeapi import OWNER, node, pod
 
@@ -188,34 +190,58 @@ def test_the_answer_is_of_the_values_alone_and_accounts_for_every_pod(
     assert len({host.address for host in answer.hosts}) == len(answer.hosts)
 
 
-@given(pods=st.lists(PODS, max_size=12), drops=st.lists(st.integers(0, 11)))
-def test_the_ranking_kept_over_changes_is_the_ranking_made_anew(pods: list[PodView], drops: list[int]) -> None:
-    rules, ranking = EligibilityRules(), Ranking()
+@given(pods=st.lists(PODS, max_size=12), drops=st.lists(st.integers(0, 11)), min_workers=st.integers(1, 4))
+def test_an_index_kept_over_changes_decides_as_a_fresh_one(
+    pods: list[PodView], drops: list[int], min_workers: int
+) -> None:
+    rules, index = EligibilityRules(min_workers=min_workers), EligibilityIndex()
     kept = {view.uid: view for view in pods}
     for view in pods:
-        ranking.put(view.uid, judge(replace(view, ready=not view.ready), rules, None, WorkerView()))
-        ranking.put(view.uid, judge(view, rules, None, WorkerView()))
+        index.put(view.uid, judge(replace(view, ready=not view.ready), rules, NODES[view.node], WorkerView()))
+        index.put(view.uid, judge(view, rules, NODES[view.node], WorkerView()))
     for place in drops:
         if place < len(pods):
-            ranking.drop(pods[place].uid)
+            index.remove(pods[place].uid)
             kept.pop(pods[place].uid, None)
-    answer = ranking.answer(rules)
-    assert answer == eligible_hosts(kept.values(), rules)
-    assert answer.lines in {None, b"".join(host.line for host in answer.hosts)}
+    assert index.eligible_hosts(rules) == eligible_hosts(kept.values(), rules, nodes=NODES)
 
 
-@given(rounds=st.lists(st.lists(PODS, max_size=5), max_size=5), min_workers=st.integers(1, 3))
-def test_the_news_is_what_has_changed_since_then(rounds: list[list[PodView]], min_workers: int) -> None:
-    rules, ranking = EligibilityRules(min_workers=min_workers), Ranking()
-    told: dict[str, Host] = {}
-    for views in rounds:
-        for view in views:
-            uid = view.name  # few, so that pods change
-            ranking.put(uid, judge(replace(view, uid=uid), rules, NODES[view.node], WorkerView()))
-        answer = ranking.answer(rules)
-        now = {host.uid: host for host in answer.hosts}
-        if answer.news is not None:
-            news = told | dict(answer.news)
-            assert {uid: host for uid, host in news.items() if host} == now
-        ranking.told()
-        told = now
+UIDS = st.sampled_from("abcdef")
+STEPS = st.one_of(
+    st.tuples(st.just("pod"), st.builds(lambda uid, view: replace(view, uid=uid), UIDS, PODS)),
+    st.tuples(st.just("delete"), UIDS),
+    st.tuples(st.just("list"), st.none()),
+    st.tuples(st.just("node"), st.sampled_from([*NODES.values(), NodeView(name="a"), NodeView(name="b")])),
+    st.tuples(st.just("worker"), st.tuples(UIDS, st.builds(WorkerView, lost=st.booleans()))),
+    st.tuples(st.just("victims"), st.frozensets(UIDS)),
+)
+
+
+@given(steps=st.lists(STEPS, max_size=30), quarantines=st.lists(st.frozensets(UIDS), min_size=1, max_size=4))
+def test_the_sidecar_decides_as_the_pure_function(
+    steps: list[tuple[str, Any]], quarantines: list[frozenset[str]]
+) -> None:
+    inventory = Inventory(EligibilityRules(min_workers=2))
+    for number, (kind, what) in enumerate(steps):
+        match kind:
+            case "pod":
+                inventory.update_pods(Changed(what))
+            case "delete" if what in inventory.pods:
+                inventory.update_pods(Deleted(inventory.pods[what]))
+            case "list":
+                inventory.update_pods(Listed(tuple(inventory.pods.values())))
+            case "node":
+                inventory.update_nodes(Changed(what))
+            case "worker":
+                inventory.update_workers(dict([what]))
+            case "victims":
+                inventory.update_victims(what)
+        quarantine = quarantines[number % len(quarantines)]
+        expected = eligible_hosts(
+            inventory.pods.values(),
+            inventory.rules,
+            nodes=inventory.nodes,
+            workers=inventory.workers,
+            quarantine=quarantine,
+        )
+        assert inventory.eligible_hosts(quarantine) == expected

@@ -1,14 +1,28 @@
-"""The decisions that go by the clock: reaping, scaling, opening, handing addresses over."""
+"""The decisions that depend on time: reaping, scaling, the first list, an address that is reused."""
 
 from dataclasses import replace
 
 import pytest
 
 from hvd_elastic.discovery import EligibleHosts, Host, LeftOut, NodeView, PodView, Reason, WorkerView
-from hvd_elastic.discovery.rules.address_reuse import HOLD_SECONDS, AddressReuse
-from hvd_elastic.discovery.rules.first_list import ASK_SECONDS, QUIET_SECONDS, SETTLE_SECONDS, Since, may_open
-from hvd_elastic.discovery.rules.reaper import MAX_AGAIN_SECONDS, STUCK_SECONDS, PodRecord, ReapReason, due, note
-from hvd_elastic.discovery.rules.scale_down import LEAVE_SECONDS, JobView, ScaleDown, resize
+from hvd_elastic.discovery.rules.address_reuse import QUARANTINE_SECONDS, AddressReuse
+from hvd_elastic.discovery.rules.cluster_views import JobView
+from hvd_elastic.discovery.rules.first_list import (
+    FIRST_ANSWERS_SECONDS,
+    QUIET_SECONDS,
+    SETTLE_SECONDS,
+    SecondsSince,
+    may_go_out,
+)
+from hvd_elastic.discovery.rules.reaper import (
+    BACKOFF,
+    STUCK_SECONDS,
+    ReapReason,
+    ReapRecord,
+    pods_to_reap,
+    record_reap,
+)
+from hvd_elastic.discovery.rules.scale_down import LEAVE_SECONDS, ScalePlan, plan_scale
 from hvd_elastic.mpijob.contract import WorkerState
 
 FAILED = PodView(name="job-worker-0", uid="a", owner_uid="job", phase="Failed", ready=False, node="n")
@@ -20,10 +34,10 @@ def reaped(
     now: float = 2000.0,
     nodes: dict[str, NodeView] | None = None,
     workers: dict[str, WorkerView] | None = None,
-    records: dict[str, PodRecord] | None = None,
+    records: dict[str, ReapRecord] | None = None,
 ) -> list[ReapReason]:
-    found = due([view], owner_uid="job", nodes=nodes, workers=workers or {}, records=records or {}, now=now)
-    return [reap.why for reap in found]
+    found = pods_to_reap([view], owner_uid="job", nodes=nodes, workers=workers or {}, records=records or {}, now=now)
+    return [reap.reason for reap in found]
 
 
 def test_a_failed_worker_is_reaped_and_no_other() -> None:
@@ -57,17 +71,17 @@ def test_a_stuck_worker_has_its_grace_and_some_time_more() -> None:
 def test_a_name_that_fails_again_and_again_is_reaped_ever_later_within_bounds() -> None:
     record, waits, now = None, [], 0.0
     for _ in range(9):
-        record = note(record, FAILED, now)
+        record = record_reap(record, now)
         waits.append(record.next_at() - now)
         assert reaped(FAILED, now=record.next_at() - 1, records={FAILED.name: record}) == []
         now = record.next_at()
         assert reaped(FAILED, now=now, records={FAILED.name: record}) == [ReapReason.FAILED]
     assert waits[:4] == [10, 20, 40, 80]
-    assert max(waits) == MAX_AGAIN_SECONDS
+    assert max(waits) == BACKOFF.most_seconds
 
 
 def test_a_clock_that_is_set_back_keeps_no_dead_pod() -> None:
-    record = note(None, FAILED, 90_000.0)
+    record = record_reap(None, 90_000.0)
     assert reaped(FAILED, now=90_001.0, records={FAILED.name: record}) == []
     assert reaped(FAILED, now=3_600.0, records={FAILED.name: record}) == [ReapReason.FAILED]
 
@@ -83,24 +97,24 @@ T, W = WorkerState.TRAINING, WorkerState.WAITING
 @pytest.mark.parametrize(
     ("wanted", "states", "waited", "expected"),
     [
-        ("", (T, T, T), 0.0, ScaleDown()),
-        ("3", (T, T, T), 0.0, ScaleDown()),
-        ("1", (T, T, T), 0.0, ScaleDown(victims=frozenset("12"))),
-        ("1", (T, W, T), 0.0, ScaleDown(victims=frozenset("12"))),
-        ("1", (T, W, W), 0.0, ScaleDown(victims=frozenset("12"), replicas=1)),
-        ("1", (T, T, T), LEAVE_SECONDS, ScaleDown(victims=frozenset("12"), replicas=1)),
-        ("4", (T, T, T), 0.0, ScaleDown(replicas=4)),
-        ("5", (T, T, T), 0.0, ScaleDown(refused="5 workers wanted, the job has 1 to 4")),
-        ("0", (T, T, T), 0.0, ScaleDown(refused="0 workers wanted, the job has 1 to 4")),
-        ("few", (T, T, T), 0.0, ScaleDown(refused="few workers wanted, the job has 1 to 4")),
+        ("", (T, T, T), 0.0, ScalePlan()),
+        ("3", (T, T, T), 0.0, ScalePlan()),
+        ("1", (T, T, T), 0.0, ScalePlan(victims=frozenset("12"))),
+        ("1", (T, W, T), 0.0, ScalePlan(victims=frozenset("12"))),
+        ("1", (T, W, W), 0.0, ScalePlan(victims=frozenset("12"), replicas=1)),
+        ("1", (T, T, T), LEAVE_SECONDS, ScalePlan(victims=frozenset("12"), replicas=1)),
+        ("4", (T, T, T), 0.0, ScalePlan(replicas=4)),
+        ("5", (T, T, T), 0.0, ScalePlan(refusal="5 workers wanted, but the job has 1 to 4")),
+        ("0", (T, T, T), 0.0, ScalePlan(refusal="0 workers wanted, but the job has 1 to 4")),
+        ("few", (T, T, T), 0.0, ScalePlan(refusal="few workers wanted, but the job has 1 to 4")),
     ],
 )
 def test_victims_leave_before_the_replicas_are_lowered(
-    wanted: str, states: tuple[WorkerState, ...], waited: float, expected: ScaleDown
+    wanted: str, states: tuple[WorkerState, ...], waited: float, expected: ScalePlan
 ) -> None:
     pods, workers = workers_at(*states)
     job = JobView(uid="u", replicas=3, wanted=wanted)
-    assert resize(job, pods, workers, min_workers=1, max_workers=4, waited_seconds=waited) == expected
+    assert plan_scale(job, pods, workers, min_workers=1, max_workers=4, waited_seconds=waited) == expected
 
 
 def host(name: str, address: str = "10.0.0.1", generation: int = 0) -> Host:
@@ -108,40 +122,40 @@ def host(name: str, address: str = "10.0.0.1", generation: int = 0) -> Host:
 
 
 @pytest.mark.parametrize(
-    ("since", "soon", "opens"),
+    ("since", "soon", "goes_out"),
     [
-        (Since(listed=0.1, first_host=0.0, last_host=0.0), None, True),
-        (Since(listed=0.1, first_host=0.1, last_host=0.1), Reason.NOT_READY, False),
-        (Since(listed=5.0, first_host=1.0, last_host=QUIET_SECONDS), Reason.NOT_READY, True),
-        (Since(listed=5.0, first_host=SETTLE_SECONDS, last_host=0.0), Reason.PENDING, True),
-        (Since(listed=0.1, first_host=0.0, last_host=0.0), Reason.DISRUPTED, True),
-        (Since(listed=ASK_SECONDS - 0.1, first_host=None, last_host=None), Reason.NOT_ASKED, False),
-        (Since(listed=ASK_SECONDS, first_host=None, last_host=None), Reason.NOT_ASKED, True),
-        (Since(listed=0.0, first_host=None, last_host=None), None, True),
+        (SecondsSince(listed=0.1, first_host=0.0, last_host=0.0), None, True),
+        (SecondsSince(listed=0.1, first_host=0.1, last_host=0.1), Reason.NOT_READY, False),
+        (SecondsSince(listed=5.0, first_host=1.0, last_host=QUIET_SECONDS), Reason.NOT_READY, True),
+        (SecondsSince(listed=5.0, first_host=SETTLE_SECONDS, last_host=0.0), Reason.PENDING, True),
+        (SecondsSince(listed=0.1, first_host=0.0, last_host=0.0), Reason.DISRUPTED, True),
+        (SecondsSince(listed=FIRST_ANSWERS_SECONDS - 0.1, first_host=None, last_host=None), Reason.NOT_ASKED, False),
+        (SecondsSince(listed=FIRST_ANSWERS_SECONDS, first_host=None, last_host=None), Reason.NOT_ASKED, True),
+        (SecondsSince(listed=0.0, first_host=None, last_host=None), None, True),
     ],
 )
-def test_the_first_list_waits_within_bounds(since: Since, soon: Reason | None, opens: bool) -> None:
+def test_the_first_list_waits_within_bounds(since: SecondsSince, soon: Reason | None, goes_out: bool) -> None:
     left_out = (LeftOut(pod="late", reason=soon),) if soon else ()
-    answer = EligibleHosts(hosts=(host("a"),) if since.first_host is not None else (), left_out=left_out)
+    eligible = EligibleHosts(hosts=(host("a"),) if since.first_host is not None else (), left_out=left_out)
     pods = [PodView(name="late", uid="l", node="n")]
-    assert may_open(answer, pods, since, max_workers=3, had_hosts=False) is opens
+    assert may_go_out(eligible, pods, since, max_workers=3, had_hosts=False) is goes_out
 
 
-def test_a_full_job_and_a_running_job_wait_for_nobody() -> None:
-    answer = EligibleHosts(hosts=(host("a"),), left_out=(LeftOut(pod="late", reason=Reason.NOT_READY),))
-    pods, since = [PodView(name="late", uid="l", node="n")], Since(listed=0.0, first_host=0.0, last_host=0.0)
-    assert may_open(answer, pods, since, max_workers=1, had_hosts=False)
-    assert may_open(answer, pods, since, max_workers=3, had_hosts=True)
-    assert not may_open(answer, pods, since, max_workers=3, had_hosts=False)
+def test_a_full_job_and_a_running_job_wait_for_no_worker() -> None:
+    eligible = EligibleHosts(hosts=(host("a"),), left_out=(LeftOut(pod="late", reason=Reason.NOT_READY),))
+    pods, since = [PodView(name="late", uid="l", node="n")], SecondsSince(listed=0.0, first_host=0.0, last_host=0.0)
+    assert may_go_out(eligible, pods, since, max_workers=1, had_hosts=False)
+    assert may_go_out(eligible, pods, since, max_workers=3, had_hosts=True)
+    assert not may_go_out(eligible, pods, since, max_workers=3, had_hosts=False)
 
 
 def test_an_address_is_held_back_from_another_pod_only() -> None:
-    handover = AddressReuse([host("a")])
-    assert handover.blocked([host("b")], 0.0) == {"b"}
-    assert handover.blocked([host("a", generation=1)], 0.0) == frozenset()
-    handover.published([], [host("a")], 10.0)
-    assert handover.blocked([host("b")], 10.0 + HOLD_SECONDS - 0.1) == {"b"}
-    assert handover.blocked([host("a")], 10.0) == frozenset()
-    assert handover.blocked([host("b")], 10.0 + HOLD_SECONDS) == frozenset()
-    handover.published([host("b")], [], 14.0)
-    assert handover.blocked([host("a")], 14.0) == {"a"}
+    reuse = AddressReuse([host("a")])
+    assert reuse.quarantine([host("b")], 0.0) == {"b"}
+    assert reuse.quarantine([host("a", generation=1)], 0.0) == frozenset()
+    reuse.published([], [host("a")], 10.0)
+    assert reuse.quarantine([host("b")], 10.0 + QUARANTINE_SECONDS - 0.1) == {"b"}
+    assert reuse.quarantine([host("a")], 10.0) == frozenset()
+    assert reuse.quarantine([host("b")], 10.0 + QUARANTINE_SECONDS) == frozenset()
+    reuse.published([host("b")], [], 14.0)
+    assert reuse.quarantine([host("a")], 14.0) == {"a"}

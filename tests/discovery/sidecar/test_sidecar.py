@@ -40,7 +40,7 @@ def test_the_first_list_waits_for_those_about_to_be_ready(api: KubeApi, start: S
     put(api, 0)
     api.put(PODS, pod(1, ready=False))
     running = start(settle_seconds=30.0, max_workers=2)
-    until(lambda: bool(running.sidecar.answer.hosts))
+    until(lambda: bool(running.sidecar.eligible.hosts))
     assert running.hosts() is None
     put(api, 1)
     running.shows(0, 1)
@@ -281,8 +281,8 @@ def test_a_wall_clock_that_jumps_makes_no_list_old_or_young(api: KubeApi, worker
     try:
         for index in range(3):
             put(api, index)
-            until(lambda count=index + 1: len(sidecar.answer.hosts) == count)  # type: ignore[misc]
-            until(lambda: (tmp_path / "hosts").exists() and read_snapshot(tmp_path).hosts == sidecar.answer.hosts)
+            until(lambda count=index + 1: len(sidecar.eligible.hosts) == count)  # type: ignore[misc]
+            until(lambda: (tmp_path / "hosts").exists() and read_snapshot(tmp_path).hosts == sidecar.eligible.hosts)
             assert sidecar.is_ready
     finally:
         sidecar.stop()

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from hvd_elastic.cli.discover import command
 from hvd_elastic.discovery import read_snapshot
+from hvd_elastic.discovery.discover_once import discover_once
 from hvd_elastic.discovery.kube.api_server import Access
 from hvd_elastic.discovery.kube.credentials import NoClusterError, in_cluster
-from hvd_elastic.discovery.lookup import look_up
 from hvd_elastic.discovery.snapshot import SnapshotError
 from tests.discovery.conftest import until
 from tests.discovery.kubeapi import JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, node, pod
@@ -58,17 +58,17 @@ def test_a_table_names_the_reasons(api: KubeApi, kubeconfig: Path) -> None:
 
 def test_json_and_names_are_for_programs(api: KubeApi, kubeconfig: Path) -> None:
     done = CliRunner().invoke(command, ["--job", "job", "-o", "json"], catch_exceptions=False)
-    told = json.loads(done.stdout)
-    assert [host["pod"] for host in told["hosts"]] == ["job-worker-0"]
-    assert told["leftOut"] == [{"pod": "job-worker-1", "reason": "disrupted", "detail": "PreemptionByScheduler"}]
+    shown = json.loads(done.stdout)
+    assert [host["pod"] for host in shown["hosts"]] == ["job-worker-0"]
+    assert shown["leftOut"] == [{"pod": "job-worker-1", "reason": "disrupted", "detail": "PreemptionByScheduler"}]
     assert CliRunner().invoke(command, ["--job", "job", "-o", "name"]).stdout == "pod/job-worker-0\n"
 
 
-def test_asks_the_workers_where_it_is_told_to(api: KubeApi, all_of_them: Workers) -> None:
+def test_asks_the_workers_where_it_is_shown_to(api: KubeApi, all_of_them: Workers) -> None:
     all_of_them.silent.add("127.0.1.1")
-    found = look_up(api.access(), job="job", namespace="default", reach=True, ready_port=all_of_them.port)
-    assert found.answer.hosts == ()
-    assert [out.reason for out in found.answer.left_out] == ["not-asked", "disrupted"]
+    found = discover_once(api.access(), job="job", namespace="default", reach=True, ready_port=all_of_them.port)
+    assert found.eligible.hosts == ()
+    assert [out.reason for out in found.eligible.left_out] == ["not-asked", "disrupted"]
 
 
 @pytest.fixture

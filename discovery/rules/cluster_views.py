@@ -1,4 +1,4 @@
-"""What discovery knows of the outside, as small values: a pod, its node, and what the worker in it says of itself.
+"""What discovery reads of the cluster, as small values: the job, a pod, its node, and the worker's own answer.
 
 Each is made from the API server's JSON or by hand; a local host without Kubernetes is
 `PodView(name="local-1", uid="1", ip="127.0.0.2")`.
@@ -10,16 +10,14 @@ from datetime import datetime
 from typing import Any
 
 from hvd_elastic.discovery.rules import node_signals
-from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, WorkerState
-
-__all__ = ["NodeView", "PodView", "WorkerView", "unix_seconds"]
+from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
-    """The part of a pod that decides anything here. Defaults are those of a worker that may be used."""
+    """The part of a pod that discovery decides by. The defaults are those of a worker that may be used."""
 
     name: str
     uid: str
@@ -31,27 +29,27 @@ class PodView:
     created: float = 0.0
     """Unix seconds."""
     deleting_at: float | None = None
-    """`deletionTimestamp` in Unix seconds: when the grace ends, not when the deletion was asked for."""
+    """`deletionTimestamp` in Unix seconds: when the grace period ends, not when the deletion was requested."""
     disruption: str = ""
-    """Reason of a DisruptionTarget condition that is True; a False one is stale and gives nothing."""
+    """Reason of a DisruptionTarget condition that is True; empty if there is none. A False one is stale and ignored."""
     leave: bool = False
-    """ANNOTATION_LEAVE asks it to go."""
+    """Whether ANNOTATION_LEAVE asks it to leave."""
     owner_uid: str = ""
     """UID of the controller that owns it."""
     node: str = ""
     reason: str = ""
     """`status.reason`, such as Evicted."""
     last_state: str = ""
-    """How its containers ended, for the record that the reaper leaves."""
+    """How its containers ended, for the Event that the reaper writes."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether it has failed or is being deleted, so that somebody may have to help it along."""
+        """Whether it has failed or is being deleted: only such a pod may have to be reaped."""
         return self.phase == "Failed" or self.deleting_at is not None
 
     @classmethod
     def from_json(cls, pod: Json) -> "PodView":
-        """Read a Pod as the API server sends it. What is missing counts as not there, never as fine."""
+        """Read a Pod as the API server sends it. A missing field never counts in the pod's favour."""
         meta, status = pod["metadata"], pod.get("status") or {}
         conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
         ready = conditions.get("Ready", {})
@@ -77,20 +75,20 @@ class PodView:
 
     @property
     def index(self) -> int | None:
-        """The i of `JOB-worker-i`. From the name: the label is one off where the launcher is a worker as well."""
+        """The i of `JOB-worker-i`. From the name, because the label is one off where the launcher is a worker too."""
         tail = self.name.rpartition("-")[2]
         return int(tail) if tail.isascii() and tail.isdigit() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """The part of a node that decides anything here."""
+    """The part of a node that discovery decides by."""
 
     name: str
     ready: bool = True
     spot: bool = False
     draining: str = ""
-    """Why pods must leave it at once: a taint's key; empty where nothing says so."""
+    """Why pods must leave it at once: a taint's key; empty if nothing says so."""
     at_risk: str = ""
     """Why it may go soon: a cordon, a rebalance recommendation."""
 
@@ -111,20 +109,46 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """What a worker last said on its ready port, and whether it still answers."""
+    """A worker's last answer on its ready port, and whether it still answers."""
 
     generation: int = 0
     state: WorkerState = WorkerState.WAITING
     step: int = -1
-    """Of its heartbeat; -1 where there is none."""
+    """The step in its heartbeat; -1 without a heartbeat."""
     age_seconds: int = -1
-    """Age of that heartbeat; -1 where there is none."""
+    """Age of that heartbeat; -1 without one."""
     lost: bool = False
-    """It missed too often in a row and has not answered since."""
+    """Whether it missed too many probes in a row and has not answered since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """The part of an MPIJob that discovery decides by."""
+
+    uid: str
+    replicas: int = 0
+    """Of its workers."""
+    slots: int = 1
+    """Processes per worker."""
+    wanted: str = ""
+    """The value of ANNOTATION_WANTED_WORKERS; empty if it is not set."""
+
+    @classmethod
+    def from_json(cls, job: Json) -> "JobView":
+        """Read an MPIJob, v2beta1 or v1, as the API server sends it."""
+        meta = job["metadata"]
+        spec = job.get("spec", {})
+        worker = spec.get("mpiReplicaSpecs", {}).get("Worker") or {}
+        return cls(
+            uid=meta["uid"],
+            replicas=int(worker.get("replicas") or 0),
+            slots=int(spec.get("slotsPerWorker") or 1),
+            wanted=str((meta.get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS) or ""),
+        )
 
 
 def unix_seconds(timestamp: str | None) -> float:
-    """Unix seconds of an RFC 3339 time; 0 for none."""
+    """Unix seconds of an RFC 3339 time; 0 for None."""
     return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
 
 
@@ -133,9 +157,9 @@ def _controller(owners: Iterable[Json]) -> str:
 
 
 def _last_state(status: Json) -> str:
-    said = [str(status.get("message") or "")]
+    parts = [str(status.get("message") or "")]
     for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended:
-            said.append(f"{container['name']}: {ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}")
-    return "; ".join(filter(None, said))
+            parts.append(f"{container['name']}: {ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}")
+    return "; ".join(filter(None, parts))

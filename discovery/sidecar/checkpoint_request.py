@@ -1,0 +1,44 @@
+"""Asks workers for a durable checkpoint over their ready ports; the protocol is at `contract.READY_PORT`."""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Iterable
+
+from hvd_elastic.discovery.sidecar.prober import MAX_LINE_BYTES, nonblocking_socket
+from hvd_elastic.mpijob.contract import READY_PORT
+
+
+def request_checkpoint(
+    addresses: Iterable[str], reason: str, *, port: int = READY_PORT, timeout_seconds: float = 0.3
+) -> int:
+    """Ask the workers for a durable checkpoint at their next commit; return how many received the request in time."""
+    line = f"checkpoint {' '.join(reason.split())}\n".encode("ascii", "replace")
+    deadline = time.monotonic() + timeout_seconds
+    received = 0
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as sockets:
+        for address in addresses:
+            connection = sockets.enter_context(nonblocking_socket())
+            connection.connect_ex((address, port))
+            selector.register(connection, selectors.EVENT_WRITE, connection)
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, events in selector.select(left):
+                if _was_sent(key.data, line, events):
+                    # Closing before the worker's own line is read would send a reset, which may overtake the request.
+                    selector.modify(key.data, selectors.EVENT_READ, key.data)
+                else:
+                    selector.unregister(key.data)
+                    received += bool(events & selectors.EVENT_READ)
+    return received
+
+
+def _was_sent(connection: socket.socket, line: bytes, events: int) -> bool:
+    """Whether the request was sent just now, so that the worker's line is still to be read."""
+    try:
+        if events & selectors.EVENT_WRITE:
+            return connection.send(line) == len(line)
+        connection.recv(MAX_LINE_BYTES)
+    except OSError:
+        pass
+    return False

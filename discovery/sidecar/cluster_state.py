@@ -1,0 +1,61 @@
+"""What the sidecar's threads have received so far, and when."""
+
+from typing import Any
+
+from hvd_elastic.discovery.kube import watch
+from hvd_elastic.discovery.rules.cluster_views import JobView
+from hvd_elastic.discovery.rules.inventory import Inventory
+from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
+from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
+
+
+class ClusterState:
+    """The job and its inventory. All times are of the clock that the batches carry. Not thread-safe."""
+
+    def __init__(self, inventory: Inventory, watch_health: WatchHealth) -> None:
+        self.inventory = inventory
+        self.job: JobView | None = None
+        self.pods_listed: float | None = None
+        """When the pods were first listed."""
+        self.last_contact: float | None = None
+        """When the API server last confirmed the pods."""
+        self.oldest_change: float | None = None
+        """When the oldest change came that is not published yet."""
+        self._watch_health = watch_health
+
+    def take_answers(self, answers: WorkerAnswers) -> None:
+        """Apply workers' answers."""
+        self.note_change(self.inventory.update_workers(answers.views), answers.received)
+
+    def take_batch(self, batch: WatchBatch) -> None:
+        """Apply what a watch received."""
+        for message in batch.messages:
+            self._watch_health.take(batch.resource, message)
+            if isinstance(message, watch.WatchFault):
+                continue
+            match batch.resource:
+                case "pods":
+                    self._take_pods(message, batch.received)
+                case "nodes":
+                    self.note_change(self.inventory.update_nodes(message), batch.received)
+                case _:
+                    self._take_job(message, batch.received)
+
+    def note_change(self, changed: bool, received: float) -> None:
+        """Remember that something is to be published, if anything changed."""
+        if changed and self.oldest_change is None:
+            self.oldest_change = received
+
+    def _take_pods(self, message: watch.Message[Any], received: float) -> None:
+        self.last_contact = received
+        if self.pods_listed is None and isinstance(message, watch.Listed):
+            self.pods_listed = received
+        self.note_change(self.inventory.update_pods(message), received)
+
+    def _take_job(self, message: watch.Message[Any], received: float) -> None:
+        match message:
+            case watch.Listed(objects=(JobView() as job,)) | watch.Changed(object=JobView() as job):
+                # A successor of the same name is another job, which brings its own launcher and sidecar.
+                if self.job is None or self.job.uid == job.uid:
+                    self.job = job
+                    self.note_change(self.inventory.update_owner(job.uid), received)

@@ -1,0 +1,143 @@
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_elastic.discovery.rules.cluster_views import WorkerView
+from hvd_elastic.discovery.sidecar.checkpoint_request import request_checkpoint
+from hvd_elastic.discovery.sidecar.prober import MISSES_TO_LOSE, Prober, ProbeRecord, Views, parse_ready_line
+from hvd_elastic.mpijob.contract import WorkerState
+from tests.discovery.conftest import until
+from tests.discovery.workers import Workers
+
+A, B = "127.0.3.1", "127.0.3.2"
+
+
+INTERVAL_SECONDS = 0.02
+
+
+class Probing:
+    def __init__(self, workers: Workers, **addresses: str) -> None:
+        self.reports: list[Views] = []
+        self.prober = Prober(
+            self.reports.append, port=workers.port, interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.1
+        )
+        self.prober.set_targets(addresses)
+
+    def until_reports(self, count: int) -> WorkerView:
+        while len(self.reports) < count:
+            self.prober.turn()
+        (view,) = self.reports[count - 1].values()
+        return view
+
+    def probes(self, count: int) -> None:
+        already = self.prober.probes
+        while self.prober.probes < already + count:
+            self.prober.turn()
+
+
+@pytest.fixture
+def probing(workers: Workers) -> Iterator[Probing]:
+    made = Probing(workers, a=A)
+    yield made
+    made.prober.close()
+
+
+def test_hears_what_a_worker_says(workers: Workers, probing: Probing) -> None:
+    workers.say(A, generation=3, state=WorkerState.TRAINING, step=70)
+    assert probing.until_reports(1) == WorkerView(generation=3, state=WorkerState.TRAINING, step=70)
+
+
+def test_tells_what_changes_and_not_each_step(workers: Workers, probing: Probing) -> None:
+    probing.until_reports(1)
+    workers.say(A, step=5)
+    probing.probes(5)
+    assert len(probing.reports) == 1
+    assert probing.prober.views["a"].step == 5
+    workers.say(A, generation=1)
+    assert probing.until_reports(2).generation == 1
+
+
+def test_three_misses_and_it_is_out_until_it_answers(workers: Workers) -> None:
+    probing = Probing(workers, a=A, b=B)
+    while not {"a", "b"} <= {uid for report in probing.reports for uid in report}:
+        probing.prober.turn()
+    workers.silent.add(A)
+    count = len(probing.reports)
+    assert probing.until_reports(count + 1).lost
+    assert probing.prober.misses >= MISSES_TO_LOSE
+    workers.silent.clear()
+    assert not probing.until_reports(count + 2).lost
+    probing.prober.close()
+
+
+def test_where_nobody_answers_nobody_is_out(workers: Workers, probing: Probing) -> None:
+    probing.until_reports(1)
+    workers.closed.add(A)
+    probing.probes(MISSES_TO_LOSE + 3)
+    assert len(probing.reports) == 1
+    assert probing.prober.is_own_network_suspect
+
+
+@pytest.mark.parametrize(
+    "said", [b"SSH-2.0-OpenSSH\n", b"hvd-elastic 2 0 waiting 0 0\n", b"\xff\n", b"hvd-elastic 1 x\n"]
+)
+def test_another_service_on_the_port_is_a_miss(workers: Workers, probing: Probing, said: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_ready_line(said)
+    workers.says[A] = said
+    probing.probes(3)
+    assert probing.reports == []
+    assert probing.prober.misses >= 2
+
+
+def test_asks_no_longer_who_is_gone(workers: Workers, probing: Probing) -> None:
+    probing.until_reports(1)
+    probing.prober.set_targets({"b": B})
+    assert set(probing.reports[-1]) == {"a"}
+    probing.until_reports(2)
+    assert set(probing.prober.views) == {"b"}
+
+
+def test_who_has_just_answered_is_left_alone_for_the_interval(probing: Probing) -> None:
+    probing.until_reports(1)
+    probing.probes(1)
+    started, first = time.monotonic(), probing.prober.probes
+    probing.probes(20)
+    # A quarter less: those due soon are asked together.
+    assert time.monotonic() - started >= (probing.prober.probes - first - 1) * INTERVAL_SECONDS * 3 / 4
+
+
+def test_a_large_job_is_asked_no_more_often_than_a_hundred_a_second(workers: Workers) -> None:
+    probing = Probing(workers, **{str(i): f"127.0.4.{i + 1}" for i in range(200)})
+    while probing.prober.probed < 200:
+        probing.prober.turn()
+    assert probing.prober._present_interval() == 2.0
+    probing.prober.close()
+
+
+@given(st.lists(st.sampled_from(["answer", "miss", "other"]), max_size=30))
+def test_out_means_three_misses_in_a_row_while_another_answered(events: list[str]) -> None:
+    record, last_answer, row, other_since = ProbeRecord(), -1.0, 0, False
+    for now, event in enumerate(events):
+        if event == "miss":
+            record, row = record.missed(float(now)), row + 1
+            other_since = other_since and row > 1
+        elif event == "answer":
+            record, row, last_answer = record.answered(WorkerView()), 0, float(now)
+        else:
+            last_answer, other_since = float(now), row > 0
+        assert record.is_lost(last_answer) is (row >= MISSES_TO_LOSE and other_since)
+
+
+def test_a_request_for_a_checkpoint_reaches_who_can_be_reached(workers: Workers) -> None:
+    workers.silent.add(B)
+    assert request_checkpoint([A, B, "127.0.3.3"], "the job\nfalls short", port=workers.port, timeout_seconds=3.0) == 2
+    assert request_checkpoint([], "nobody", port=workers.port) == 0
+    until(lambda: len(workers.heard) == 2)
+    assert set(workers.heard) == {
+        (A, "checkpoint the job falls short"),
+        ("127.0.3.3", "checkpoint the job falls short"),
+    }
