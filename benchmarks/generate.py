@@ -18,8 +18,8 @@ import psutil
 import yaml
 
 from hvd_elastic.mpijob.description.reader import read_job
-from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 
 DESCRIPTION = """
 name: job-{number}

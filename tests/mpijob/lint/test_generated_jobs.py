@@ -10,8 +10,8 @@ from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.lint.document.manifest_view import json_path
-from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.examples import GOLDEN
 from tests.mpijob.strategies import jobs, names, texts
