@@ -18,7 +18,7 @@ from typing import Any
 import horovod.torch as hvd
 import torch
 
-from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer import init
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--step", type=float, default=0.1, help="seconds")
     parser.add_argument("--steps", type=int, default=10, help="between commits")
     options = parser.parse_args()
-    rendezvous.init()
+    init()
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, torch {torch.__version__}, {torch.get_num_threads()} threads")
     print(f"{options.parameters} M parameters, SGD with momentum: {options.parameters * 8} MB of state")
     work = options.step * options.steps

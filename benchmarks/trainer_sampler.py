@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from horovod.torch.elastic.sampler import ElasticSampler
 
+from hvd_elastic.trainer import init
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
-from hvd_elastic.trainer.elastic import rendezvous
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=100_000_000)
     parser.add_argument("--stock", type=int, default=5_000_000)
     options = parser.parse_args()
-    rendezvous.init()
+    init()
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, numpy {np.__version__}")
     length = options.samples
     before = _peak_mb()

@@ -8,7 +8,7 @@ import torch
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from torch import nn
 
-from hvd_elastic.trainer.elastic import rendezvous
+from hvd_elastic.trainer import init
 from hvd_elastic.trainer.state import broadcast
 from hvd_elastic.trainer.state.elastic_state import State
 
@@ -99,7 +99,7 @@ def a_notice_that_one_worker_heard_of_reaches_all() -> None:
         state.commit()
 
 
-rendezvous.init()
+init()
 assert hvd.size() == 2
 for case in (
     the_first_sync_takes_rank_0,
