@@ -9,7 +9,7 @@ import click
 from hvd_elastic.cli.output import Format, Result, output_option, render, show
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_BYTES
+from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_CHARACTERS
 from hvd_elastic.mpijob.lint.fix import dump
 from hvd_elastic.mpijob.lint.report import lint_report, rule_pages, sarif
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -92,9 +92,9 @@ def _read(files: tuple[str, ...]) -> tuple[list[lint.Document], list[Problem]]:
 
 def _text(name: str) -> str:
     if name == "-":
-        return sys.stdin.buffer.read(4 * MAX_BYTES + 1).decode("utf-8-sig")
+        return sys.stdin.buffer.read(4 * MAX_CHARACTERS + 1).decode("utf-8-sig")
     with Path(name).open("rb") as file:
-        return file.read(4 * MAX_BYTES + 1).decode("utf-8-sig")
+        return file.read(4 * MAX_CHARACTERS + 1).decode("utf-8-sig")
 
 
 def _unreadable(name: str, error: OSError | UnicodeDecodeError) -> Problem:

@@ -1,4 +1,4 @@
-"""Runs the rules over every job of a stream, and sorts out which findings the job silences."""
+"""Runs the rules over every job of a stream, and separates the findings that the job silences."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -31,7 +31,7 @@ class ManifestPart(StrEnum):
     LAUNCHER_POD = "the launcher's pod template"
     WORKER = "the worker's container"
     WORKER_POD = "the worker's pod template"
-    STREAM = "an object beside the MPIJob"
+    RELATED_OBJECT = "an object beside the MPIJob"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

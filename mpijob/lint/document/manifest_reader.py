@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, Path
 from hvd_elastic.mpijob.lint.document.yaml_composer import SourceRange, UnreadableError, YamlComposer, YamlNode
 from hvd_elastic.priorityclasses.problem import Problem
 
-MAX_BYTES: Final = 32 << 20
+MAX_CHARACTERS: Final = 32 << 20
 """Longest stream that is read, in characters: about 2,000 generated jobs."""
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -80,8 +80,10 @@ def read(text: str, source: str = "-") -> tuple[list[Document], list[Problem]]:
 
     A broken document does not hide the others, because the stream is first split at its `---` lines, as kubectl does.
     """
-    if len(text) > MAX_BYTES:
-        return [], [Problem(path=source, value=len(text), what=f"more than {MAX_BYTES} characters", way_out="split it")]
+    if len(text) > MAX_CHARACTERS:
+        return [], [
+            Problem(path=source, value=len(text), what=f"more than {MAX_CHARACTERS} characters", way_out="split it")
+        ]
     documents: list[Document] = []
     problems: list[Problem] = []
     for first_line, chunk in _chunks(text):

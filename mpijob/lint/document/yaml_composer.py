@@ -128,7 +128,7 @@ class YamlComposer:
 
     def _aliased(self, event: yaml.AliasEvent) -> YamlNode:
         if event.anchor not in self._anchors:
-            raise self._refuse(event, f"alias *{event.anchor} has no complete anchor", "an alias cannot hold itself")
+            raise self._refuse(event, f"alias *{event.anchor} has no complete anchor", "an alias cannot contain itself")
         return self._anchors[event.anchor]
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:

@@ -48,9 +48,9 @@ class Container:
 
     def mount(self, path: str) -> ManifestView:
         """The volume mount that contains `path`; the innermost if there are several."""
-        held = [m for m in self.view.get("volumeMounts").items() if _contains(m.get("mountPath").text, path)]
+        mounts = [m for m in self.view.get("volumeMounts").items() if _contains(m.get("mountPath").text, path)]
         return max(
-            held, key=lambda mount: len(mount.get("mountPath").text or ""), default=ManifestView(None, self.view.path)
+            mounts, key=lambda mount: len(mount.get("mountPath").text or ""), default=ManifestView(None, self.view.path)
         )
 
     def resource(self, name: str) -> ManifestView:

@@ -8,7 +8,7 @@ from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelatedObjects:
-    """The objects of the stream other than MPIJobs, indexed because a stream may hold a thousand jobs."""
+    """The objects of the stream other than MPIJobs, indexed because a stream can have a thousand jobs."""
 
     by_kind: Mapping[str, tuple[ManifestView, ...]]
     by_name: Mapping[tuple[str, str], tuple[ManifestView, ...]]

@@ -95,12 +95,12 @@ def _texts(view: ManifestView) -> set[str]:
     why="If its requests are denied, discovery has no list that it can trust, and a failure of the first discovery "
     "ends the job.",
     fix="Bind the account to a Role with pods: get, list, watch.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_ROLE.format(resources="pods", verbs="get"),
     good=_ROLE.format(resources="pods", verbs="get, list, watch, delete"),
 )
 def missing_rights(job: LintedJob) -> Iterator[Violation]:
-    """Checks that the launcher's account may get, list and watch pods, if the stream has its roles."""
+    """Checks that the launcher's account may get, list and watch pods, if the files include its roles."""
     account = _account(job)
     if not _asks_api(job) or not account.text or next(job.related_objects.of_kind("Role", "ClusterRole"), None) is None:
         return
@@ -120,7 +120,7 @@ def missing_rights(job: LintedJob) -> Iterator[Violation]:
     why="The launcher runs what users write, and Horovod 0.28.1 unpickles the data it receives: anyone who gets in "
     "has these permissions. Only v1 needed `pods/exec`; secrets and wildcards are never needed.",
     fix="Keep pods: get, list, watch, and delete if a reaper runs, all in the job's own namespace.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_ROLE.format(resources="pods, pods/exec, secrets", verbs="get, list, watch, create"),
     good=_ROLE.format(resources="pods", verbs="get, list, watch, delete"),
 )

@@ -50,10 +50,10 @@ def _on_script(script: DiscoveryScript, message: str) -> Violation:
     "HE201",
     "operator-discovery-script",
     Severity.ERROR,
-    why="The script prints every pod in phase Running, including pods that are terminating or not Ready. It reaches "
-    "the launcher as a mounted ConfigMap, which the kubelet syncs about once a minute: a removal was seen after 43 s "
-    "or not at all, and at the start the list was empty for 90 s (measured). Survivors are sent to hosts that are "
-    "gone, the failed hosts are blacklisted, and the job never grows back.",
+    why="The operator's script prints every pod in phase Running, including pods that are terminating or not Ready. "
+    "It reaches the launcher as a mounted ConfigMap, which the kubelet syncs about once a minute: a removal was seen "
+    "after 43 s or not at all, and at the start the list was empty for 90 s (measured). Survivors are sent to hosts "
+    "that are gone, the failed hosts are blacklisted, and the job never grows back.",
     fix="Run the discovery sidecar (`hvd-elastic discovery-sidecar`, an init container with `restartPolicy: Always`), "
     "and name the script that it writes: /run/hvd-elastic/discover-hosts.",
     part=ManifestPart.LAUNCHER,
@@ -79,8 +79,8 @@ def operator_discovery_script(job: LintedJob) -> Iterator[Violation]:
     "HE202",
     "static-host-list",
     Severity.ERROR,
-    why="Such a list changes only when someone edits the ConfigMap, and the kubelet syncs it about once a minute (43 "
-    "to 100 s measured). Until then the launcher works with hosts that are gone.",
+    why="A literal list of hosts changes only when someone edits the ConfigMap, and the kubelet syncs it about once a "
+    "minute (43 to 100 s measured). Until then the launcher works with hosts that are gone.",
     fix="Use a script that looks at the cluster: the discovery sidecar's, or one that reads the state of the job's "
     "pods.",
     part=ManifestPart.LAUNCHER_POD,
@@ -161,7 +161,8 @@ def discovery_swallows_errors(job: LintedJob) -> Iterator[Violation]:
     "discovery-lists-leaving-pods",
     Severity.WARNING,
     why="A preempted pod stays in phase Running for its whole grace period, and a new pod is Running before its sshd "
-    "listens. Survivors are sent to the first; ssh to the second fails and the host is blacklisted.",
+    "listens. If discovery lists such pods, survivors are sent to the first, and ssh to the second fails and the host "
+    "is blacklisted.",
     fix="Skip pods that are not Ready, have a deletionTimestamp, or have the condition DisruptionTarget.",
     part=ManifestPart.LAUNCHER_POD,
     bad=_example("set -e", "timeout 5 kubectl get pods --field-selector status.phase=Running -o name"),
@@ -180,8 +181,9 @@ def discovery_lists_leaving_pods(job: LintedJob) -> Iterator[Violation]:
     "HE207",
     "bad-host-line",
     Severity.ERROR,
-    why="Each line must be `host` or `host:slots`. A comment becomes a host, an IPv6 address or a second colon raises "
-    "ValueError, and a host that is printed twice with different slots gets either number (observed).",
+    why="Each line of the script's output must be `host` or `host:slots`. A comment becomes a host, an IPv6 address "
+    "or a second colon raises ValueError, and a host that is printed twice with different slots gets either number "
+    "(observed).",
     fix="Print one `host:slots` per line and nothing else.",
     part=ManifestPart.LAUNCHER_POD,
     bad=_example("echo '#workers'", "echo fd00::12:1"),

@@ -141,10 +141,11 @@ def launcher_dies_once(job: LintedJob) -> Iterator[Violation]:
     "HE605",
     "budget-blocks-drain",
     Severity.WARNING,
-    why="For the scheduler's preemption a budget is best effort and does not stop it. But a budget does stop drains: "
-    "nodes cannot be emptied or scaled down while the job runs. An elastic job can lose workers down to its minimum.",
+    why="A PodDisruptionBudget does not stop the scheduler's preemption, for which it is only best effort. But it "
+    "does stop drains: nodes cannot be emptied or scaled down while the job runs. An elastic job can lose workers "
+    "down to its minimum.",
     fix="Set `minAvailable` to the minimum number of workers.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad="""
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -182,7 +183,7 @@ def budget_blocks_drain(job: LintedJob) -> Iterator[Violation]:
     why="An MPIJob has no scale subresource (mpi-operator issue 336, open): neither an HPA nor `kubectl scale` can "
     "change its size, and the HPA only reports FailedGetScale. PyTorchJob has one.",
     fix="Set the worker replicas to the maximum: the scheduler then scales the job.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad="""
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler

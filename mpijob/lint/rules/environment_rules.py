@@ -115,9 +115,9 @@ def efa_unused(job: LintedJob) -> Iterator[Violation]:
     "HE804",
     "too-many-efa",
     Severity.ERROR,
-    why="A p4d.24xlarge has 4 adapters, a p5.48xlarge 32, a p5en.48xlarge 16, a p6-b200.48xlarge 8. A pod that "
+    why="A p4d.24xlarge has 4 EFA adapters, a p5.48xlarge 32, a p5en.48xlarge 16, a p6-b200.48xlarge 8. A pod that "
     "requests more stays Pending indefinitely, and no autoscaler adds a node for it.",
-    fix="Request at most what the instance type has.",
+    fix="Request at most as many adapters as the instance type has.",
     part=ManifestPart.WORKER_POD,
     bad="""
 spec:

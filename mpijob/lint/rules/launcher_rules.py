@@ -97,11 +97,11 @@ def no_network_interface(job: LintedJob) -> Iterator[Violation]:
     "HE104",
     "permanent-blacklist",
     Severity.ERROR,
-    why="Horovod blacklists a host whose process failed, permanently, silently and by name. The operator gives the "
-    "replacement pod the same name, so it is never used: in 4 of 4 measured preemptions the stock job never grew "
-    "back. Horovod issue 1926, open.",
-    fix="Give a range in seconds, `LO HI`, between 1 and 3600. `hvd-elastic launch` does not need the option: it "
-    "identifies a host by its pod's UID.",
+    why="If the process on a host fails, Horovod blacklists that host permanently, silently and by name. The operator "
+    "gives the replacement pod the same name, so it is never used: in 4 of 4 measured preemptions the stock job never "
+    "grew back. Horovod issue 1926, open.",
+    fix="Give `--blacklist-cooldown-range` a range in seconds, `LO HI`, between 1 and 3600. `hvd-elastic launch` does "
+    "not need the option: it identifies a host by its pod's UID.",
     part=ManifestPart.LAUNCHER,
     bad="""
 command: [horovodrun, -np, "2", --min-np, "1", --network-interface, eth0, --host-discovery-script, /hosts,
@@ -248,8 +248,8 @@ def _is_integer(text: str) -> bool:
     "HE109",
     "conflicting-hosts",
     Severity.ERROR,
-    why="argparse accepts only one of the three and ends the launcher otherwise. The operator's hostfile lists all "
-    "workers from the start, whether they run or not.",
+    why="argparse accepts only one of `-H`, `--hostfile` and `--host-discovery-script`, and ends the launcher "
+    "otherwise. The operator's hostfile lists all workers from the start, whether they run or not.",
     fix="Keep the discovery script.",
     part=ManifestPart.LAUNCHER,
     bad="""
@@ -319,7 +319,8 @@ def autotune(job: LintedJob) -> Iterator[Violation]:
     "HE112",
     "mpi-controller",
     Severity.WARNING,
-    why="Elastic Horovod runs on Gloo, whatever the flag says. An image built without Gloo is rejected at start-up.",
+    why="Elastic Horovod runs on Gloo, even with `--mpi` or `--jsrun`. An image built without Gloo is rejected at "
+    "start-up.",
     fix="Remove the flag, and build Horovod with HOROVOD_WITH_GLOO=1.",
     part=ManifestPart.LAUNCHER,
     bad='command: [horovodrun, -np, "2", --mpi, --host-discovery-script, /hosts, python, train.py]',
@@ -338,9 +339,8 @@ def mpi_controller(job: LintedJob) -> Iterator[Violation]:
     "HE113",
     "unset-gloo-timeout",
     Severity.INFO,
-    why="If a peer vanishes without closing its connections (a lost node, SIGKILL), only this timeout reveals it. By "
-    "default that takes 30 s, during which all other processes stand still (measured: 30.5 s). Choose the value "
-    "deliberately.",
+    why="If a peer vanishes without closing its connections (a lost node, SIGKILL), only this timeout reveals it. "
+    "Until then, 30 s by default, all other processes stall (measured: 30.5 s). Choose the value deliberately.",
     fix="Set HOROVOD_GLOO_TIMEOUT_SECONDS on the launcher, which passes its environment to the workers, or set "
     "`--gloo-timeout-seconds`. 30 is fine for a few workers; from about 50 workers on use 240.",
     part=ManifestPart.LAUNCHER,
@@ -405,8 +405,9 @@ def short_gloo_timeout(job: LintedJob) -> Iterator[Violation]:
     "HE115",
     "no-elastic-timeout",
     Severity.INFO,
-    why="When inference takes every worker, the launcher waits this long for `--min-np` processes and then ends the "
-    "job. The default is 600 s, which is shorter than many bursts of inference.",
+    why="When inference takes every worker, the launcher waits for `--min-np` processes as long as "
+    "`--elastic-timeout` allows, and then ends the job. The default is 600 s, which is shorter than many bursts of "
+    "inference.",
     fix="Set `--elastic-timeout` to the longest burst that the job should survive, in seconds.",
     part=ManifestPart.LAUNCHER,
     bad='command: [horovodrun, -np, "2", --host-discovery-script, /hosts, python, train.py]',
@@ -427,7 +428,7 @@ def no_elastic_timeout(job: LintedJob) -> Iterator[Violation]:
     "HE116",
     "reset-limit-zero",
     Severity.ERROR,
-    why="The limit counts every resize, including clean ones. With 0 the first preemption ends the job.",
+    why="`--reset-limit` counts every resize, including clean ones. With 0 the first preemption ends the job.",
     fix="Remove the option, because preemption is normal, or allow many resizes.",
     part=ManifestPart.LAUNCHER,
     bad='command: [horovodrun, -np, "2", --reset-limit, "0", --host-discovery-script, /hosts, python, train.py]',

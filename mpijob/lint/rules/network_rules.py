@@ -29,12 +29,12 @@ spec:
     "store (CVE-2026-31234). Neither is fixed: any pod that reaches the launcher can run code in it.",
     fix="Add a NetworkPolicy that admits only the job's own pods. If the namespace already has one, silence the rule "
     "and give that reason.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad="apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: fashion}\n$patch: delete",
     good=_POLICY.format(peer="{podSelector: {matchLabels: {training.kubeflow.org/job-name: fashion}}}"),
 )
 def no_network_policy(job: LintedJob) -> Iterator[Violation]:
-    """Finds elastic jobs without a NetworkPolicy for their pods in the stream."""
+    """Finds elastic jobs for whose pods the files have no NetworkPolicy."""
     # A generated job lacks a policy only if its description says so (`network.policy: false`).
     if job.elastic and not job.generated and not any(True for _ in _policies(job)):
         yield violation(job.view.get("metadata", "name"), "no NetworkPolicy in these files selects the launcher's pod")
@@ -58,13 +58,13 @@ def _selects(selector: ManifestView, labels: dict[str, str]) -> bool:
 def _expression(expression: ManifestView, labels: dict[str, str]) -> bool:
     value = labels.get(str(expression.get("key").value))
     values = [item.text for item in expression.get("values").items()]
-    held = {
+    matches = {
         "In": value in values,
         "NotIn": value not in values,
         "Exists": value is not None,
         "DoesNotExist": value is None,
     }
-    return held.get(str(expression.get("operator").value), False)
+    return matches.get(str(expression.get("operator").value), False)
 
 
 @rule(
@@ -75,7 +75,7 @@ def _expression(expression: ManifestView, labels: dict[str, str]) -> bool:
     "must not reach Horovod's unpickling servers (CVE-2024-10190, CVE-2026-31234).",
     fix="Select pods by `training.kubeflow.org/job-name`. Ports that only serve metrics may be open to the monitoring "
     "namespace.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_POLICY.format(peer="{namespaceSelector: {}}"),
     good=_POLICY.format(peer="{podSelector: {matchLabels: {training.kubeflow.org/job-name: fashion}}}"),
 )

@@ -87,7 +87,7 @@ def launcher_not_above_workers(job: LintedJob) -> Iterator[Violation]:
     "lower priority, and two elastic jobs of different classes keep displacing each other. An elastic job should only "
     "take what is idle.",
     fix="Set `preemptionPolicy: Never` on the classes that training uses.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_class("preemptible-pc", 80_000_001, "preemptionPolicy: PreemptLowerPriority"),
     good=_class("preemptible-pc", 80_000_001),
 )
@@ -108,12 +108,12 @@ def training_preempts(job: LintedJob) -> Iterator[Violation]:
     "itself. The Cluster Autoscaler ignores pods below -10: it never adds a node for them. With `globalDefault` a "
     "training class applies to every pod without a class, including inference.",
     fix="Use values such as those that `hvd-elastic priorityclasses` prints, without globalDefault.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_class("preemptible-pc", -20),
     good=_class("preemptible-pc", 80_000_001),
 )
 def bad_priority_class(job: LintedJob) -> Iterator[Violation]:
-    """Checks the PriorityClasses of the stream that the job uses: value, name and globalDefault."""
+    """Checks the PriorityClasses that the job uses, if the files include them: value, name and globalDefault."""
     for name in {view.text: view for view in (_class_name(r.pod.spec) for r in (job.launcher, job.worker))}.values():
         found = job.related_objects.named("PriorityClass", name.text)
         value = found.get("value").number
@@ -192,9 +192,9 @@ def gang_of_all(job: LintedJob) -> Iterator[Violation]:
     "HE507",
     "gang-not-minimum",
     Severity.WARNING,
-    why="Above that number, the gang waits for workers that training does not need. Below it, pods are started that "
-    "cannot train yet and hold their GPUs.",
-    fix="Set it to the minimum number of workers + 1, for the launcher.",
+    why="If `minAvailable` is above the minimum number of workers + 1, the gang waits for workers that training does "
+    "not need. If it is below, pods are started that cannot train yet and hold their GPUs.",
+    fix="Set `minAvailable` to the minimum number of workers + 1, for the launcher.",
     part=ManifestPart.JOB,
     bad="spec: {runPolicy: {schedulingPolicy: {minAvailable: 9}}}",
     good="spec: {runPolicy: {schedulingPolicy: {minAvailable: 2}}}",

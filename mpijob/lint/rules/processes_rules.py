@@ -90,8 +90,8 @@ def max_above_capacity(job: LintedJob) -> Iterator[Violation]:
     "HE154",
     "no-min-np",
     Severity.WARNING,
-    why="`--min-np` defaults to `-np`: the job cannot shrink below its initial size. After a preemption it stands "
-    "still until the worker is back, and fails after `--elastic-timeout`.",
+    why="`--min-np` defaults to `-np`: the job cannot shrink below its initial size. After a preemption it stalls "
+    "until the worker is back, and fails after `--elastic-timeout`.",
     fix="Set `--min-np`; 1 is right for most preemptible training.",
     part=ManifestPart.LAUNCHER,
     bad=f'command: [horovodrun, -np, "2", --max-np, "8", --slots-per-host, "1", {_BASE}',
@@ -100,7 +100,7 @@ def max_above_capacity(job: LintedJob) -> Iterator[Violation]:
 def no_min_np(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic jobs without `--min-np`."""
     if job.elastic and "--min-np" not in job.command_line.flags and (job.command_line.number("-np") or 1) > 1:
-        yield _on_flag(job, "-np", "without --min-np the job stops as soon as one worker is preempted")
+        yield _on_flag(job, "-np", "without --min-np the job stalls as soon as one worker is preempted")
 
 
 @rule(
@@ -188,8 +188,8 @@ def slots_not_gpus(job: LintedJob) -> Iterator[Violation]:
     "HE159",
     "no-slots",
     Severity.ERROR,
-    why="Without both, a host becomes `{host: None}` and the driver ends with a TypeError (observed). The operator's "
-    "discover_hosts.sh of v2beta1 prints no slots.",
+    why="If neither the script nor `--slots-per-host` gives the slots, a host becomes `{host: None}` and the driver "
+    "ends with a TypeError (observed). The operator's discover_hosts.sh of v2beta1 prints no slots.",
     fix="Set `--slots-per-host` to `slotsPerWorker`.",
     part=ManifestPart.LAUNCHER,
     bad="""

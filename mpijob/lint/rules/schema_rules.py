@@ -90,8 +90,8 @@ def unsupported_version(job: LintedJob) -> Iterator[Violation]:
     "HE903",
     "wrong-type",
     Severity.ERROR,
-    why="The API server rejects the whole object. Commands, variables, labels and annotations are strings; YAML reads "
-    "2, yes and on as other types.",
+    why="If one value has the wrong type, the API server rejects the whole object. Commands, variables, labels and "
+    "annotations are strings; YAML reads 2, yes and on as other types.",
     fix="Quote the value.",
     part=ManifestPart.LAUNCHER,
     bad="command: [horovodrun, -np, 2, --host-discovery-script, /hosts, python, train.py]",
@@ -137,8 +137,9 @@ def _closed_sets(job: LintedJob) -> Iterator[tuple[ManifestView, tuple[str, ...]
     "HE904",
     "bad-value",
     Severity.ERROR,
-    why="The CRD declares these fields as plain strings, so the API server accepts any value. The operator's own "
-    "validation (`validation.go`) then only records an event and creates no pod. The job stays without a status.",
+    why="The CRD declares fields such as cleanPodPolicy as plain strings, so the API server accepts any value. The "
+    "operator's own validation (`validation.go`) then only records an event and creates no pod. The job stays without "
+    "a status.",
     fix="Use one of the allowed values.",
     part=ManifestPart.JOB,
     bad="spec: {runPolicy: {cleanPodPolicy: running}}",
@@ -162,7 +163,8 @@ def bad_value(job: LintedJob) -> Iterator[Violation]:
     "HE905",
     "bad-replicas",
     Severity.ERROR,
-    why="The operator's validation rejects other numbers and creates no pod.",
+    why="The operator's validation rejects a number of launchers other than 1, or fewer than 1 worker, and creates no "
+    "pod.",
     fix="Set the launcher's replicas to 1, and for an elastic job the workers' replicas to its maximum.",
     part=ManifestPart.JOB,
     bad="spec: {mpiReplicaSpecs: {Launcher: {replicas: 2}}}",
@@ -183,7 +185,8 @@ def bad_replicas(job: LintedJob) -> Iterator[Violation]:
     "HE906",
     "missing-part",
     Severity.ERROR,
-    why="The operator's validation rejects such a job, or there is nothing to train on.",
+    why="The operator's validation rejects a job without a launcher or without containers. An elastic job without "
+    "workers has nothing to train on.",
     fix="Write both replica specs, each with a container.",
     part=ManifestPart.JOB,
     bad="spec: {mpiReplicaSpecs: {Worker: null}}",
@@ -265,7 +268,7 @@ def bad_job_name(job: LintedJob) -> Iterator[Violation]:
     "HE909",
     "duplicate-key",
     Severity.ERROR,
-    why="Which of the two counts depends on the reader: kubectl silently takes the last.",
+    why="If a key occurs twice, it depends on the reader which value counts: kubectl silently takes the last.",
     fix="Keep one of them.",
     part=ManifestPart.JOB,
     bad="spec: {slotsPerWorker: 4, slotsPerWorker: 1}",
@@ -282,8 +285,8 @@ def duplicate_key(job: LintedJob) -> Iterator[Violation]:
     "HE910",
     "overridden-restart-policy",
     Severity.WARNING,
-    why="The operator overrides it with the replica spec's restartPolicy (by default OnFailure for the launcher and "
-    "Never for workers), and mentions that only in an event.",
+    why="The operator replaces the restartPolicy of a pod template with that of the replica spec (by default "
+    "OnFailure for the launcher and Never for workers), and mentions it only in an event.",
     fix="Set `restartPolicy` beside `replicas`.",
     part=ManifestPart.WORKER_POD,
     bad="spec: {restartPolicy: OnFailure}",

@@ -96,8 +96,9 @@ def not_restricted(job: LintedJob) -> Iterator[Violation]:
     "HE423",
     "on-the-node",
     Severity.WARNING,
-    why="Training runs code that researchers write on nodes that also serve inference. With these settings a mistake "
-    "in that code reaches the node. Pod Security `baseline` rejects all of them.",
+    why="Training runs code that researchers write on nodes that also serve inference. With privileged containers, "
+    "host namespaces or hostPath volumes, a mistake in that code reaches the node. Pod Security `baseline` rejects "
+    "all of them.",
     fix="Remove them; GPUs, EFA and shared memory need none of them.",
     part=ManifestPart.WORKER_POD,
     bad="spec: {hostPID: true, volumes: [{name: data, hostPath: {path: /mnt/data}}]}",

@@ -46,7 +46,7 @@ def _driver(job: LintedJob, claim: ManifestView) -> str | None:
     why="A ReadWriteOnce volume is attached to one node (ReadWriteOncePod: to one pod). Workers that are scheduled "
     "elsewhere stay in ContainerCreating, and so does every replacement after a preemption.",
     fix="Use ReadWriteMany (EFS, FSx for Lustre, NFS), or ReadOnlyMany for data.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_CLAIM.format(mode="ReadWriteOnce", size="100Gi", storage_class="gp3"),
     good=_CLAIM.format(mode="ReadWriteMany", size="100Gi", storage_class="efs"),
 )
@@ -107,7 +107,7 @@ def _durable(job: LintedJob) -> bool:
     Severity.ERROR,
     why="A `file://` checkpoint below an emptyDir, or on the container's own file system, disappears with the pod: it "
     "is missing exactly when it is needed, and no other worker can read it.",
-    fix="Mount a shared claim there, or use an object store.",
+    fix="Mount a shared claim at that folder, or use an object store.",
     part=ManifestPart.WORKER,
     bad="env: [{name: HVD_ELASTIC_CHECKPOINT, value: file:///tmp/checkpoints}]",
     good="env: [{name: HVD_ELASTIC_CHECKPOINT, value: s3://bucket/fashion}]",
@@ -127,9 +127,10 @@ def checkpoint_in_the_pod(job: LintedJob) -> Iterator[Violation]:
     "HE704",
     "shared-checkpoint-prefix",
     Severity.ERROR,
-    why="Each job resumes from the other's newest checkpoint and removes the other's old ones.",
+    why="If two jobs share a checkpoint prefix, each resumes from the other's newest checkpoint and removes the "
+    "other's old ones.",
     fix="Give each job its own prefix, such as its namespace and name.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad="""
 apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
@@ -164,7 +165,7 @@ spec:
 """,
 )
 def shared_checkpoint_prefix(job: LintedJob) -> Iterator[Violation]:
-    """Finds two jobs of the stream that write checkpoints to the same place."""
+    """Finds two jobs that write checkpoints to the same place."""
     own = _checkpoint(job.worker.pod.main)
     for other in job.other_jobs if own.text else ():
         used = _checkpoint(other.worker.pod.main)
@@ -180,10 +181,10 @@ def _checkpoint(container: Container) -> ManifestView:
     "HE705",
     "bad-fsx-claim",
     Severity.ERROR,
-    why="The smallest file system has 1200Gi, and it is in one availability zone. Pods in another zone pay for every "
-    "byte or cannot mount it, and a replacement can be placed in any zone.",
+    why="The smallest file system of FSx for Lustre has 1200Gi, and each is in one availability zone. Pods in another "
+    "zone pay for every byte or cannot mount it, and a replacement can be placed in any zone.",
     fix="Request 1200Gi or more and ReadWriteMany, and put all pods of the job into the file system's zone.",
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_CLAIM.format(mode="ReadWriteMany", size="100Gi", storage_class="fsx")
     + "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fsx}\nprovisioner: fsx.csi.aws.com\n",
     good=_CLAIM.format(mode="ReadWriteMany", size="100Gi", storage_class="efs")
@@ -215,10 +216,10 @@ def _in_one_zone(pod: PodTemplate) -> bool:
     "HE706",
     "bad-efs-class",
     Severity.ERROR,
-    why="The driver creates access points only with `provisioningMode: efs-ap`. `directoryPerms` must be a string: "
-    "YAML reads a bare 700 as a number, which the API server rejects.",
+    why="The EFS driver creates access points only with `provisioningMode: efs-ap`. `directoryPerms` must be a "
+    "string: YAML reads a bare 700 as a number, which the API server rejects.",
     fix='Set `provisioningMode: efs-ap` and `directoryPerms: "700"`.',
-    part=ManifestPart.STREAM,
+    part=ManifestPart.RELATED_OBJECT,
     bad=_CLAIM.format(mode="ReadWriteMany", size="100Gi", storage_class="efs")
     + "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: efs}\nprovisioner: efs.csi.aws.com\n"
     + "parameters: {provisioningMode: efs-ap, fileSystemId: fs-1, directoryPerms: 700}\n",

@@ -63,9 +63,9 @@ def no_readiness_probe(job: LintedJob) -> Iterator[Violation]:
     "sshd-dies-first",
     Severity.ERROR,
     why="sshd ends on SIGTERM and takes the training process with it, 0.4 s after the scheduler chose the pod. The "
-    "process is killed in mid-step, survivors roll back to the last commit, one in four missed the closed connection "
-    "and stood still for 30.5 s, and the host is blacklisted (measured). The operator starts sshd if a worker has no "
-    "command.",
+    "process is killed in mid-step and the survivors roll back to the last commit; one survivor in four missed the "
+    "closed connection and stalled for 30.5 s, and the host is blacklisted (measured). The operator starts sshd if a "
+    "worker has no command.",
     fix="Run `hvd-elastic worker -- ...` as the worker's command, or hold the pod with a preStop hook that ends when "
     "the training process has left.",
     part=ManifestPart.WORKER,
@@ -189,8 +189,8 @@ def gpu_on_launcher(job: LintedJob) -> Iterator[Violation]:
     if job.spec.get("runLauncherAsWorker").value is True:
         return
     resources = job.launcher.pod.main.view.get("resources")
-    held = [resources.get(part, name) for part in ("limits", "requests") for name in GPU_RESOURCES]
-    present = [view for view in held if view.exists]
+    requested = [resources.get(part, name) for part in ("limits", "requests") for name in GPU_RESOURCES]
+    present = [view for view in requested if view.exists]
     if any(view.amount for view in present):
         edits = tuple(RemoveValue(view.path) for view in present)
         yield violation(present[0], "the launcher cannot use this GPU", *edits)
@@ -200,8 +200,8 @@ def gpu_on_launcher(job: LintedJob) -> Iterator[Violation]:
     "HE308",
     "launcher-as-worker",
     Severity.ERROR,
-    why="The workers' index labels are then one higher than the indexes in their names, so that scaling from 4 to 3 "
-    "deletes two workers. The launcher, which must not be preempted, holds a GPU.",
+    why="With `runLauncherAsWorker`, the workers' index labels are one higher than the indexes in their names, so "
+    "that scaling from 4 to 3 deletes two workers. The launcher, which must not be preempted, holds a GPU.",
     fix="Remove the field.",
     part=ManifestPart.JOB,
     bad="spec: {runLauncherAsWorker: true}",
@@ -218,8 +218,8 @@ def launcher_as_worker(job: LintedJob) -> Iterator[Violation]:
     "HE309",
     "waits-for-all-workers",
     Severity.ERROR,
-    why="The launcher is created only when all replicas are Ready at once. An elastic job requests its maximum, which "
-    "may never be available: it waits indefinitely with the workers it has.",
+    why="With WaitForWorkersReady, the launcher is created only when all replicas are Ready at once. An elastic job "
+    "requests its maximum, which may never be available: it waits indefinitely with the workers it has.",
     fix="Use AtStartup.",
     part=ManifestPart.JOB,
     bad="spec: {launcherCreationPolicy: WaitForWorkersReady}",
@@ -239,7 +239,7 @@ def waits_for_all_workers(job: LintedJob) -> Iterator[Violation]:
     "no-shared-memory",
     Severity.WARNING,
     why="A container's /dev/shm has 64 MiB. Data loader processes pass batches through it and die with `Bus error`.",
-    fix="Mount an emptyDir of `medium: Memory` there, with a sizeLimit that fits into the memory limit.",
+    fix="Mount an emptyDir of `medium: Memory` at /dev/shm, with a sizeLimit that fits into the memory limit.",
     part=ManifestPart.WORKER,
     bad='resources: {limits: {cpu: "8", memory: 32Gi, nvidia.com/gpu: 1}}\nvolumeMounts: []',
     good="""
@@ -259,8 +259,8 @@ def no_shared_memory(job: LintedJob) -> Iterator[Violation]:
     "HE311",
     "unbounded-shared-memory",
     Severity.WARNING,
-    why="Data in such a volume counts as the pod's memory. Without a sizeLimit, or with one at or above the memory "
-    "limit, filling the volume gets the worker killed or the node short of memory.",
+    why="Data in a memory-backed volume counts as the pod's memory. Without a sizeLimit, or with one at or above the "
+    "memory limit, filling the volume gets the worker killed or the node short of memory.",
     fix="Set a sizeLimit below the memory limit; a quarter of it is a good start.",
     part=ManifestPart.WORKER_POD,
     bad="spec: {volumes: [{name: shm, emptyDir: {medium: Memory}}]}",
@@ -302,8 +302,9 @@ def read_only_root_without_tmp(job: LintedJob) -> Iterator[Violation]:
     "HE313",
     "node-identity",
     Severity.WARNING,
-    why="The pod's address is then the node's: two workers on one node collide on sshd's port, and a new worker on "
-    "the same node is mistaken for the old one. With a pod IP, each incarnation of a worker has its own address.",
+    why="On the host network the pod's address is the node's: two workers on one node collide on sshd's port, and a "
+    "new worker on the same node is mistaken for the old one. With a pod IP, each incarnation of a worker has its own "
+    "address.",
     fix="Remove `hostNetwork`, unless the network fabric needs it; then spread the workers over nodes.",
     part=ManifestPart.WORKER_POD,
     bad="spec: {hostNetwork: true}",

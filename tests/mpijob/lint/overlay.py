@@ -50,7 +50,7 @@ def overlaid(example: str, part: ManifestPart) -> str:
         return CLEAN.read_text().replace("  slotsPerWorker: 1\n", "  slotsPerWorker: 4\n  slotsPerWorker: 1\n")
     documents = list(_load(CLEAN.read_text()))
     patches = [patch for patch in _load(example) if patch]
-    if part is not ManifestPart.STREAM:
+    if part is not ManifestPart.RELATED_OBJECT:
         first, *patches = patches or [{}]
         documents[-1] = merge(documents[-1], _at_root(first, part))
     for patch in patches:

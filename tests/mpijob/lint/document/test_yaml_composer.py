@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_BYTES, read
+from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_CHARACTERS, read
 from hvd_elastic.mpijob.lint.document.yaml_composer import MAX_DEPTH, MAX_VALUES
 
 
@@ -25,7 +25,7 @@ def test_merge_keys_and_aliases() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("x" * (MAX_BYTES + 1), "characters"),
+        ("x" * (MAX_CHARACTERS + 1), "characters"),
         ("[" * 100_000, f"deeper than {MAX_DEPTH}"),
         ("{a: " * 100_000, f"deeper than {MAX_DEPTH}"),
         ("- " * 5_000 + "x", f"deeper than {MAX_DEPTH}"),
