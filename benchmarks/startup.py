@@ -1,9 +1,9 @@
-"""How long the command line takes to start, beside the least that such a tool imports, in one run on this machine.
+"""Start-up time of the command line, compared in the same run with importing the least that such a tool needs.
 
     python -m benchmarks.startup [--rounds 15]
 
-Rounds are interleaved and medians compared, so that a busy machine slows all of them alike. Bounds: `--help` 2.5 times,
-`generate` of one job 6 times `python -c "import yaml, click"`.
+Rounds are interleaved and medians compared, so that a busy machine slows all commands alike. Bounds, as multiples of
+`python -c "import yaml, click"`: 2.5 for `--help`, 6 for `generate` of one job.
 """
 
 import argparse

@@ -7,9 +7,9 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 
 class InvalidInputError(HvdElasticError):
-    """What a user wrote cannot be used. Nothing was written and nothing started.
+    """What a user wrote cannot be used. Nothing was written and nothing was started.
 
-    `problems` holds every one that was found; `str()` gives one line each.
+    `problems` holds all problems that were found. `str()` has one line for each.
     """
 
     exit_code = Exit.BAD_INPUT

@@ -1,4 +1,4 @@
-"""Priority classes of a cluster in which training soaks up what inference leaves."""
+"""PriorityClasses of a cluster in which training uses the capacity that inference leaves idle."""
 
 from hvd_elastic.priorityclasses.classes import (
     AUTOSCALER_CUTOFF,

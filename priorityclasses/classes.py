@@ -1,4 +1,4 @@
-"""The three classes of a colocated cluster: inference preempts, launchers are kept, workers give way."""
+"""The three classes of a colocated cluster: inference preempts, launchers stay, workers give way."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,10 @@ from typing import Any, Final
 from hvd_elastic.priorityclasses.problem import Problem
 
 HIGHEST_VALUE: Final = 1_000_000_000
-"""Kubernetes keeps what is above for itself (`scheduling.HighestUserDefinablePriority`)."""
+"""Kubernetes reserves higher values for itself (`scheduling.HighestUserDefinablePriority`)."""
 LOWEST_VALUE: Final = -(2**31)
 AUTOSCALER_CUTOFF: Final = -10
-"""Cluster Autoscaler adds no node for pods below it (`--expendable-pods-priority-cutoff`)."""
+"""Cluster Autoscaler adds no node for pods below this value (`--expendable-pods-priority-cutoff`)."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _RESERVED_PREFIX: Final = "system-"
@@ -23,15 +23,15 @@ class Tier(StrEnum):
     """What a class is for, highest first."""
 
     INFERENCE = "inference"
-    """Takes GPUs from workers the moment it needs them."""
+    """Inference takes GPUs from workers the moment it needs them."""
     PRESERVED = "preserved"
-    """Launchers: they hold no GPU and must not go before the workers."""
+    """Launchers hold no GPU, and must not be preempted before the workers."""
     PREEMPTIBLE = "preemptible"
-    """Workers: they soak up what is idle and give it back."""
+    """Workers use idle capacity and give it back."""
 
 
 class PreemptionPolicy(StrEnum):
-    """Whether a pending pod of the class may push others out. It never protects a pod from being pushed out."""
+    """Whether a pending pod of the class may preempt other pods. It never protects a pod from preemption."""
 
     PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
     NEVER = "Never"
@@ -39,15 +39,15 @@ class PreemptionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """One class."""
+    """One PriorityClass."""
 
     tier: Tier
     name: str
     value: int
-    """Higher goes first. At most HIGHEST_VALUE."""
+    """Higher values go first. At most HIGHEST_VALUE."""
     preemption_policy: PreemptionPolicy
     global_default: bool = False
-    """Pods that name no class get this one. At most one class of a cluster."""
+    """Pods that name no class get this one. A cluster may have only one such class."""
     description: str = ""
 
 
@@ -74,24 +74,26 @@ DEFAULTS: Final = (
         description="Training workers: preempt nobody, soak up idle GPUs, give them back to inference.",
     ),
 )
-"""Far apart, so that other classes fit between them, and far above the autoscaler's cutoff."""
+"""The values are far apart, so that other classes fit between them, and far above the autoscaler's cutoff."""
 
 
 def check(classes: Sequence[PriorityClass], *, cutoff: int = AUTOSCALER_CUTOFF) -> list[Problem]:
-    """Every problem of a set of classes: names, bounds, order, defaults, who preempts whom."""
+    """Every problem of a set of classes: names, bounds, order, defaults, and which class preempts which."""
     alone = [problem for index, one in enumerate(classes) for problem in _alone(f"classes[{index}]", one, cutoff)]
     return [*alone, *_names(classes), *_order(classes), *_global_default(classes)]
 
 
 def _alone(path: str, one: PriorityClass, cutoff: int) -> Iterator[Problem]:
     if not _NAME.fullmatch(one.name):
-        what = "is no name of a Kubernetes object"
-        yield Problem(path=f"{path}.name", value=one.name, what=what, way_out="small letters, digits, '-' and '.'")
+        what = "is not the name of a Kubernetes object"
+        yield Problem(
+            path=f"{path}.name", value=one.name, what=what, way_out="use lower-case letters, digits, '-' and '.'"
+        )
     if one.name.startswith(_RESERVED_PREFIX):
-        what = f"begins with {_RESERVED_PREFIX}, which Kubernetes keeps for itself"
+        what = f"begins with {_RESERVED_PREFIX}, which Kubernetes reserves for itself"
         yield Problem(path=f"{path}.name", value=one.name, what=what, way_out="choose another name")
     if one.value > HIGHEST_VALUE:
-        what = f"is above {HIGHEST_VALUE}, what users may define"
+        what = f"is above {HIGHEST_VALUE}, the highest value that users may define"
         yield Problem(path=f"{path}.value", value=one.value, what=what, way_out="lower it")
     if one.value < max(cutoff, LOWEST_VALUE):
         what = f"is below the Cluster Autoscaler's cutoff {cutoff}: it would add no node for these pods"
@@ -99,7 +101,7 @@ def _alone(path: str, one: PriorityClass, cutoff: int) -> Iterator[Problem]:
     preempts = one.preemption_policy is PreemptionPolicy.PREEMPT_LOWER_PRIORITY
     if preempts != (one.tier is Tier.INFERENCE):
         right = PreemptionPolicy.NEVER if preempts else PreemptionPolicy.PREEMPT_LOWER_PRIORITY
-        what = "lets training push others out" if preempts else "keeps inference waiting for workers"
+        what = "lets training preempt other pods" if preempts else "keeps inference waiting for workers"
         path = f"{path}.preemption_policy"
         yield Problem(path=path, value=one.preemption_policy.value, what=what, way_out=f"write {right}")
 
@@ -108,7 +110,7 @@ def _names(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     for index, one in enumerate(classes):
         if one.name in seen:
-            what = f"is the name of classes[{seen[one.name]}] too"
+            what = f"is also the name of classes[{seen[one.name]}]"
             yield Problem(path=f"classes[{index}].name", value=one.name, what=what, way_out="choose another name")
         seen.setdefault(one.name, index)
 
@@ -119,7 +121,7 @@ def _order(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
     for above, below in pairwise(ranked):
         high, low = classes[above], classes[below]
         if high.tier is not low.tier and high.value <= low.value:
-            what = f"is not above {low.value} of {low.name} ({low.tier})"
+            what = f"is not above {low.value}, the value of {low.name} ({low.tier})"
             yield Problem(
                 path=f"classes[{above}].value", value=high.value, what=what, way_out="raise it, or lower that"
             )
@@ -128,12 +130,12 @@ def _order(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
 def _global_default(classes: Sequence[PriorityClass]) -> Iterator[Problem]:
     defaults = [index for index, one in enumerate(classes) if one.global_default]
     for index in defaults[1:]:
-        what = f"is a second default beside {classes[defaults[0]].name}"
+        what = f"is a second default, after {classes[defaults[0]].name}"
         yield Problem(path=f"classes[{index}].global_default", value=True, what=what, way_out="keep one of them")
 
 
 def manifest(one: PriorityClass) -> dict[str, Any]:
-    """The class as Kubernetes reads it."""
+    """The manifest of a class."""
     default = {"globalDefault": True} if one.global_default else {}
     description = {"description": one.description} if one.description else {}
     return {

@@ -1,19 +1,21 @@
-"""One thing that is wrong with what a user wrote: a value, never raised here."""
+"""One thing that is wrong with what a user wrote. It is a plain value, not an exception."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Says where, what, and the way out. A check returns all of them at once."""
+    """Says where the problem is, what it is, and the way out. A check returns all problems at once."""
 
     path: str
-    """Where the value stands, as the user wrote it: `workers.min`, `--workers`, `classes[2].value`."""
+    """The name of the value as the user wrote it: `workers.min`, `--workers`, `classes[2].value`."""
     value: object
+    """The wrong value. `...` for a whole section, which the message does not repeat."""
     what: str
     """What is wrong with the value, without repeating it."""
     way_out: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.path}: {self.value!r}: {self.what}"
-        return f"{text}: {self.way_out}" if self.way_out else text
+        value = [] if self.value is ... else [repr(self.value)]
+        way_out = [self.way_out] if self.way_out else []
+        return ": ".join([self.path, *value, self.what, *way_out])

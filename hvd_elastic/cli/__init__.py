@@ -1,4 +1,4 @@
-"""The command line: one thin file per verb. A verb's module is imported when the verb is called, not before."""
+"""The command line: one thin module per verb, which is imported only when the verb is called."""
 
 import importlib
 import sys
@@ -11,21 +11,21 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 VERBS: Final = {
     "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
     "discover": "Show which workers of a job may be used, and why the others may not.",
-    "discovery-sidecar": "Keep the launcher's list of workers true: what runs beside it in its pod.",
+    "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
     "generate": "Print the Kubernetes manifests of a job.",
     "install-horovod": "Build Horovod for the installed torch, once, and install it.",
-    "launch": "Start and drive an elastic Horovod job: horovodrun's flags, no single death ends it.",
-    "lint": "Name the hazards of any MPIJob, and how to close them.",
+    "launch": "Start and drive an elastic Horovod job: horovodrun's flags, but no single failure ends it.",
+    "lint": "List the hazards of any MPIJob, and how to remove them.",
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
     "run": "Run a job on this machine, without a cluster.",
     "schema": "Print the JSON Schema of a job description.",
-    "worker": "Be PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
+    "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }
-"""Name to one-line help. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
+"""Name and one-line help of each verb. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
 
 
 class _LazyGroup(click.Group):
-    """Knows its verbs by name; imports one only to run it. `--help` imports none."""
+    """Knows its verbs by name, and imports a verb only to run it. `--help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(VERBS)
@@ -50,7 +50,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point of `hvd-elastic`. An error that a caller can act on is one message and an exit code, no traceback."""
+    """Entry point of `hvd-elastic`. An error that a caller can act on becomes a message and an exit code."""
     try:
         cli.main(standalone_mode=False)
     except HvdElasticError as error:
@@ -62,6 +62,6 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        # `hvd-elastic generate ... | head` is no error; without this the interpreter would complain on its way out.
+        # `hvd-elastic generate ... | head` is not an error. Without this the interpreter would report one as it exits.
         sys.stderr.close()
         sys.exit(Exit.OK)

@@ -20,17 +20,17 @@ from hvd_elastic.mpijob.manifests.writers import kustomize
     type=click.Choice([target.value for target in Target]),
     default=Target.MPIJOB.value,
     show_default=True,
-    help="What to write: mpijob is kubeflow.org/v2beta1, mpijob-v1 the training-operator's kubeflow.org/v1.",
+    help="Kind of job: mpijob is kubeflow.org/v2beta1, mpijob-v1 is the training-operator's kubeflow.org/v1.",
 )
 @click.option(
     "--output-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write a kustomize base there, one file an object, instead of printing.",
+    help="Write a kustomize base to this folder, one file per object, instead of printing.",
 )
 @click.option(
     "--node-groups",
     is_flag=True,
-    help="Print the node groups that the job needs, with what lets them grow from zero, and no manifest.",
+    help="Print the node groups that the job needs, with what lets them grow from zero, and no manifests.",
 )
 @output_option(Format.YAML, Format.JSON, Format.NAME, default=Format.YAML)
 @job_options
@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Print the manifests of a job, in the order in which they are applied.
 
-    FILE is a job description (`-`: standard input). Every key of it is a flag too, and flags win.
+    FILE is a job description (`-`: standard input). Every key of it is also a flag, and flags win.
 
     hvd-elastic generate job.yaml | kubectl apply -f -
     """

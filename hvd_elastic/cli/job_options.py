@@ -1,11 +1,11 @@
-"""Every key of a job description is a flag too: `workers.min` is `--workers-min`. For every verb that takes a job.
+"""The flags of every verb that takes a job: each key of a job description is a flag, `workers.min` is `--workers-min`.
 
     @click.command(cls=JobCommand)
     @job_options
     def command(file: str | None, flags: Mapping[str, object]) -> None:
         job = job_from(file, flags)
 
-The command line is `VERB [FILE] [FLAGS] [-- COMMAND...]`; flags win over the file.
+The command line is `VERB [FILE] [FLAGS] [-- COMMAND...]`. Flags win over the file.
 """
 
 import functools
@@ -38,10 +38,10 @@ _METAVARS: Final = {
 
 
 class JobCommand(click.Command):
-    """Keeps what stands after `--` apart, so that `VERB -- python train.py` takes no FILE for it."""
+    """Keeps the words after `--` apart, so that `VERB -- python train.py` does not take `python` for FILE."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What click parses: everything up to `--`."""
+        """Let click parse everything before `--`."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_COMMAND] = args[at + 1 :]
@@ -54,7 +54,7 @@ class JobCommand(click.Command):
 
 
 class _KeyOption(click.Option):
-    """A flag whose help is the docstring under its field, read only when help is asked for."""
+    """A flag whose help is the docstring under its field, which is read only for `--help`."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -77,12 +77,12 @@ class _KeyOption(click.Option):
 
 
 def _has_flag(key: Key) -> bool:
-    """The command stands after `--`; a section without a short form has only its keys."""
+    """All keys have a flag but the command, which comes after `--`, and sections without a short form."""
     return key.path != "command" and (key.section is None or key.section.short_form is not None)
 
 
 def job_options(function: _Command) -> _Command:
-    """Give a verb `[FILE]` and a flag for every key: its function gets `file` and `flags`, for `job_from`."""
+    """Give a verb `[FILE]` and a flag for every key. Its function gets `file` and `flags`, for `job_from`."""
 
     @functools.wraps(function)
     def with_flags(**parameters: Any) -> Any:
@@ -96,7 +96,7 @@ def job_options(function: _Command) -> _Command:
             flags["command"] = command
         return function(flags=flags, **parameters)
 
-    # What click.option() and click.argument() do, last first; wraps() has brought what was declared below us.
+    # As click.option() and click.argument() do, last first. wraps() has copied what decorators below have declared.
     declared = with_flags.__dict__.setdefault("__click_params__", [])
     declared += [_KeyOption(key) for key in reversed(KEYS.values()) if _has_flag(key)]
     declared.append(click.Argument(["file"], required=False, type=click.UNPROCESSED))
@@ -110,11 +110,11 @@ def job_from(
     defaults: Mapping[str, object] | None = None,
     also: Callable[[JobSpec], Iterable[Problem]] | None = None,
 ) -> JobSpec:
-    """The job of FILE (`-`: standard input) with the flags on top, and `defaults` (dotted paths) beneath.
+    """The job of FILE (`-`: standard input). Flags win over the file, and the file wins over `defaults` (dotted paths).
 
-    `also` finds further problems of the job, those of the place where it is to run.
+    `also` finds further problems: those of the place where the job is to run.
 
-    Raises InvalidInputError with every problem of both.
+    Raises InvalidInputError with every problem of file, flags and `also`.
     """
     values, problems = _values(flags)
     source: str | Path | None = Path(file) if file else None
@@ -130,7 +130,7 @@ def job_from(
 
 
 def _values(flags: Mapping[str, object]) -> tuple[dict[str, object], list[Problem]]:
-    """Flags as the reader takes them: lists of words, mappings of `KEY=VALUE`."""
+    """The flags' values as the reader takes them: repeated flags as lists, `KEY=VALUE` as mappings."""
     values: dict[str, object] = {}
     problems: list[Problem] = []
     for path, value in flags.items():

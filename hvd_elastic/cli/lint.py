@@ -16,17 +16,15 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
 
-@click.command("lint", short_help="Name the hazards of any MPIJob.")
+@click.command("lint", short_help="List the hazards of any MPIJob.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @output_option(Format.TEXT, Format.JSON, Format.SARIF, default=Format.TEXT, flag="--output")
 @click.option(
-    "--select", multiple=True, metavar="RULE", help="Only these rules: an id (HE101), the start of one (HE1) or a name."
+    "--select", multiple=True, metavar="RULE", help="Check only these: an id (HE101), the start of one (HE1) or a name."
 )
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Wins over --select.")
-@click.option(
-    "--fix", is_flag=True, help="Print the manifests with every safe fix; what is left is reported on stderr."
-)
-@click.option("--explain", metavar="RULE", help="Print a rule's page, and read nothing. `all` prints every page.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules. Wins over --select.")
+@click.option("--fix", is_flag=True, help="Print the manifests with every safe fix, and report what is left on stderr.")
+@click.option("--explain", metavar="RULE", help="Print a rule's page, and read no FILE. `all` prints every page.")
 def command(
     files: tuple[str, ...],
     *,
@@ -36,10 +34,10 @@ def command(
     fix: bool,
     explain: str | None,
 ) -> None:
-    """Name the hazards of MPIJobs, hand-written or generated, in FILEs or on standard input (`-`, the default).
+    """List the hazards of MPIJobs, hand-written or generated, in FILEs or on standard input (`-`, the default).
 
-    All FILEs are read together: the objects beside a job count. No cluster is asked. Ends with 1 if there are errors,
-    with 2 if something could not be read.
+    All FILEs are read together, because the objects around a job matter too. No cluster is contacted. The exit code is
+    1 if there are errors, and 2 if something could not be read.
     """
     if explain is not None:
         click.echo(
@@ -56,7 +54,7 @@ def command(
     if not found.jobs and not problems:
         problems = [
             Problem(
-                path=", ".join(files or ("-",)), value="", what="holds no MPIJob", way_out="name the file that does"
+                path=", ".join(files or ("-",)), value="", what="holds no MPIJob", way_out="name the file that has one"
             )
         ]
     _show(found, problems, output, documents if fix and not problems else None)
@@ -74,7 +72,7 @@ def _names(values: tuple[str, ...]) -> list[str]:
 
 def _refuse_other_formats(output: Format) -> None:
     if output is not Format.TEXT:
-        raise click.UsageError("--fix prints manifests; it does not go together with -o")
+        raise click.UsageError("--fix prints manifests, so it cannot be used with -o")
 
 
 def _read(files: tuple[str, ...]) -> tuple[list[lint.Document], list[Problem]]:

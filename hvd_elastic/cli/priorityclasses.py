@@ -1,4 +1,4 @@
-"""`hvd-elastic priorityclasses`: the three classes, to be applied once a cluster."""
+"""`hvd-elastic priorityclasses`: the three classes, which are applied once per cluster."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,7 +40,7 @@ def command(
     cutoff: int,
     output: Format,
 ) -> None:
-    """Print the PriorityClasses: inference takes GPUs from workers, launchers are kept.
+    """Print the PriorityClasses: inference preempts workers, and launchers stay.
 
     hvd-elastic priorityclasses | kubectl apply -f -
     """
@@ -64,7 +64,7 @@ def _redefined(default: PriorityClass, text: str | None, problems: list[Problem]
         return replace(default, name=name or default.name, value=int(value))
     except ValueError:
         way_out = f"write {name or default.name}={default.value}"
-        problems.append(Problem(path=f"--{default.tier}", value=value, what="is no whole number", way_out=way_out))
+        problems.append(Problem(path=f"--{default.tier}", value=value, what="is not a whole number", way_out=way_out))
         return replace(default, name=name or default.name)
 
 
@@ -73,10 +73,12 @@ def _unknown(names: tuple[str, ...], classes: list[PriorityClass]) -> Iterator[P
     for name in names:
         if name not in known:
             way_out = f"choose among {', '.join(sorted(known))}"
-            yield Problem(path="--global-default", value=name, what="is none of the classes", way_out=way_out)
+            yield Problem(path="--global-default", value=name, what="is not one of the classes", way_out=way_out)
     if len(set(names) & known) > 1:
         value = ", ".join(names)
-        yield Problem(path="--global-default", value=value, what="is more than one default", way_out="name one class")
+        yield Problem(
+            path="--global-default", value=value, what="names more than one default", way_out="name one class"
+        )
 
 
 def _result(classes: list[PriorityClass]) -> Result:

@@ -1,4 +1,4 @@
-"""`hvd-elastic schema`: what editors complete a job description from."""
+"""`hvd-elastic schema`: the JSON Schema from which editors complete a job description."""
 
 import json
 
@@ -9,7 +9,7 @@ import click
 def command() -> None:
     """Print the JSON Schema of a job description.
 
-    An editor with YAML support reads it from the first line of a file:
+    An editor with YAML support uses the schema that the first line of a file names:
     # yaml-language-server: $schema=job.schema.json
     """
     from hvd_elastic.mpijob.description.json_schema import schema

@@ -1,4 +1,4 @@
-"""What a job description must not contradict. Each check is a pure function from a JobSpec to problems."""
+"""Checks of a job description beyond single values. Each is a pure function from a JobSpec to problems."""
 
 from hvd_elastic.mpijob.checks import (
     hardware_checks,
@@ -24,10 +24,10 @@ _CHECKS = (
 
 
 def job_problems(spec: JobSpec) -> list[Problem]:
-    """Every contradiction between keys, wherever the job is to run."""
+    """Every contradiction between keys. These hold wherever the job runs."""
     return [problem for check in _CHECKS for problem in check(spec)]
 
 
 def target_problems(spec: JobSpec, target: Target) -> list[Problem]:
-    """Why a job that is right in itself cannot be written as `target`."""
+    """Why a job without contradictions cannot be written as `target`."""
     return list(target_checks.problems(spec, target))

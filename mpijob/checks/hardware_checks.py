@@ -1,4 +1,4 @@
-"""What a worker asks for, against what machines have."""
+"""Compares what a worker asks for with what machines have."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """GPUs, CPUs, memory, adapters and the time that a reclaimed machine leaves."""
+    """Checks GPUs, CPUs, memory, adapters, and the time that a reclaimed machine gives its pods."""
     yield from _gpus(spec)
     yield from _memory(spec)
     yield from _adapters(spec)
@@ -26,7 +26,7 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
 def _gpus(spec: JobSpec) -> Iterator[Problem]:
     workers = spec.workers
     if workers.gpus and workers.slots > workers.gpus:
-        what = f"is more processes than the {workers.gpus} GPUs of a worker"
+        what = f"is more than the {workers.gpus} GPUs of a worker: each process needs one"
         yield Problem(path="workers.slots", value=workers.slots, what=what, way_out=f"write {workers.gpus}")
     if not has_enough_cpu(spec):
         what = f"is less than the {cpu_floor(spec)} loader processes of a worker (slots x loaders)"
@@ -38,14 +38,14 @@ def _gpus(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(path="gpu_type", value=spec.gpu_type.value, what=what, way_out="set workers.gpus")
     if not NODES[spec.cloud].knows(spec.gpu_type):
         known = ", ".join(gpu for gpu in GpuType if NODES[spec.cloud].knows(gpu))
-        what = f"is not offered by {spec.cloud}"
+        what = f"is not available with cloud: {spec.cloud}"
         yield Problem(path="gpu_type", value=spec.gpu_type.value, what=what, way_out=f"choose among {known}")
 
 
 def _memory(spec: JobSpec) -> Iterator[Problem]:
     memory, shm = quantity.parse(spec.workers.memory), quantity.parse(spec.workers.shm)
     if shm >= memory:
-        what = f"counts in workers.memory {spec.workers.memory} and leaves nothing of it"
+        what = f"is part of workers.memory {spec.workers.memory} and leaves nothing of it"
         yield Problem(
             path="workers.shm", value=spec.workers.shm, what=what, way_out="lower it, or raise workers.memory"
         )
@@ -56,9 +56,8 @@ def _adapters(spec: JobSpec) -> Iterator[Problem]:
     if not wanted:
         return
     if spec.cloud is not Cloud.EKS:
-        yield Problem(
-            path="workers.efa", value=wanted, what=f"is not offered by {spec.cloud}", way_out="set cloud: eks"
-        )
+        what = f"is not available with cloud: {spec.cloud}"
+        yield Problem(path="workers.efa", value=wanted, what=what, way_out="set cloud: eks")
     if instance is None:
         what = "needs the instance type: each has its own number of adapters"
         yield Problem(path="workers.efa", value=wanted, what=what, way_out="set instance_type")
@@ -68,5 +67,5 @@ def _adapters(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(path="instance_type", value=instance, what=what, way_out=f"choose among {known}")
     elif wanted > efa.ADAPTERS[instance]:
         has = efa.ADAPTERS[instance]
-        what = f"is more than the {has} of {instance}"
+        what = f"is more than the {has} that {instance} has"
         yield Problem(path="workers.efa", value=wanted, what=what, way_out=f"write {has} or less")

@@ -1,4 +1,4 @@
-"""Names that belong to someone else, and values that must not be where anybody can read them."""
+"""Names that are reserved, and values that must not be where everyone can read them."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _SECRET: Final = re.compile(
 )
 _OURS: Final = "HVD_ELASTIC_"
 _FREE: Final = frozenset({ENV_EVENTS})
-"""Of ours, what no key of a job description sets."""
+"""Our own variables that no key of a job description sets."""
 _LAUNCHERS: Final = frozenset(
     f"HOROVOD_{name}"
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME", "ELASTIC")
@@ -23,23 +23,23 @@ _ANNOTATIONS: Final = "hvd-elastic.dev/"
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """Environment, labels and annotations."""
+    """Checks environment variables, labels and annotations."""
     for name in spec.env:
         yield from _variable(name)
     for key in spec.labels:
         if key.startswith(_LABELS):
-            what = "is set by the parts of the job, which find each other by it"
+            what = "is set by hvd-elastic, whose parts find each other by it"
             yield Problem(path=f"labels.{key}", value=key, what=what, way_out="use another key")
     for key in spec.annotations:
         if key.startswith(_ANNOTATIONS):
-            what = "is read by the parts of the job"
+            what = "is reserved for hvd-elastic"
             yield Problem(path=f"annotations.{key}", value=key, what=what, way_out="use another key")
 
 
 def _variable(name: str) -> Iterator[Problem]:
     if name.startswith(_OURS) and name not in _FREE:
-        what = "is set from the job description itself"
-        yield Problem(path=f"env.{name}", value=name, what=what, way_out="use the key that it comes from")
+        what = "is set from a key of the job description"
+        yield Problem(path=f"env.{name}", value=name, what=what, way_out="set that key instead")
     elif name == "HOROVOD_AUTOTUNE":
         what = "crashes elastic jobs at their first resize (horovod issue 2835)"
         yield Problem(path=f"env.{name}", value=name, what=what, way_out="leave it out")
@@ -47,8 +47,7 @@ def _variable(name: str) -> Iterator[Problem]:
         what = "is set by the launcher for each process"
         yield Problem(path=f"env.{name}", value=name, what=what, way_out="leave it out")
     elif _SECRET.fullmatch(name):
-        # Its value is not repeated: messages end in logs.
-        what = "is a secret by its name, and env is visible in manifests and on command lines"
-        yield Problem(
-            path=f"env.{name}", value=name, what=what, way_out="put it into a Secret and name that in secrets"
-        )
+        # The message does not repeat the value, because messages end up in logs.
+        what = "looks like a secret, and env is visible in manifests and on command lines"
+        way_out = "put it into a Secret, and name that Secret in secrets"
+        yield Problem(path=f"env.{name}", value=name, what=what, way_out=way_out)

@@ -1,4 +1,4 @@
-"""Node labels that say spot in a place that does not know what spot means."""
+"""Node labels of spot nodes that were given by hand, where they do harm."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,11 +14,11 @@ _SPOT: Final = {
     for requirement in provisioner.spot
     for value in requirement["values"]
 }
-"""Label and value of spot nodes, and the cloud that sets them."""
+"""Label and value of spot nodes, to the cloud that sets them."""
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """Labels that a user names beside the cloud's."""
+    """Checks the node labels that a user gives in addition to the cloud's."""
     for key, value in spec.launcher_node_labels.items():
         if (key, value) in _SPOT:
             what = "puts the launcher on spot nodes: losing it ends the job, losing a worker costs a resize"
@@ -26,5 +26,5 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     for key, value in spec.node_labels.items():
         cloud = _SPOT.get((key, value))
         if cloud and spec.cloud is Cloud.ANY:
-            what = "asks for spot nodes, whose taints and short notice `cloud: any` does not know"
+            what = "asks for spot nodes, whose taints and short notice are not known with cloud: any"
             yield Problem(path=f"node_labels.{key}", value=value, what=what, way_out=f"write cloud: {cloud} instead")

@@ -1,4 +1,4 @@
-"""What would undo the job's own promises: a launcher that goes first, a queue that forgets, a drain that never ends."""
+"""What would break the promises of a job: a launcher preempted first, a queue that loses state, a blocked drain."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -8,19 +8,19 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """Priorities, queues, budgets and the durable tier."""
+    """Checks priorities, queue, disruption budget and checkpoints."""
     if spec.priority.launcher == spec.priority.workers:
-        what = "is the workers' class too: the launcher, and with it the job, may be preempted first"
+        what = "is also the workers' class: the launcher, and with it the job, may be preempted first"
         yield Problem(path="priority.launcher", value=spec.priority.launcher, what=what, way_out="name a higher class")
     for key, name in (("launcher", spec.priority.launcher), ("workers", spec.priority.workers)):
         if name.startswith("system-"):
-            what = "is a class of the cluster's own parts: training would preempt them"
+            what = "is a class for the cluster's own components: training would preempt them"
             yield Problem(path=f"priority.{key}", value=name, what=what, way_out="see `hvd-elastic priorityclasses`")
     if spec.queue and spec.queue.system is QueueSystem.KUEUE and spec.checkpoint is None:
         what = "suspends whole jobs, and what workers hold in memory is lost"
         yield Problem(path="queue.system", value="kueue", what=what, way_out="set checkpoint")
     if spec.disruption_budget and not spec.workers.elastic:
-        what = "would stop every drain of nodes: the job has no worker that it can spare"
+        what = "would block every node drain: the job cannot spare a worker"
         yield Problem(path="disruption_budget", value=True, what=what, way_out="set workers.max above workers.min")
     if spec.checkpoint is not None:
         yield from _checkpoint(spec.checkpoint.url)
@@ -31,7 +31,7 @@ def _checkpoint(url: str) -> Iterator[Problem]:
     parts = _split(url)
     shape = "write s3://BUCKET/PREFIX or file:///FOLDER"
     if parts is None or parts[0] not in {"s3", "file"}:
-        yield Problem(path="checkpoint.url", value=url, what="is no URL that checkpoints can go to", way_out=shape)
+        yield Problem(path="checkpoint.url", value=url, what="is not a URL for checkpoints", way_out=shape)
     elif parts[0] == "s3" and not parts[1]:
         yield Problem(path="checkpoint.url", value=url, what="names no bucket", way_out=shape)
     elif parts[0] == "file" and (parts[1] or len(parts[2].strip("/")) == 0):
@@ -46,18 +46,18 @@ def _endpoint(spec: JobSpec) -> Iterator[Problem]:
     parts = _split(url)
     if parts is None or parts[0] not in {"http", "https"} or not parts[1]:
         yield Problem(
-            path="checkpoint.endpoint", value=url, what="is no URL of a service", way_out="write https://HOST"
+            path="checkpoint.endpoint", value=url, what="is not the URL of a service", way_out="write https://HOST"
         )
         return
     port = parts[3] or {"http": 80, "https": 443}[parts[0]]
     if spec.network.policy and port not in spec.network.storage_ports:
-        what = f"is reached on port {port}, which the NetworkPolicy closes"
+        what = f"is reached on port {port}, which the NetworkPolicy blocks"
         way_out = f"add {port} to network.storage_ports"
         yield Problem(path="checkpoint.endpoint", value=url, what=what, way_out=way_out)
 
 
 def _split(url: str) -> tuple[str, str, str, int | None] | None:
-    """Scheme, host, path and port of a URL that a program can use, else None."""
+    """Scheme, host, path and port of a URL. None: it is not a valid URL."""
     if any(character.isspace() or not character.isprintable() for character in url):
         return None
     try:

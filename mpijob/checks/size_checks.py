@@ -1,4 +1,4 @@
-"""Numbers of workers, and what follows from them."""
+"""Checks of the numbers of workers and of what depends on them."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ _LONGEST_LABEL = 63
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """Sizes out of order, batches that do not fit them, names that grow too long with them."""
+    """Checks the order of sizes, the batch for these sizes, durations, and the length of worker names."""
     yield from _order(spec)
     yield from _batch(spec)
     yield from _durations(spec)
@@ -18,7 +18,7 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(
             path="name",
             value=spec.name,
-            what=f"makes {last} of the last worker, longer than a host name's {_LONGEST_LABEL} characters",
+            what=f"names the last worker {last}, longer than the {_LONGEST_LABEL} characters of a host name",
             way_out="shorten it",
         )
 
@@ -36,7 +36,7 @@ def _order(spec: JobSpec) -> Iterator[Problem]:
 def _batch(spec: JobSpec) -> Iterator[Problem]:
     batch, most = spec.batch, spec.workers.max * spec.workers.slots
     if batch.global_ is not None and batch.per_worker is not None:
-        what = "stands beside batch.global: the batch is constant over all workers or for each of them"
+        what = "contradicts batch.global: either the whole batch is constant, or each process's part of it"
         yield Problem(path="batch.per_worker", value=batch.per_worker, what=what, way_out="keep one of them")
     if batch.learning_rate is not None and batch.per_worker is None:
         what = "needs batch.per_worker: with a constant global batch the learning rate stays as it is"
@@ -56,8 +56,8 @@ def _durations(spec: JobSpec) -> Iterator[Problem]:
     }
     for path, seconds in positive.items():
         if seconds == 0:
-            yield Problem(path=path, value=0, what="is no time at all", way_out="write 1 or more")
+            yield Problem(path=path, value=0, what="is too short", way_out="write 1 or more")
     shortest, longest = spec.cooldown
     if shortest > longest:
-        what = "has its shortest time above its longest"
+        what = "has a shortest time that is above the longest"
         yield Problem(path="cooldown", value=list(spec.cooldown), what=what, way_out=f"write [{longest}, {shortest}]")

@@ -1,4 +1,4 @@
-"""Claims, file systems and mounts."""
+"""Checks of claims, file systems and mounts."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -13,11 +13,11 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 _SMALLEST_FSX = "1200Gi"
 _TAKEN = (contract.RUN_DIR, SSH_FOLDER, "/tmp", "/dev", "/etc", "/proc", "/sys", "/usr", "/bin", "/lib")  # noqa: S108
-"""Folders in a worker that a volume would hide what the worker needs in."""
+"""Folders with files that a worker needs. A volume mounted there would hide them."""
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """Volumes that come from nowhere, or from two places, or hide something."""
+    """Checks that each volume has exactly one source, and that its mount hides nothing."""
     found = mounts(spec)
     for mount in found:
         yield from _source(spec, mount)
@@ -28,7 +28,7 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         what = f"hides, or is hidden by, data.mount {found[0].path}"
         yield Problem(path="output.mount", value=found[1].path, what=what, way_out="choose another folder")
     if spec.output and spec.output.tensorboard and not _inside(spec.output.tensorboard, spec.output.mount):
-        what = f"is not in output.mount {spec.output.mount}: nothing would be kept"
+        what = f"is not in output.mount {spec.output.mount}: its files would not be kept"
         way_out = f"choose a folder in {spec.output.mount}"
         yield Problem(path="output.tensorboard", value=spec.output.tensorboard, what=what, way_out=way_out)
 
@@ -37,21 +37,21 @@ def _source(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
     volume = mount.volume
     sources = [key for key in ("storage_class", "efs", "fsx") if getattr(volume, key)]
     if len(sources) > 1:
-        what = f"stands beside {mount.name}.{sources[0]}"
+        what = f"is given as well as {mount.name}.{sources[0]}"
         yield Problem(path=f"{mount.name}.{sources[1]}", value=..., what=what, way_out="keep one of them")
     if volume.size and not sources:
-        what = "asks for a claim to be made, but not of what"
+        what = "asks for a new claim, but not on what storage"
         way_out = f"set {mount.name}.storage_class, .efs or .fsx"
         yield Problem(path=f"{mount.name}.size", value=volume.size, what=what, way_out=way_out)
     if volume.storage_class and not volume.size:
-        what = "asks for a claim to be made, but not how large"
+        what = f"is missing: {mount.name}.storage_class asks for a new claim"
         yield Problem(path=f"{mount.name}.size", value=None, what=what, way_out="write a size such as 100Gi")
     if not (volume.claim or sources or volume.size or volume.local):
         way_out = f"set {mount.name}.claim, or .efs, .fsx or .storage_class to make one"
-        yield Problem(path=mount.name, value="", what="names no storage", way_out=way_out)
+        yield Problem(path=mount.name, value=..., what="names no storage", way_out=way_out)
     if spec.cloud is not Cloud.EKS:
         for key in {"efs", "fsx"} & set(sources):
-            what = f"is not offered by {spec.cloud}"
+            what = f"is not available with cloud: {spec.cloud}"
             yield Problem(path=f"{mount.name}.{key}", value=..., what=what, way_out="set cloud: eks")
 
 
@@ -77,15 +77,16 @@ def _lustre(spec: JobSpec, mount: Mount, fsx: Fsx) -> Iterator[Problem]:
     else:
         for key in ("dns_name", "mount_name"):
             if getattr(fsx, key) is None:
-                yield Problem(path=f"{path}.{key}", value=None, what="is missing for a file system that exists")
+                what = "is missing for an existing file system"
+                yield Problem(path=f"{path}.{key}", value=None, what=what, way_out="add it")
         if fsx.subnet is not None or fsx.s3_import is not None:
-            what = "is for a new file system, but file_system names one that exists"
+            what = "exists already, but subnet or s3_import asks for a new file system"
             yield Problem(path=f"{path}.file_system", value=fsx.file_system, what=what, way_out="keep one of them")
     if spec.zones and spec.zones != [fsx.zone]:
         what = f"is not the zone of the file system, {fsx.zone}"
-        yield Problem(path="zones", value=spec.zones, what=what, way_out="leave it out, the file system decides")
+        yield Problem(path="zones", value=spec.zones, what=what, way_out="leave it out: the file system decides")
     if spec.one_zone is False:
-        what = f"cannot be: the file system of {mount.name} lives in one zone"
+        what = f"is not possible: the file system of {mount.name} is in one zone"
         yield Problem(path="one_zone", value=False, what=what, way_out="leave it out")
     others = [other.volume.fsx for other in mounts(spec) if other.volume.fsx and other.name != mount.name]
     if mount.name == "output" and others and others[0].zone != fsx.zone:

@@ -1,1 +1,1 @@
-"""What differs from cloud to cloud: node labels, taints, hardware, storage drivers."""
+"""What differs between clouds: node labels, taints, hardware."""

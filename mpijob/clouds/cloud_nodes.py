@@ -1,4 +1,4 @@
-"""How nodes are told apart on each cloud: labels, taints, and how long a reclaimed machine waits."""
+"""What the nodes of each cloud look like: labels, taints, and how long a reclaimed machine waits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.description.job_spec import Cloud
 
 Requirement: TypeAlias = dict[str, Any]
-"""One expression of a node affinity."""
+"""One requirement of a node selector term (`matchExpressions`)."""
 Term: TypeAlias = tuple[Requirement, ...]
-"""Requirements that a node meets all at once."""
+"""A node selector term: a node must meet all its requirements."""
 
 
 def one_of(key: str, *values: str) -> Requirement:
@@ -36,7 +36,7 @@ def tolerated(key: str, value: str | None = None, effect: str | None = "NoSchedu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioner:
-    """One way in which a cloud's nodes come to be; each labels them in its own way."""
+    """One way in which a cloud makes nodes. Each way has its own node labels."""
 
     spot: Term = ()
     on_demand: Term = ()
@@ -48,11 +48,11 @@ class Nodes:
     """What a cloud's nodes look like."""
 
     provisioners: tuple[Provisioner, ...]
-    """Any of them will do: each is a term of its own in the node affinity."""
+    """A node may come from any of them: each becomes a term of its own in the node affinity."""
     spot_tolerations: tuple[dict[str, Any], ...] = ()
-    """Of the taints that spot nodes have."""
+    """Tolerations of the taints of spot nodes."""
     spot_grace_seconds: int | None = None
-    """How long a machine that is taken back waits for its pods; None where it waits for their own grace."""
+    """How long a reclaimed machine waits for its pods. None: as long as their own grace period."""
 
     def knows(self, gpu: GpuType) -> bool:
         """Whether the cloud has nodes with this GPU."""
@@ -60,7 +60,7 @@ class Nodes:
 
 
 GPU_TOLERATION: Final = tolerated("nvidia.com/gpu")
-"""The taint that keeps other pods off GPU nodes; workers with GPUs put up with it, on every cloud."""
+"""Toleration of the taint that keeps other pods off GPU nodes. Workers with GPUs have it on every cloud."""
 
 _PRODUCTS: Final = {gpu: (one_of("nvidia.com/gpu.product", *names),) for gpu, names in gpu_types.PRODUCTS.items()}
 
@@ -115,4 +115,4 @@ _AKS: Final = Nodes(
 )
 
 NODES: Final = {Cloud.ANY: _ANY, Cloud.EKS: _EKS, Cloud.GKE: _GKE, Cloud.AKS: _AKS}
-"""The facts of each cloud."""
+"""The nodes of each cloud."""

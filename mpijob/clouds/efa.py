@@ -4,7 +4,7 @@ from typing import Final
 
 RESOURCE: Final = "vpc.amazonaws.com/efa"
 HUGE_PAGES: Final = {"hugepages-2Mi": "5120Mi"}
-"""What libfabric allocates for its buffers; without it an EFA pod does not start."""
+"""Huge pages for libfabric's buffers. A pod with EFA does not start without them."""
 
 ENVIRONMENT: Final = {
     "FI_PROVIDER": "efa",
@@ -13,7 +13,7 @@ ENVIRONMENT: Final = {
     "NCCL_DEBUG": "INFO",
     "NCCL_SOCKET_IFNAME": "^lo,docker,veth",
 }
-"""NCCL_DEBUG=INFO: its log is the only place that says whether EFA was used (`NET/OFI`) or not (`NET/Socket`)."""
+"""NCCL_DEBUG=INFO, because only NCCL's log says whether EFA was used (`NET/OFI`) or not (`NET/Socket`)."""
 
 ADAPTERS: Final = {
     "p3dn.24xlarge": 1,

@@ -1,11 +1,11 @@
-"""GPU types, and what each cloud calls them on its nodes."""
+"""GPU types, and the names that each cloud gives them in node labels."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class GpuType(StrEnum):
-    """What a researcher writes."""
+    """GPU types as a job description names them."""
 
     K80 = "k80"
     P100 = "p100"
@@ -48,16 +48,16 @@ KARPENTER_GPUS: Final = {
     GpuType.H200: "h200",
     GpuType.B200: "b200",
 }
-"""Values of `karpenter.k8s.aws/instance-gpu-name`; memory is told apart by `instance-gpu-memory` (MiB)."""
+"""Values of `karpenter.k8s.aws/instance-gpu-name`; `instance-gpu-memory` (MiB) tells sizes of memory apart."""
 
 KARPENTER_GPU_MEMORY: Final = {GpuType.A100: "40960", GpuType.A100_80GB: "81920"}
-"""Values of `karpenter.k8s.aws/instance-gpu-memory`, where the name alone does not tell."""
+"""Values of `karpenter.k8s.aws/instance-gpu-memory`, for GPUs whose name alone is ambiguous."""
 
 EKS_ACCELERATORS: Final = {
     gpu: f"nvidia-tesla-{gpu}" if gpu in {GpuType.K80, GpuType.V100, GpuType.T4} else f"nvidia-{gpu}"
     for gpu in KARPENTER_GPUS
 }
-"""Values of `k8s.amazonaws.com/accelerator`, which a node group without Karpenter has to be given."""
+"""Values of `k8s.amazonaws.com/accelerator`. A node group without Karpenter must be given this label."""
 
 PRODUCTS: Final = {
     GpuType.K80: ("Tesla-K80",),
@@ -85,4 +85,4 @@ PRODUCTS: Final = {
 AKS_GPUS: Final = frozenset(
     {GpuType.V100, GpuType.T4, GpuType.A10, GpuType.A100, GpuType.A100_80GB, GpuType.H100, GpuType.H200}
 )
-"""What AKS has node sizes for; it sets no GPU label of its own, so PRODUCTS are used."""
+"""GPUs for which AKS has node sizes. AKS sets no GPU label of its own, so PRODUCTS are used."""

@@ -1,7 +1,7 @@
-"""A job as a researcher writes it: the only input of every generator.
+"""A job as a researcher describes it: the only input of all generators.
 
-The docstring under a field is its documentation everywhere: in the schema, in `--help` and in docs/job.md. Everything
-but `name` and `command` has a default that is right for preemptible training.
+The docstring under a field is its documentation in the schema, in `--help` and in docs/job.md. Every key but `name` and
+`command` has a default that suits preemptible training.
 """
 
 from enum import StrEnum
@@ -35,7 +35,7 @@ Percent = Annotated[int, Field(ge=1, le=100)]
 
 
 class Cloud(StrEnum):
-    """Whose node labels and taints the placement is written in."""
+    """The cloud whose node labels and taints the manifests use."""
 
     ANY = "any"
     EKS = "eks"
@@ -44,7 +44,7 @@ class Cloud(StrEnum):
 
 
 class Capacity(StrEnum):
-    """What workers run on."""
+    """What kind of nodes workers run on."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -52,14 +52,14 @@ class Capacity(StrEnum):
 
 
 class LauncherKind(StrEnum):
-    """What drives the job."""
+    """The program that drives the job."""
 
     HOROVODRUN = "horovodrun"
     LAUNCH = "launch"
 
 
 class QueueSystem(StrEnum):
-    """Who admits the job."""
+    """The queueing system that admits the job."""
 
     KUEUE = "kueue"
     VOLCANO = "volcano"
@@ -67,41 +67,44 @@ class QueueSystem(StrEnum):
 
 
 class WorkersSpec(Section):
-    """How many workers, and what each of them gets."""
+    """How many workers there are, and what each of them gets."""
 
     short_form: ClassVar[str | None] = "`4`, `min:max` or `min:start:max`"
 
     min: Count = 1
-    """Workers below which training waits. One: a single idle GPU is worth using."""
+    """Fewest workers: with fewer, training waits. 1, because a single idle GPU is worth using."""
     start: Count = Field(default_factory=lambda data: data.get("min", 1))
-    """Workers that the first step waits for (`-np`). The same as `min`: begin as soon as anything can be done."""
+    """Workers that the first step waits for (`-np`). Defaults to `min`: training begins as soon as it can."""
     max: Count = Field(default_factory=lambda data: data.get("start", 1))
-    """Most workers: so many pods are asked for, and the scheduler soaks idle capacity up. The same as `start`."""
+    """Most workers. The job has this many pods, and the scheduler runs those that idle capacity has room for. Defaults
+    to `start`."""
     gpus: Annotated[int, Field(ge=0, le=64)] = 0
-    """GPUs of each worker. None are asked for unless you say so."""
+    """GPUs of each worker. None by default."""
     slots: Count = Field(default_factory=lambda data: data.get("gpus") or 1)
-    """Training processes of each worker. One a GPU."""
+    """Training processes of each worker. Defaults to one per GPU."""
     loaders: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Data loader processes of each training process: each needs a CPU."""
+    """Data loader processes of each training process. Each of them needs a CPU."""
     cpu: Cpu = Field(default_factory=lambda data: str(data.get("slots", 1) * max(1, data.get("loaders", 0))))
-    """CPUs of each worker: request and limit. One a loader process, at least one a training process."""
+    """CPUs of each worker, as request and limit. Defaults to one per loader process, and at least one per training
+    process."""
     memory: Memory = "4Gi"
-    """Memory of each worker: request and limit, /dev/shm included."""
+    """Memory of each worker, as request and limit. It includes /dev/shm."""
     shm: Memory = Field(default_factory=lambda data: quantity.mebibytes(quantity.parse(data.get("memory", "4Gi")) / 4))
-    """Size of /dev/shm, through which loader processes hand batches over. A quarter of the memory, counted in it."""
+    """Size of /dev/shm, through which loader processes pass batches on. It is part of `memory`. Defaults to a quarter
+    of it."""
     disk: Memory | None = None
-    """Ephemeral storage of each worker: request and limit. Not asked for unless you say so."""
+    """Ephemeral storage of each worker, as request and limit. None is requested by default."""
     efa: Annotated[int, Field(ge=0, le=64)] = 0
     """Elastic Fabric Adapters of each worker (EKS only), at most what the instance type has."""
     grace: Duration | None = None
-    """Seconds between the notice and the kill. 30, but 25 on AKS and 15 on GKE spot, whose machines wait no longer. A
-    worker leaves as soon as its process has left, so a longer grace costs nothing."""
+    """Seconds between SIGTERM and SIGKILL. Defaults to 30, but to 25 on AKS spot and 15 on GKE spot, whose machines
+    wait no longer. A worker ends as soon as its process has ended, so a longer grace period costs nothing."""
     service_account: ObjectName | None = None
-    """An existing ServiceAccount with the cloud identity that storage asks for. None: workers need no identity."""
+    """An existing ServiceAccount with the cloud identity that access to storage needs. None by default."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """`4` is a fixed size, `1:4` min and max, `1:2:8` min, start and max."""
+        """`4` is a fixed size, `1:4` is min and max, `1:2:8` is min, start and max."""
         if isinstance(value, int) and not isinstance(value, bool):
             return {"min": value, "start": value, "max": value}
         if not isinstance(value, str):
@@ -114,7 +117,7 @@ class WorkersSpec(Section):
 
     @property
     def elastic(self) -> bool:
-        """Whether the size may change at all; a fixed job (min = max) still survives the loss of a worker."""
+        """Whether the number of workers may change. A fixed job (min = max) survives the loss of a worker too."""
         return self.min < self.max
 
 
@@ -124,15 +127,16 @@ class LauncherSpec(Section):
     short_form: ClassVar[str | None] = "`horovodrun` or `launch`"
 
     kind: LauncherKind = LauncherKind.HOROVODRUN
-    """`horovodrun` is Horovod's own; `launch` is `hvd-elastic launch`: the same flags, quicker, harder to kill."""
+    """`horovodrun` is Horovod's own. `launch` is `hvd-elastic launch`: it takes the same flags, reacts faster and
+    survives more failures."""
     cpu: Cpu = "500m"
-    """CPUs of the launcher: request only, so that a start of many workers may use more."""
+    """CPUs of the launcher, as request only: starting many workers may use more."""
     memory: Memory = "1Gi"
-    """Memory of the launcher: request and limit."""
+    """Memory of the launcher, as request and limit."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """`launcher: launch` names the kind."""
+        """`launcher: launch` sets the kind."""
         return {"kind": value} if isinstance(value, str) else value
 
 
@@ -142,11 +146,11 @@ class BatchSpec(Section):
     short_form: ClassVar[str | None] = "`1024`: samples per step over all workers"
 
     global_: Samples | None = Field(default=None, alias="global")
-    """Samples per step over all workers, held constant: the training is the same whatever the size."""
+    """Samples per step over all workers. It stays constant, so training is the same with any number of workers."""
     per_worker: Samples | None = None
-    """Samples per step and process: more workers take larger steps."""
+    """Samples per step of each process. With more workers, a step has more samples."""
     learning_rate: Literal["constant", "linear", "sqrt"] | None = None
-    """How the learning rate follows the number of processes, with `per_worker`: `linear` unless you say so."""
+    """With `per_worker`: how the learning rate follows the number of processes. Defaults to `linear`."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
@@ -155,78 +159,78 @@ class BatchSpec(Section):
 
 
 class CheckpointSpec(Section):
-    """Where commits become durable. Without it they live in the workers' memory only."""
+    """Where commits become durable. Without it they exist only in the workers' memory."""
 
     short_form: ClassVar[str | None] = "`s3://bucket/prefix` or `file:///path`"
 
     url: Text
-    """`s3://bucket/prefix` or `file:///folder`. Namespace and name are added: two jobs never share a prefix."""
+    """`s3://bucket/prefix` or `file:///folder`. Namespace and name are added, so two jobs never share a prefix."""
     every: Duration = 60
-    """Seconds between two durable checkpoints: what is lost at most when every worker goes at once."""
+    """Seconds between two durable checkpoints. If all workers go at once, at most this much training is lost."""
     steps: Samples | None = None
-    """Commits between two durable checkpoints, if that comes before `every`."""
+    """Commits between two durable checkpoints, if that is sooner than `every`."""
     endpoint: Text | None = None
-    """URL of an S3 service that is not AWS's own."""
+    """URL of an S3 service other than that of AWS."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """`checkpoint: URL` keeps every default."""
+        """`checkpoint: URL` sets the URL and keeps all defaults."""
         return {"url": value} if isinstance(value, str) else value
 
 
 class PrioritySpec(Section):
-    """PriorityClasses of the job's pods: names of classes that exist (`hvd-elastic priorityclasses`)."""
+    """PriorityClasses of the job's pods. They must exist: `hvd-elastic priorityclasses` prints them."""
 
     launcher: ObjectName = "preserved-pc"
-    """Above the workers', so that a launcher is never preempted while a worker would do."""
+    """Class of the launcher. It is above the workers' class, so that workers are preempted before the launcher."""
     workers: ObjectName = "preemptible-pc"
-    """Below inference, so that inference takes GPUs from workers."""
+    """Class of the workers. It is below inference, so that inference takes GPUs from workers."""
 
 
 class QueueSpec(Section):
-    """The queue that admits the job. `workers.min` are its guaranteed part, where the queue knows gangs."""
+    """The queue that admits the job. If it schedules gangs, it guarantees `workers.min` workers."""
 
     system: QueueSystem
     """`kueue`, `volcano` or `kai`."""
     name: LabelValue
-    """The queue's name: a LocalQueue of Kueue, a Queue of Volcano or KAI."""
+    """Name of the queue: a LocalQueue of Kueue, or a Queue of Volcano or KAI."""
 
 
 class NetworkSpec(Section):
-    """Who may talk to the job's pods, and to whom they talk."""
+    """What may connect to the job's pods, and what they may connect to."""
 
     policy: bool = True
-    """Emit a NetworkPolicy. Horovod unpickles what its ports are sent: without one, any pod can run code here."""
+    """Emit NetworkPolicies. Horovod unpickles what its ports receive: without them, any pod can run code in the job."""
     interface: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = "eth0"
-    """The pods' network interface. Named, because Horovod otherwise waits for two hosts to probe it."""
+    """Network interface of the pods. Without a name, Horovod would wait for two hosts and probe for it."""
     storage_ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[443])
-    """TCP ports on which pods may reach storage outside the job. 443: object stores."""
+    """TCP ports on which pods may reach storage outside the job. Object stores use 443."""
     api_ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[443, 6443])
-    """TCP ports of the API server, for discovery. Policies see the server's own port, not the Service's 443."""
+    """TCP ports of the API server, for discovery. A NetworkPolicy sees the server's own port, not the Service's 443."""
     monitoring_namespace: DnsLabel = "monitoring"
-    """Namespace that may reach the metrics ports, where `monitor` is set."""
+    """Namespace whose pods may reach the metrics ports, if `monitor` is set."""
 
 
 class AutoscaleSpec(Section):
     """HorizontalPodAutoscaler of a PyTorchJob (`generate --as pytorchjob`). An MPIJob has no scale subresource."""
 
     cpu_percent: Percent = 80
-    """Use of the workers' CPU requests that the autoscaler aims at, in percent."""
+    """CPU use that the autoscaler aims at, in percent of the workers' CPU requests."""
     cooldown: Duration = 300
-    """Seconds for which a lower wish must last before workers are taken away: each resize costs a pause."""
+    """Seconds for which fewer workers must suffice before the autoscaler removes any: each resize costs a pause."""
 
 
 class Toleration(Section):
-    """A taint that workers put up with, beside those of the cloud's spot nodes and GPU nodes."""
+    """A taint that workers tolerate, in addition to those of the cloud's spot nodes and GPU nodes."""
 
     short_form: ClassVar[str | None] = "`key[=value][:effect]`"
 
     key: LabelKey
     """The taint's key."""
     value: LabelValue | None = None
-    """The taint's value; any value where it is not set."""
+    """The taint's value. Any value by default."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """The taint's effect; any effect where it is not set."""
+    """The taint's effect. Any effect by default."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
@@ -247,69 +251,73 @@ class JobSpec(Section):
     namespace: DnsLabel = "default"
     """Namespace of everything that is generated."""
     image: Image | None = None
-    """Image of launcher and workers: this project's, or one built from it. Not needed by `hvd-elastic run`."""
+    """Image of launcher and workers: this project's, or one built from it. `hvd-elastic run` does not need it."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When nodes pull the image. Not each time: a worker that comes back should be warm in seconds."""
+    """When nodes pull the image. Not at every start, because a worker that returns should be warm in seconds."""
     image_pull_secrets: list[ObjectName] = Field(default_factory=list)
     """Secrets with the registry's credentials."""
     command: Annotated[list[Text], Field(min_length=1)]
-    """The training command, one word an item. Never passed through a shell."""
+    """The training command, one word per item. No shell reads it."""
     workdir: ContainerPath | None = None
-    """Folder in which the command starts. The image's own unless you say so."""
+    """Folder in which the command starts. Defaults to the image's own."""
     env: dict[EnvName, Text] = Field(default_factory=dict)
-    """Environment of the training processes. No secrets: it is visible in the manifests and on command lines."""
+    """Environment variables of the training processes. Not for secrets: manifests and command lines show them."""
     secrets: list[ObjectName] = Field(default_factory=list)
-    """Secrets whose keys become environment variables of the workers; the launcher never gets them."""
+    """Secrets whose keys become environment variables of the workers. The launcher never gets them."""
 
     workers: WorkersSpec = WorkersSpec()
     """Sizes and resources of the workers."""
     launcher: LauncherSpec = LauncherSpec()
-    """What drives the job."""
+    """The program that drives the job, and its resources."""
     standby: Standby = Standby.INIT
-    """How a new worker waits: `init` runs the script up to `hvd.init()`, `solo` up to `elastic.run`, `off` not."""
+    """How a new worker waits: `init` runs the script up to `hvd.init()`, `solo` up to `elastic.run`, `off` nothing."""
     batch: BatchSpec = BatchSpec()
-    """Batch size and learning rate over resizes. Left to the script unless you say so."""
+    """Batch size and learning rate when the number of workers changes. Left to the script by default."""
 
     cloud: Cloud = Cloud.ANY
     """`eks`, `gke`, `aks` or `any`. A job runs on one cloud."""
     capacity: Capacity = Capacity.SPOT
-    """`spot`, `on-demand` or `prefer-spot`, for workers; the launcher is on demand. Without effect on `cloud: any`."""
+    """`spot`, `on-demand` or `prefer-spot`, for workers. The launcher runs on demand. No effect with `cloud: any`."""
     gpu_type: GpuType | None = None
-    """GPU that workers need: `t4`, `v100`, `a100`, `h100` ... Any unless you say so."""
+    """GPU that workers need: `t4`, `v100`, `a100`, `h100` ... Any by default."""
     instance_type: LabelValue | None = None
     """Machine type of the workers' nodes, as the cloud names it."""
     zones: list[LabelValue] = Field(default_factory=list)
-    """Zones that may be used. All unless you say so."""
+    """Zones that may be used. All by default."""
     one_zone: bool | None = None
-    """Keep all pods of the job in one zone. Yes on a cloud, where traffic between zones costs; no with `cloud: any`."""
+    """Keep all pods of the job in one zone. Defaults to true on a cloud, where traffic between zones costs money, and
+    to false with `cloud: any`."""
     node_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """Labels that the workers' nodes must have, beside the cloud's."""
+    """Labels that the workers' nodes must have, in addition to the cloud's."""
     launcher_node_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """Labels that the launcher's node must have, beside the cloud's."""
+    """Labels that the launcher's node must have, in addition to the cloud's."""
     tolerations: list[Toleration] = Field(default_factory=list)
-    """Taints that workers put up with, beside the cloud's."""
+    """Taints that workers tolerate, in addition to the cloud's."""
     lost_node: Duration = 30
-    """Seconds that a pod stays bound to a node that does not answer. Kubernetes' own 300 keep its place empty."""
+    """Seconds that a pod stays bound to a node that does not answer. Kubernetes' 300 would keep its place empty
+    longer."""
 
     data: Data | None = None
-    """The shared data set: read only."""
+    """The shared data set, mounted read only."""
     output: Output | None = None
     """The folder of results, shared by all workers."""
     checkpoint: CheckpointSpec | None = None
     """Where commits become durable."""
 
     elastic_timeout: Duration = 600
-    """Seconds that the launcher waits for `workers.min` before it gives up."""
+    """Seconds that the launcher waits for `workers.min` workers before it gives up."""
     reset_limit: Count | None = None
-    """Resizes and failures after which the job ends. No limit: being preempted is normal."""
+    """Resizes and failures after which the job ends. No limit by default, because preemptions are normal."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Launchers that may fail before the job has failed. Each goes on from the durable checkpoint."""
+    """Launchers that may fail before the job counts as failed. Each new one continues from the durable checkpoint."""
     cooldown: tuple[Annotated[int, Field(ge=1, le=3600)], Annotated[int, Field(ge=1, le=3600)]] = (2, 60)
-    """Shortest and longest seconds for which a failed host is not used. Short: only hosts that answer are offered."""
+    """Shortest and longest time for which a failed host is not used, in seconds. Short, because discovery offers only
+    hosts that answer."""
     gloo_timeout: Duration | None = None
-    """Seconds after which a silent peer counts as dead. 30, or 10 with `launch`; 240 from 50 workers on."""
+    """Seconds after which a silent peer counts as dead. Defaults to 30; 10 with `launch`; 240 with 50 workers or
+    more."""
     deadline: Duration | None = None
-    """Seconds after which the job is ended, whatever it does."""
+    """Seconds after which the job is ended even if training is not done."""
     keep: Duration = 86400
     """Seconds for which the finished job and its launcher's log are kept."""
     suspend: bool = False
@@ -320,18 +328,18 @@ class JobSpec(Section):
     queue: QueueSpec | None = None
     """The queue that admits the job."""
     network: NetworkSpec = NetworkSpec()
-    """Network interface and NetworkPolicy."""
+    """Network interface and NetworkPolicies."""
     disruption_budget: bool = False
-    """Emit a PodDisruptionBudget of `workers.min`: a drain of nodes keeps that many; preemption only tries to."""
+    """Emit a PodDisruptionBudget of `workers.min`. A node drain keeps that many workers; preemption only tries to."""
     monitor: bool = False
     """Emit a PodMonitor for the Prometheus Operator."""
     autoscale: AutoscaleSpec | None = None
     """Emit a HorizontalPodAutoscaler with a PyTorchJob."""
     read_nodes: bool = False
-    """Let discovery read nodes, so that draining nodes are left out early. Needs a ClusterRole."""
+    """Let discovery read nodes, so that it leaves draining nodes out early. Needs a ClusterRole."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels of everything that is generated."""
     annotations: dict[LabelKey, Text] = Field(default_factory=dict)
     """Annotations of the job."""
     log_format: Literal["text", "json"] = "text"
-    """Log lines of our parts: for people, or for a collector."""
+    """Format of hvd-elastic's own log lines: `text` for people, `json` for a collector."""

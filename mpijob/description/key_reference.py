@@ -1,4 +1,4 @@
-"""The table of all keys, as docs/job.md shows it."""
+"""The table of all keys for docs/job.md."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hvd_elastic.mpijob.description.keys import KEYS, Key
 
 
 def table() -> str:
-    """Markdown: each key, its default, and the docstring under its field."""
+    """A Markdown table: each key, its default, and the docstring under its field."""
     rows = [f"| `{key.path}` | {_default(key)} | {key.help.replace('|', '&#124;')} |" for key in KEYS.values()]
     return "\n".join(("| key | default | |", "| --- | --- | --- |", *rows, ""))
 

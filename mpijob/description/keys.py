@@ -1,4 +1,4 @@
-"""Every key of a job description: its dotted path, its kind, and the docstring under its field."""
+"""Every key of a job description: its dotted path, its shape, and the docstring under its field."""
 
 import ast
 import inspect
@@ -14,7 +14,7 @@ from hvd_elastic.mpijob.description.section import Section
 
 
 class Shape(StrEnum):
-    """What a key holds, as far as flags need to know."""
+    """What a key holds, in as much detail as flags need."""
 
     VALUE = "value"
     SWITCH = "switch"
@@ -32,20 +32,20 @@ class Key:
     """Dotted: `workers.min`."""
     shape: Shape
     model: type[Section]
-    """The section that it is a key of."""
+    """The section that has the key."""
     field: str
-    """Its name in that class."""
+    """The name of the field in that class. It differs from the key where the key is a Python keyword."""
     section: type[Section] | None = None
-    """What it opens, if it is a section itself."""
+    """The section under the key, if there is one."""
 
     @property
     def help(self) -> str:
-        """The docstring under the field, in one line."""
+        """The docstring under the field, on one line."""
         return docstrings(self.model).get(self.field, "")
 
 
 def _plain(annotation: Any) -> Any:
-    """A type without `Annotated` and without `| None`."""
+    """The type inside `Annotated` and `| None`."""
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
@@ -77,13 +77,13 @@ def _keys(model: type[Section], prefix: str = "") -> list[Key]:
 
 
 KEYS: Final = {key.path: key for key in _keys(JobSpec)}
-"""All keys by dotted path, in the order of the description. Items of lists have none of their own."""
+"""All keys by dotted path, in the order of the fields. Items of lists have no keys here."""
 
 _SECTIONS: Final = {(key.model, key.path.rpartition(".")[2]): key.section for key in KEYS.values()}
 
 
 def section_of(model: type[Section], key: str) -> type[Section] | None:
-    """The section that `key` of `model` opens; None for a plain value or an unknown key."""
+    """The section under `key` of `model`. None for a plain value or an unknown key."""
     return _SECTIONS.get((model, key))
 
 
@@ -94,7 +94,7 @@ def flag_of(path: str) -> str:
 
 @cache
 def docstrings(model: type[Section]) -> dict[str, str]:
-    """Field to the docstring under it, in one line; inherited ones too. Reads the source: for help and schema only."""
+    """Each field's docstring on one line, inherited fields too. Parses source files: only help and schema call it."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, Section) and base is not Section:

@@ -13,19 +13,19 @@ _FACTORS: Final[dict[str | None, Decimal]] = {
 }
 _MEBIBYTE: Final = 1024**2
 _LONGEST: Final = 32
-"""Characters; more is no quantity but an attempt to make us multiply."""
+"""Characters. Longer text is not a quantity, but an attempt to keep us busy with arithmetic."""
 
 
 def parse(text: str) -> Decimal:
-    """Value of a quantity in its base unit (CPUs or bytes). Raises ValueError for anything else."""
+    """The value of a quantity in its base unit (CPUs or bytes). Raises ValueError for any other text."""
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise ValueError("is no Kubernetes quantity")
+        raise ValueError("is not a Kubernetes quantity")
     return Decimal(match[1]) * _FACTORS[match[2]]
 
 
 def cpu(value: object) -> str:
-    """A number of CPUs as Kubernetes writes it. Raises ValueError."""
+    """A number of CPUs as Kubernetes writes it. Raises ValueError, also for 0 and below 1m."""
     text = _text_of(value)
     amount = parse(text)
     if amount <= 0:
@@ -36,22 +36,22 @@ def cpu(value: object) -> str:
 
 
 def memory(value: object) -> str:
-    """An amount of memory or storage as Kubernetes writes it. Raises ValueError below 1Mi: a unit was forgotten."""
+    """An amount of memory or storage as Kubernetes writes it. Raises ValueError below 1Mi: then a unit is missing."""
     text = _text_of(value)
     amount = parse(text)
     if amount < _MEBIBYTE:
         raise ValueError(f"is {amount:f} bytes; write a unit, such as {text.rstrip('m')}Gi")
     if amount % 1:
-        raise ValueError("is no whole number of bytes")
+        raise ValueError("is not a whole number of bytes")
     return text
 
 
 def mebibytes(amount: Decimal) -> str:
-    """Whole mebibytes, rounded down, at least one."""
+    """An amount of bytes in whole mebibytes, rounded down, at least one."""
     return f"{max(1, int(amount // _MEBIBYTE))}Mi"
 
 
 def _text_of(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError("is no Kubernetes quantity")  # noqa: TRY004 - pydantic collects ValueErrors
+        raise ValueError("is not a Kubernetes quantity")  # noqa: TRY004 - pydantic collects ValueErrors
     return value if isinstance(value, str) else f"{Decimal(str(value)):f}"

@@ -1,4 +1,4 @@
-"""From what a user wrote, in a file and as flags, to a JobSpec, or to every problem that stands in the way."""
+"""From what a user wrote, in a file and as flags, to a JobSpec, or to everything that is wrong with it."""
 
 import dataclasses
 import difflib
@@ -20,7 +20,7 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
 _PLACEHOLDERS: Final = {"name": "job", "command": ["true"], "url": "file:///checkpoint", "key": "key", "zone": "zone"}
-"""Stand in for required values that are missing or wrong, so that the rest can be checked in the same run."""
+"""Replace required values that are missing or wrong, so that the rest can be checked in the same run."""
 _ROUNDS: Final = 8
 _LONGEST_SHOWN: Final = 200
 _SHORT: Final = Repr()
@@ -36,10 +36,12 @@ def read_job(
 ) -> JobSpec:
     """The job that `source` describes, with `overrides` (flags) on top.
 
-    A `str` is YAML text, a path is a file, None is nothing. `overrides` and `defaults` are keyed by dotted path
-    (`workers.min`); a short form (`workers: 1:4`) replaces the keys that it names and leaves the others. `defaults`
-    give way to the file. Raises InvalidInputError with every problem: unknown keys, wrong values, contradictions, and
-    what `also` finds, which sees the job with placeholders where values are wrong.
+    A `str` is YAML text, a path is a file, None is an empty description. `overrides` and `defaults` have dotted paths
+    as keys (`workers.min`). A short form (`workers: 1:4`) replaces the keys that it names and keeps the others. The
+    file wins over `defaults`.
+
+    Raises InvalidInputError with every problem: unknown keys, wrong values, contradictions, and what `also` finds.
+    `also` sees placeholders where values are wrong.
     """
     written, problems = _load(source)
     if problems and not written:
@@ -71,7 +73,7 @@ def _load(source: str | PathLike[str] | None) -> tuple[dict[str, Any], list[Prob
     try:
         text = Path(source).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        return {}, [Problem(path=name, value="", what="is no UTF-8 text", way_out="save it as UTF-8")]
+        return {}, [Problem(path=name, value="", what="is not UTF-8 text", way_out="save it as UTF-8")]
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return {}, [Problem(path=name, value="", what=f"cannot be read: {reason}", way_out="name a job description")]
@@ -82,7 +84,7 @@ def _load(source: str | PathLike[str] | None) -> tuple[dict[str, Any], list[Prob
 
 
 def _by_depth(values: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Short forms first, so that `--workers 1:4 --workers-gpus 2` means what it says in any order."""
+    """Short forms first, so that the order of `--workers 1:4 --workers-gpus 2` does not matter."""
     return sorted(values.items(), key=lambda item: item[0].count("."))
 
 
@@ -100,7 +102,7 @@ def _merge(into: dict[str, Any], model: type[Section], value: Mapping[str, Any])
     for key, new in value.items():
         section = section_of(model, key)
         if section is not None:
-            new, old = section.expand(new), section.expand(into.get(key))  # noqa: PLW2901 - the same value, in its long form
+            new, old = section.expand(new), section.expand(into.get(key))  # noqa: PLW2901 - the same value in its long form
             if isinstance(new, dict) and isinstance(old, dict):
                 kept = dict(old)
                 _merge(kept, section, new)
@@ -115,7 +117,7 @@ def _merge(into: dict[str, Any], model: type[Section], value: Mapping[str, Any])
 
 
 def _validate(raw: dict[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
-    """The job, and what was wrong with it: wrong values are taken out, and the rest is checked again."""
+    """The job, and what was wrong with it. Wrong values are taken out, and the rest is checked again."""
     problems: list[Problem] = []
     for _ in range(_ROUNDS):
         try:
@@ -128,7 +130,7 @@ def _validate(raw: dict[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
 
 
 def _without(raw: dict[str, Any], places: list[tuple[int | str, ...]]) -> dict[str, Any]:
-    """A copy of `raw` with each of the places taken out, or filled where it must not be empty."""
+    """A copy of `raw` without the values at `places`. Required values are replaced by placeholders."""
     kept: Any = {key: _copied(value) for key, value in raw.items()}
     for place in places:
         steps = list(_steps(place))
@@ -149,7 +151,7 @@ def _copied(value: Any) -> Any:
 
 
 def _steps(place: tuple[int | str, ...]) -> list[str]:
-    """The keys on the way to a place. An item of a list stands for the list: it has no default of its own."""
+    """The keys on the way to a place. They end at a list, because an item of a list has no default of its own."""
     steps: list[str] = []
     for part in place:
         if isinstance(part, int) or part == "[key]":
@@ -179,7 +181,7 @@ def _is_short(value: object) -> bool:
 
 
 class _Excerpt:
-    """A value that prints itself in one short line, however deep it is."""
+    """A value whose repr is one short line, even if it is long or deeply nested."""
 
     def __init__(self, value: object) -> None:
         self._text = _SHORT.repr(value)
@@ -190,16 +192,16 @@ class _Excerpt:
 
 _MEANINGS: Final = {
     "missing": ("is missing", "add it"),
-    "string_type": ("is no text", "put it in quotes"),
-    "int_type": ("is no whole number", "write one, without quotes"),
-    "int_parsing": ("is no whole number", "write one"),
+    "string_type": ("is not text", "put it in quotes"),
+    "int_type": ("is not a whole number", "write one, without quotes"),
+    "int_parsing": ("is not a whole number", "write one"),
     "int_parsing_size": ("is too large a number", "write a smaller one"),
-    "int_from_float": ("is no whole number", "write one"),
-    "bool_type": ("is neither true nor false", "write one of them"),
-    "bool_parsing": ("is neither true nor false", "write one of them"),
-    "list_type": ("is no list", "write it as [one, two]"),
-    "tuple_type": ("is no list", "write it as [one, two]"),
-    "dict_type": ("is no mapping", "write it as {key: value}"),
+    "int_from_float": ("is not a whole number", "write one"),
+    "bool_type": ("is neither true nor false", "write one of the two"),
+    "bool_parsing": ("is neither true nor false", "write one of the two"),
+    "list_type": ("is not a list", "write it as [one, two]"),
+    "tuple_type": ("is not a list", "write it as [one, two]"),
+    "dict_type": ("is not a mapping", "write it as {key: value}"),
     "too_short": ("is empty", "give it at least one item"),
 }
 
@@ -209,15 +211,15 @@ def _explained(detail: ErrorDetails, path: str) -> tuple[str, str]:
     kind, context = detail["type"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return "is no key of a job description", _nearest_key(path)
+            return "is not a key of a job description", _nearest_key(path)
         case "enum" | "literal_error":
             return "is not known", _nearest_value(str(detail["input"]), str(context["expected"]))
         case "greater_than_equal" | "less_than_equal":
             return _out_of_bounds(context)
         case "string_pattern_mismatch":
-            return f"does not match {context['pattern']}", "write it so"
+            return f"does not match {context['pattern']}", "change it to match"
         case "model_type":
-            return "is no mapping", _long_form(path)
+            return "is not a mapping", _long_form(path)
         case _:
             return _MEANINGS.get(kind, (str(context.get("error", detail["msg"])), ""))
 
@@ -234,7 +236,7 @@ def _long_form(path: str) -> str:
 
 
 def _nearest_key(path: str) -> str:
-    """The key that was probably meant: a sibling spelled alike, or the same word in another section."""
+    """The key that was probably meant: one of similar spelling in this section, or of the same name in another."""
     parent, _, leaf = path.rpartition(".")
     siblings = [key for key in KEYS if key.rpartition(".")[0] == parent]
     if close := difflib.get_close_matches(path, siblings, n=1, cutoff=0.7):
@@ -253,12 +255,12 @@ def _nearest_value(value: str, expected: str) -> str:
 
 
 def _as_written(problem: Problem, overrides: Mapping[str, object]) -> Problem:
-    """The problem under the name by which the user gave the value: a flag, where it came from one."""
-    if not problem.path:  # an empty key has no name to be shown by
+    """The problem with the name that the user knows the value by: its flag, if it came from one."""
+    if not problem.path:  # an empty key would print as nothing
         problem = dataclasses.replace(problem, path='""')
     bare = problem.path.partition("[")[0]
     source = next((key for key in sorted(overrides, key=len, reverse=True) if _came_from(bare, key)), None)
-    if source is None or source == "command":  # it stands after `--`, under no flag
+    if source is None or source == "command":  # the command comes after `--`, not after a flag
         return problem
     return Problem(path=flag_of(source), value=problem.value, what=problem.what, way_out=problem.way_out)
 

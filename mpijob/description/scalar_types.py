@@ -27,66 +27,66 @@ def _seconds(value: object) -> int:
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError("is no duration: write seconds, or a whole number with s, m, h or d: 90, 10m, 2h")
+        raise ValueError("is not a duration: write seconds, or a whole number with s, m, h or d: 90, 10m, 2h")
     return int(match[1]) * _UNIT_SECONDS[match[2]]
 
 
 def _job_name(value: str) -> str:
     if len(value) > 52 or not _JOB_NAME.fullmatch(value):
-        raise ValueError("is no job name: small letters, digits and '-', a letter first, at most 52 characters")
+        raise ValueError("is not a job name: lower-case letters, digits and '-', a letter first, at most 52 characters")
     return value
 
 
 def _dns_label(value: str) -> str:
     if not _DNS_LABEL.fullmatch(value):
-        raise ValueError("is no DNS label: small letters, digits and '-', at most 63 characters")
+        raise ValueError("is not a DNS label: lower-case letters, digits and '-', at most 63 characters")
     return value
 
 
 def _object_name(value: str) -> str:
     if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):
-        raise ValueError("is no name of a Kubernetes object: small letters, digits, '-' and '.'")
+        raise ValueError("is not the name of a Kubernetes object: lower-case letters, digits, '-' and '.'")
     return value
 
 
 def _label_value(value: str) -> str:
     if not _LABEL_VALUE.fullmatch(value):
         raise ValueError(
-            "is no label value: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends"
+            "is not a label value: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends"
         )
     return value
 
 
 def _label_key(value: str) -> str:
     if not _LABEL_KEY.fullmatch(value):
-        raise ValueError("is no label key: [DNS name/]NAME of letters, digits, '-', '_' and '.'")
+        raise ValueError("is not a label key: [DNS name/]NAME of letters, digits, '-', '_' and '.'")
     return value
 
 
 def _env_name(value: str) -> str:
     if not _ENV_NAME.fullmatch(value):
-        raise ValueError("is no name of an environment variable: letters, digits and '_', no digit first")
+        raise ValueError("is not the name of an environment variable: letters, digits and '_', no digit first")
     return value
 
 
 def _image(value: str) -> str:
     if len(value) > 512 or not _IMAGE.fullmatch(value):
-        raise ValueError("is no image reference: write [REGISTRY/]NAME[:TAG][@sha256:DIGEST], without spaces")
+        raise ValueError("is not an image reference: write [REGISTRY/]NAME[:TAG][@sha256:DIGEST], without spaces")
     return value
 
 
 def _passable(value: str) -> str:
-    """What execve and a manifest can carry: no NUL, no half of a surrogate pair."""
+    """Text that execve and a manifest can carry: it has no NUL and no half of a surrogate pair."""
     if "\0" in value:
-        raise ValueError("has a NUL character, which no process can be given")
+        raise ValueError("has a NUL character, which cannot be passed to a process")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise ValueError("is no valid Unicode text")
+        raise ValueError("is not valid Unicode text")
     return value
 
 
 def _absolute(value: str) -> str:
     if not value.startswith("/") or ".." in value.split("/") or ":" in value:
-        raise ValueError("is no absolute path in the container: start with '/', without '..' and ':'")
+        raise ValueError("is not an absolute path in the container: start with '/', without '..' and ':'")
     return value.rstrip("/") or "/"
 
 
@@ -95,7 +95,7 @@ Duration = Annotated[
     BeforeValidator(_seconds),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+[smhd]?$"}]}),
 ]
-"""Whole seconds; `10m`, `2h` and `1d` are read as well."""
+"""Whole seconds. `10m`, `2h` and `1d` are accepted too."""
 
 _NUMBER_OR_TEXT: Final = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^[0-9.]+[a-zA-Z]{0,2}$"}]}
 Cpu = Annotated[str, BeforeValidator(quantity.cpu), WithJsonSchema(_NUMBER_OR_TEXT)]

@@ -1,4 +1,4 @@
-"""What every mapping of a job description has in common."""
+"""What all mappings of a job description have in common."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,7 +34,7 @@ class Section(BaseModel):
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """The mapping that a short form stands for; anything else unchanged, for validation to judge."""
+        """The mapping that a short form stands for. Any other value is returned as it is, for validation to judge."""
         return value
 
     @model_validator(mode="before")

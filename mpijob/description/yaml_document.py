@@ -1,7 +1,7 @@
-"""A YAML file as a person writes it: YAML 1.2's plain scalars, no key twice, every mistake a Problem.
+"""A YAML file as a person writes it: plain scalars of YAML 1.2, no key twice, every mistake a Problem.
 
-PyYAML reads YAML 1.1, in which `workers: 1:4` is the number 64, `standby: off` is false and `2026-01-01` a date. What
-Kubernetes' own tools and editors read is closer to YAML 1.2, and so is this.
+PyYAML reads YAML 1.1, in which `workers: 1:4` is the number 64, `standby: off` is false and `2026-01-01` is a date.
+Kubernetes' tools and editors are closer to YAML 1.2, and so is this reader.
 """
 
 import re
@@ -17,7 +17,7 @@ _DEEPEST: Final = 32
 
 
 class _Loader(yaml.CSafeLoader):
-    """Collects keys that stand twice or are no text."""
+    """Reads plain scalars as YAML 1.2 does, and collects keys that appear twice."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own attribute
 
@@ -31,10 +31,12 @@ class _Loader(yaml.CSafeLoader):
         for key, _ in node.value:
             where = f"line {key.start_mark.line + 1}"
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key that is no text", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "a key that is not text", key.start_mark)
             if key.value in seen:
                 self.problems.append(
-                    Problem(path=where, value=key.value, what="stands twice in one mapping", way_out="keep one of them")
+                    Problem(
+                        path=where, value=key.value, what="appears twice in one mapping", way_out="keep one of them"
+                    )
                 )
             seen.add(key.value)
         return {key.value: self.construct_object(value, deep=True) for key, value in node.value}
@@ -51,7 +53,7 @@ for _tag, _pattern, _first in (
 
 
 def _whole_number(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> int | str:
-    """In decimal, as it looks: `010` is ten, not eight. Numbers that nobody means stay text."""
+    """The number in decimal, as it looks: `010` is ten, not eight. A number of 19 characters or more stays text."""
     text = str(loader.construct_scalar(node))
     return int(text) if len(text) < 19 else text
 
@@ -60,23 +62,23 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def parse(text: str, *, name: str) -> tuple[dict[str, Any], list[Problem]]:
-    """The one mapping that `text` holds, and what is wrong with it. `name` stands in front of the messages."""
+    """The mapping that `text` consists of, and what is wrong with it. Messages begin with `name`."""
     if len(text) > _LONGEST_CHARACTERS:
-        return {}, [_unreadable(name, f"has {len(text)} characters: that is no job description")]
+        return {}, [_unreadable(name, f"has {len(text)} characters, too many for a job description")]
     try:
         if _is_too_deep(text):
             return {}, [_unreadable(name, f"is nested deeper than {_DEEPEST} levels")]
         loader = _Loader(text)
         value = loader.get_single_data()
     except yaml.YAMLError as error:
-        return {}, [_unreadable(name, f"is no YAML: {_reason(error)}")]
+        return {}, [_unreadable(name, f"is not YAML: {_reason(error)}")]
     if not isinstance(value, dict):
-        return {}, [_unreadable(name, "is no mapping: write `key: value` lines")]
+        return {}, [_unreadable(name, "is not a mapping: write `key: value` lines")]
     return value, loader.problems
 
 
 def _is_too_deep(text: str) -> bool:
-    """Asked of the event parser, and only so far: libyaml's composer overflows the stack on hostile input."""
+    """Whether the text is nested too deep. Asks the event parser, as libyaml's composer would overflow the stack."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -83,11 +83,11 @@ batch: {global: 0}
 """
     )
     text = "\n".join(found)
-    assert "nmae: 'a': is no key of a job description: did you mean name?" in found
-    assert "workers.mxa: 3: is no key of a job description: did you mean workers.max?" in found
+    assert "nmae: 'a': is not a key of a job description: did you mean name?" in found
+    assert "workers.mxa: 3: is not a key of a job description: did you mean workers.max?" in found
     assert "cloud: 'esk': is not known: did you mean eks?" in found
     assert "workers.memory: 32: is 32 bytes; write a unit, such as 32Gi" in found
-    assert "env.A: 1: is no text: put it in quotes" in found
+    assert "env.A: 1: is not text: put it in quotes" in found
     assert "batch.global: 0: is below 1: write 1 or more" in found
     assert "workers.min: 5: is above workers.start 2" in text
     assert "workers.start: 2: is above workers.max 1" in text
@@ -97,12 +97,12 @@ batch: {global: 0}
 
 
 def test_a_key_of_another_section_is_found() -> None:
-    assert problems(MINIMAL + "gpus: 1") == ["gpus: 1: is no key of a job description: did you mean workers.gpus?"]
+    assert problems(MINIMAL + "gpus: 1") == ["gpus: 1: is not a key of a job description: did you mean workers.gpus?"]
 
 
 def test_problems_of_flags_are_named_after_the_flag() -> None:
     assert problems(MINIMAL, workers="4:2")[0].startswith("--workers: 4: is above workers.max 2")
-    assert problems(MINIMAL, workers__min="x")[0].startswith("--workers-min: 'x': is no whole number")
+    assert problems(MINIMAL, workers__min="x")[0].startswith("--workers-min: 'x': is not a whole number")
 
 
 def test_missing_keys() -> None:
@@ -112,15 +112,15 @@ def test_missing_keys() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[", "is no YAML"),
-        ("- a", "is no mapping"),
-        ("", "is no mapping"),
-        ("a: 1\n---\nb: 2", "is no YAML"),
-        ("name: a\nname: b\ncommand: [x]", "stands twice"),
-        ("? [a]\n: b", "key that is no text"),
+        ("[", "is not YAML"),
+        ("- a", "is not a mapping"),
+        ("", "is not a mapping"),
+        ("a: 1\n---\nb: 2", "is not YAML"),
+        ("name: a\nname: b\ncommand: [x]", "appears twice"),
+        ("? [a]\n: b", "key that is not text"),
         ("[" * 100_000, "nested deeper"),
-        ("a: &a [x]\nb: &b [*a, *a]\nname: x\ncommand: [y]", "is no key"),
-        ("!!python/object/apply:os.system [id]", "is no YAML"),
+        ("a: &a [x]\nb: &b [*a, *a]\nname: x\ncommand: [y]", "is not a key"),
+        ("!!python/object/apply:os.system [id]", "is not YAML"),
         ("name: a\ncommand: [x]\nworkers: " + "9" * 5000, "is too large a number"),
         ("x" * 1_000_001, "characters"),
     ],
