@@ -1,1 +1,1 @@
-"""A colocated machine in miniature: training beside a made-up inference load, and what that cost."""
+"""The demo: training beside a made-up inference load on one machine, and what the load costs the training."""

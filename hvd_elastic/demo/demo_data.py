@@ -18,16 +18,16 @@ IDX_FILES: Final = {
     "test_images": "t10k-images-idx3-ubyte",
     "test_labels": "t10k-labels-idx1-ubyte",
 }
-"""As MNIST named them, gzipped or not. Debian has Fashion-MNIST's in the package `dataset-fashion-mnist`."""
+"""MNIST's file names; each file may be gzipped. Debian packages Fashion-MNIST as `dataset-fashion-mnist`."""
 
 
 class DataError(HvdElasticError):
-    """The data set is not there, or is not what it says."""
+    """The data set is missing, or a file is not valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """A data set in memory. Images: float32 [N, 1, H, W] in 0..1; labels: int64 [N]."""
+    """A data set in memory. Images are float32 [N, 1, H, W] in 0..1, labels int64 [N]."""
 
     train_images: NDArray[np.float32]
     train_labels: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Images:
 
 
 def digits() -> Images:
-    """The digits of `read_digits`; every fifth is kept for the test."""
+    """The digits of `read_digits`; every fifth one is in the test set."""
     images, labels = read_digits()
     images = images[:, None]
     test = np.arange(len(labels)) % 5 == 0
@@ -48,22 +48,22 @@ def digits() -> Images:
 def read_digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """scikit-learn's 1,797 handwritten digits, [N, 8, 8] in 0..1, and their labels, [N].
 
-    As `sklearn.datasets.load_digits` gives them, without its imports: those take longer than torch's, in every worker.
-    Raises DataError where scikit-learn is not installed.
+    The same as `sklearn.datasets.load_digits`, without its imports, which take longer than torch's in every worker.
+    Raises DataError if scikit-learn is not installed.
     """
     package = find_spec("sklearn")
     if package is None or package.origin is None:
-        raise DataError("scikit-learn, whose digits these are, is not installed: pip install scikit-learn")
+        raise DataError("scikit-learn, which ships the digits, is not installed: pip install scikit-learn")
     file = Path(package.origin).with_name("datasets") / "data" / "digits.csv.gz"
     table = np.loadtxt(file, delimiter=",", dtype=np.float32)
     return table[:, :-1].reshape(-1, 8, 8) / np.float32(16), table[:, -1].astype(np.int64)
 
 
 def idx_folder(folder: Path) -> Images:
-    """The four IDX files in `folder`. Raises DataError with every file that is missing or torn."""
+    """Read the four IDX files in `folder`. Raises DataError with every missing file, or with one that is torn."""
     found = {name: _find(folder, file) for name, file in IDX_FILES.items()}
     if missing := [IDX_FILES[name] for name, path in found.items() if path is None]:
-        raise DataError(f"{folder}: not there: {', '.join(missing)} (plain or .gz)")
+        raise DataError(f"{folder}: missing: {', '.join(missing)} (plain or .gz)")
     arrays = {name: read_idx(path) for name, path in found.items() if path}
     return Images(
         train_images=_pixels(arrays["train_images"]),
@@ -74,7 +74,10 @@ def idx_folder(folder: Path) -> Images:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """One IDX file of bytes: magic 0, 0, 8 (unsigned byte), rank; sizes as big-endian 32 bits; data."""
+    """Read one IDX file of bytes: magic 0, 0, 8 (unsigned byte), rank; sizes as big-endian 32 bits; data.
+
+    Raises DataError if the file is anything else.
+    """
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         zero, kind, rank = struct.unpack_from(">HBB", raw)
@@ -84,7 +87,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
             raise DataError(f"{path}: not an IDX file of bytes")
         return data.reshape(shape)
     except (struct.error, ValueError, EOFError, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: not a whole IDX file: {error}") from error
+        raise DataError(f"{path}: not a complete IDX file: {error}") from error
 
 
 def _find(folder: Path, name: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""The demo's model and data as torch sees them; the same for the elastic and the stock script."""
+"""The demo's model and data in torch; the same for the elastic and the stock script."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from hvd_elastic.demo.demo_data import Images, digits, idx_folder
 
 
 def read_images(folder: str | None) -> Images:
-    """Fashion-MNIST's files where a folder is given, the digits that ship with scikit-learn otherwise."""
+    """The IDX files in `folder`, or without one the digits that ship with scikit-learn."""
     return idx_folder(Path(folder)) if folder else digits()
 
 
 def training_set(images: Images) -> TensorDataset:
-    """(image, label, index): the index lets the report count how often each sample was really seen."""
+    """Samples of (image, label, index). With the index the report counts how often each sample was really seen."""
     count = len(images.train_labels)
     return TensorDataset(
         torch.from_numpy(images.train_images), torch.from_numpy(images.train_labels), torch.arange(count)
@@ -23,7 +23,7 @@ def training_set(images: Images) -> TensorDataset:
 
 
 def build_model(side: int) -> nn.Module:
-    """A small convolutional network for 10 classes of `side` x `side` pixels; the same weights every time."""
+    """A small convolutional network for `side` x `side` pixels and 10 classes, always with the same weights."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1),
@@ -37,7 +37,7 @@ def build_model(side: int) -> nn.Module:
 
 
 def accuracy(model: nn.Module, images: Images) -> float:
-    """Share of the test images that the model gets right."""
+    """The share of the test images that the model classifies correctly."""
     with torch.no_grad():
         guesses = model(torch.from_numpy(images.test_images)).argmax(1)
     return float((guesses == torch.from_numpy(images.test_labels)).float().mean())

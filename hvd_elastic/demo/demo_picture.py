@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hvd_elastic.demo.demo_runs import Run
+from hvd_elastic.demo.demo_runs import DemoRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(runs: Sequence[Run], *, hosts: int, folder: Path, stem: str = "demo") -> tuple[Path, Path]:
-    """Draw `runs` one under the other over the same seconds; returns the two files written."""
+def draw(runs: Sequence[DemoRun], *, hosts: int, folder: Path, stem: str = "demo") -> tuple[Path, Path]:
+    """Draw `runs` below each other over one time axis. Returns the SVG file and the PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -27,7 +27,7 @@ def draw(runs: Sequence[Run], *, hosts: int, folder: Path, stem: str = "demo") -
     return files
 
 
-def _draw_run(axis: "Axes", run: Run, hosts: int) -> None:
+def _draw_run(axis: "Axes", run: DemoRun, hosts: int) -> None:
     timeline = run.timeline
     begin = timeline.steps[0].time
     seconds = [step.time - begin for step in timeline.steps]

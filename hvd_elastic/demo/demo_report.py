@@ -1,4 +1,4 @@
-"""The demo's report: tables for a person, the same as JSON for a program."""
+"""The demo's report: tables for people, and the same values as JSON for programs."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -7,12 +7,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hvd_elastic.demo.demo_runs import Run
+from hvd_elastic.demo.demo_runs import DemoRun
 from hvd_elastic.demo.timeline import Pause
 
 
-def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Plain values, one mapping a run; seconds throughout."""
+def as_data(runs: Sequence[DemoRun]) -> list[dict[str, Any]]:
+    """Plain values for JSON, one mapping per run. All times are in seconds."""
     return [
         {
             "run": run.title,
@@ -33,12 +33,12 @@ def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def print_report(runs: Sequence[Run], console: Console) -> None:
-    """Two tables: the runs, and the pause of each resize."""
+def print_report(runs: Sequence[DemoRun], console: Console) -> None:
+    """Print two tables: the runs, and the pause of each resize."""
     console.print(_runs(runs), _pauses(runs))
 
 
-def _runs(runs: Sequence[Run]) -> Table:
+def _runs(runs: Sequence[DemoRun]) -> Table:
     table = Table(title="The same training, three times", title_justify="left")
     table.add_column("")
     for run in runs:
@@ -60,7 +60,7 @@ def _runs(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _pauses(runs: Sequence[Run]) -> Table:
+def _pauses(runs: Sequence[DemoRun]) -> Table:
     table = Table(title="Pause of each resize", title_justify="left")
     disturbed = [run for run in runs if run.timeline.pauses]
     for run in disturbed:

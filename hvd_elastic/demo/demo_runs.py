@@ -1,8 +1,8 @@
-"""The demo: three runs of the same training, one after the other, and what they say side by side.
+"""The demo: three runs of the same training, one after the other.
 
 1. `hvd-elastic launch` while the made-up inference load takes hosts and gives them back;
-2. the same training undisturbed: the accuracy to reach;
-3. stock `horovodrun` and Horovod's own state and sampler under the same load: what users have today.
+2. the same training undisturbed, which shows the accuracy to reach;
+3. stock `horovodrun` with Horovod's own state and sampler under the same load, which is what users have today.
 """
 
 import json
@@ -26,99 +26,111 @@ from hvd_elastic.mpijob.description.reader import read_job
 
 UNDISTURBED: Final = "undisturbed"
 LOOK_SECONDS: Final = 0.1
-"""Between two looks at a run."""
+"""Between two looks at a run's events."""
 STOCK_SECONDS: Final = 50.0
-"""How long the stock training may take. Stock horovodrun can stand still for ever: a newcomer waits in a broadcast that
-the survivors skip (horovod issue 3494), or imports for longer than Gloo's time-out."""
+"""How long the stock training may take. It can stand still without end: a newcomer waits in a broadcast that the
+survivors skip (horovod issue 3494), or imports for longer than Gloo's time-out."""
 PATIENCE_SECONDS: Final = 30.0
-"""How long a phase of the load waits for training to be as large as it may, beyond its own time."""
+"""How much longer than its own time a phase of the load waits for training to fill its capacity."""
 
 
 class DemoError(HvdElasticError):
-    """A run did not end well; its output is shown."""
+    """A run has failed. The message holds the end of its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoPlan:
+class DemoSettings:
     """What the demo runs."""
 
     hosts: int = 4
     min_workers: int = 1
     seed: int = 0
     load_seconds: float = 15.0
-    """Least length of the made-up load. The training is longer, so that it ends at full size."""
+    """Minimum length of the made-up load. The training takes longer, so that it ends at full size."""
     epochs: int = 32
     batch_size: int = 64
     step_seconds: float = 0.05
-    """Shortest time of a step under load: stands for a GPU's work, and makes both launchers' steps equally long."""
+    """Minimum time of a step under load. It stands for a GPU's work and makes both launchers' steps equally long."""
     data: Path | None = None
     """Folder of IDX files; None: scikit-learn's digits."""
     output: Path = Path("out/demo")
 
     @property
     def load(self) -> tuple[LoadPhase, ...]:
-        """When inference takes how many hosts."""
+        """How many hosts inference takes, and for how long."""
         return made_up_load(seed=self.seed, hosts=self.hosts, min_workers=self.min_workers, seconds=self.load_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What one run left behind."""
+class DemoRun:
+    """The result of one run."""
 
     title: str
     timeline: Timeline
     coverage: Coverage
     accuracy: float | None
-    """None: it was given up before its end."""
+    """None if the run was given up before its end."""
     seconds: float
     """From its first to its last step."""
     capacity: tuple[tuple[float, int], ...]
-    """Unix seconds since when so many hosts were left for training."""
+    """Pairs of unix seconds and the number of hosts left for training from then on."""
 
 
-def run_demo(plan: DemoPlan, display: Display, *, stock: bool = True) -> tuple[Run, ...]:
+def run_demo(settings: DemoSettings, display: Display, *, stock: bool = True) -> tuple[DemoRun, ...]:
     """Run the three trainings (two without `stock`). Raises DemoError with the output of one that fails."""
-    still = (LoadPhase(hosts=0, seconds=0),)
-    # The batch is the same over any number of workers, so the undisturbed training may have as many as are quickest.
-    calm = min(plan.hosts, os.cpu_count() or 1)
+    no_load = (LoadPhase(hosts=0, seconds=0),)
+    # The global batch is the same for any number of workers, so the undisturbed run uses the fastest number.
+    fastest = min(settings.hosts, os.cpu_count() or 1)
     runs = [
-        _run(plan, "hvd-elastic", _job(plan, "train", "launch", plan.hosts, plan.step_seconds), plan.load, display),
-        _run(plan, UNDISTURBED, _job(plan, "train", "launch", calm, 0.0), still, display),
+        _run(
+            settings,
+            "hvd-elastic",
+            _job(settings, "train", "launch", settings.hosts, settings.step_seconds),
+            settings.load,
+            display,
+        ),
+        _run(settings, UNDISTURBED, _job(settings, "train", "launch", fastest, 0.0), no_load, display),
     ]
     if stock:
-        spec = _job(plan, "train_stock", "horovodrun", plan.hosts, plan.step_seconds)
-        runs.append(_run(plan, "stock horovodrun", spec, plan.load, display, bare=True))
+        spec = _job(settings, "train_stock", "horovodrun", settings.hosts, settings.step_seconds)
+        runs.append(_run(settings, "stock horovodrun", spec, settings.load, display, bare=True))
     return tuple(runs)
 
 
-def _job(plan: DemoPlan, script: str, launcher: str, hosts: int, step_seconds: float) -> JobSpec:
+def _job(settings: DemoSettings, script: str, launcher: str, hosts: int, step_seconds: float) -> JobSpec:
     arguments = {
-        "--epochs": plan.epochs,
-        "--batch-size": plan.batch_size,
+        "--epochs": settings.epochs,
+        "--batch-size": settings.batch_size,
         "--step-seconds": step_seconds,
-        "--data": plan.data,
+        "--data": settings.data,
     }
-    words = [str(word) for name, value in arguments.items() if value is not None for word in (name, value)]
+    flags = [str(part) for name, value in arguments.items() if value is not None for part in (name, value)]
     if script == "train_stock":
-        words += ["--workers", str(hosts)]
+        flags += ["--workers", str(hosts)]
     values = {
         "name": "demo",
-        "command": ["python", str(Path(__file__).with_name(f"{script}.py")), *words],
-        "workers.min": min(plan.min_workers, hosts),
+        "command": ["python", str(Path(__file__).with_name(f"{script}.py")), *flags],
+        "workers.min": min(settings.min_workers, hosts),
         "workers.start": hosts,
         "workers.max": hosts,
         "launcher": launcher,
-        "batch.global": plan.batch_size,
+        "batch.global": settings.batch_size,
         "standby": "init" if launcher == "launch" else "off",
     }
     return read_job(None, values)
 
 
 def _run(
-    plan: DemoPlan, title: str, spec: JobSpec, load: Sequence[LoadPhase], display: Display, *, bare: bool = False
-) -> Run:
-    due = plan.epochs * _count_samples(plan)
-    folder = plan.output / title.replace(" ", "-")
+    settings: DemoSettings,
+    title: str,
+    spec: JobSpec,
+    load: Sequence[LoadPhase],
+    display: Display,
+    *,
+    bare: bool = False,
+) -> DemoRun:
+    due = settings.epochs * _count_samples(settings)
+    folder = settings.output / title.replace(" ", "-")
     events_folder = folder / "events"
     events_folder.mkdir(parents=True, exist_ok=True)
     for old in (*events_folder.glob("*.jsonl"), *folder.glob("result.json")):
@@ -132,30 +144,30 @@ def _run(
         display.say(f"{title}: starting {spec.workers.max} workers")
         warm_up(cluster, spec, lambda _: None)
         with local_job(spec, cluster, stdout=output.fileno(), environment=environment, bare=bare) as job:
-            watch = RunWatcher(title=title, job=job, load=load, tail=EventTail(events_folder), display=display)
-            code = watch.until_end(limit_seconds=STOCK_SECONDS if bare else math.inf)
+            watcher = RunWatcher(title=title, job=job, load=load, tail=EventTail(events_folder), display=display)
+            code = watcher.until_end(limit_seconds=STOCK_SECONDS if bare else math.inf)
     if code:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
         raise DemoError(f"the run {title!r} ended with exit code {code}; the end of {log}:\n{end}")
     result = {"accuracy": None} if code is None else json.loads((folder / "result.json").read_text())
-    seen = timeline(watch.events)
-    return Run(
+    steps = timeline(watcher.events)
+    return DemoRun(
         title=title,
-        timeline=seen,
-        coverage=coverage(watch.events, due=due),
+        timeline=steps,
+        coverage=coverage(watcher.events, due=due),
         accuracy=result["accuracy"],
-        seconds=seen.steps[-1].time - seen.steps[0].time,
-        capacity=tuple(watch.capacity),
+        seconds=steps.steps[-1].time - steps.steps[0].time,
+        capacity=tuple(watcher.capacity),
     )
 
 
-def _count_samples(plan: DemoPlan) -> int:
-    return len((idx_folder(plan.data) if plan.data else digits()).train_labels)
+def _count_samples(settings: DemoSettings) -> int:
+    return len((idx_folder(settings.data) if settings.data else digits()).train_labels)
 
 
 @dataclass(slots=True, kw_only=True)
 class RunWatcher:
-    """Plays the load from the first step on, and shows the run, until the job ends."""
+    """From the job's first step to its end: applies the load to the cluster, and displays the run."""
 
     title: str
     job: LocalJob
@@ -168,7 +180,7 @@ class RunWatcher:
     _newest: Event | None = None
 
     def until_end(self, *, limit_seconds: float) -> int | None:
-        """The job's exit code; None if it still trained `limit_seconds` after its first step."""
+        """Wait for the job's exit code; None if it still trains `limit_seconds` after its first step."""
         while True:
             code = self.job.wait(LOOK_SECONDS)
             self._look(time.time())
@@ -184,10 +196,10 @@ class RunWatcher:
         steps = [event for event in new if event["event"] == "step" and event["rank"] == 0]
         self._newest = steps[-1] if steps else self._newest
         if self._newest:
-            self._play(now, self._newest["size"])
+            self._advance_load(now, self._newest["size"])
             self._show(now, self._newest)
 
-    def _play(self, now: float, size: int) -> None:
+    def _advance_load(self, now: float, size: int) -> None:
         cluster = self.job.cluster
         since = self.capacity[-1][0] if self.capacity else now
         last = len(self.load) - 1

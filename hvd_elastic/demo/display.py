@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: one live line of state on a terminal, plain lines elsewhere."""
+"""What people see while the demo runs: a live table on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable
@@ -14,32 +14,32 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplayState:
-    """One look at a run."""
+    """The state of a run at one moment."""
 
     run: str
     seconds: float
     """Since its first step."""
     capacity: int
-    """Hosts that training may have."""
+    """Hosts that training may use."""
     inference: int
-    """Hosts that inference has."""
+    """Hosts that inference uses."""
     size: int
-    """World size: training processes that step together."""
+    """World size: the training processes that step together."""
     step: int
     loss: float | None
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes a plain line worth printing again."""
+        """If any of these changes, a new plain line is printed."""
         return self.run, self.capacity, self.inference, self.size
 
 
 PLAIN_SECONDS = 5.0
-"""Without a terminal a line is printed on each change, and at most this long after the last one."""
+"""Without a terminal a line is printed on each change, and at least this often."""
 
 
 class Display(AbstractContextManager["Display"]):
-    """Shows states; use as a context manager."""
+    """Shows the states of runs. Use it as a context manager."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -60,11 +60,11 @@ class Display(AbstractContextManager["Display"]):
             self._live.stop()
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, state: DisplayState) -> None:
-        """Replace the live picture, or print a plain line where something changed."""
+        """Update the live table, or print a plain line if something has changed."""
         if self._live:
             self._live.update(_table(state), refresh=True)
         elif not self._last or state.key != self._last.key or self._clock() - self._printed >= PLAIN_SECONDS:

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPhase:
-    """Inference wants `hosts` hosts for at least `seconds`."""
+    """Inference needs `hosts` hosts for at least `seconds`."""
 
     hosts: int
     seconds: float
 
 
 def made_up_load(*, seed: int, hosts: int, min_workers: int, seconds: float) -> tuple[LoadPhase, ...]:
-    """A day of bursts in `seconds`; the same for the same arguments.
+    """A day of bursts, compressed into `seconds`. The same arguments give the same load.
 
-    Begins and ends with none, leaves training at least `min_workers` of `hosts`, and at one point no more than that.
+    It begins and ends with no hosts for inference. It always leaves training at least `min_workers` of the `hosts`, and
+    in one phase no more than that.
     """
     chance = random.Random(seed)  # noqa: S311 - a schedule, not a secret
     spare = hosts - min_workers
@@ -30,9 +31,9 @@ def made_up_load(*, seed: int, hosts: int, min_workers: int, seconds: float) -> 
 
 
 def is_over(phase: LoadPhase, *, seconds: float, full: bool, patience_seconds: float) -> bool:
-    """Whether the next phase may begin, `seconds` after this one did.
+    """Whether the next phase may begin, `seconds` after this one began.
 
-    It waits until training is `full`, so large as its capacity lets it be, or the next resize would come before this
-    one was seen: a new worker takes seconds to import torch. It does not wait for ever.
+    Training must first be `full`, that is, use all of its capacity: a new worker takes seconds to import torch, and the
+    next resize would otherwise come before this one has happened. After `patience_seconds` more it need not be full.
     """
     return seconds >= phase.seconds and (full or seconds >= phase.seconds + patience_seconds)

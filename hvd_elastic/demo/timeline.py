@@ -1,6 +1,6 @@
-"""What happened in a run, read from the events that its training processes wrote (`mpijob.contract.ENV_EVENTS`).
+"""What happened in a run, from the events that its training processes wrote (`mpijob.contract.ENV_EVENTS`).
 
-In: lines of JSON. Out: steps, world sizes over time, pauses, repeated steps: values that a report can print and draw.
+Lines of JSON become steps, world sizes over time, pauses and repeated steps, which the report prints and draws.
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedStep:
-    """One committed step, as rank 0 told it."""
+class CommittedStep:
+    """One committed step, as rank 0 reported it."""
 
     time: float
     """Unix seconds at its end."""
@@ -25,7 +25,7 @@ class TrainedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """How long training stood still over a resize: last step before to first step after, less a usual step."""
+    """How long training stood still in a resize: last step before to first step after, less a usual step."""
 
     time: float
     """Unix seconds of the last step before."""
@@ -36,7 +36,7 @@ class Pause:
 
     @property
     def grows(self) -> bool:
-        """Whether the world is larger after it."""
+        """Whether the world is larger afterwards."""
         return self.after > self.before
 
 
@@ -44,7 +44,7 @@ class Pause:
 class Timeline:
     """A run from its first to its last step."""
 
-    steps: tuple[TrainedStep, ...]
+    steps: tuple[CommittedStep, ...]
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
@@ -65,7 +65,7 @@ class Timeline:
 
     @property
     def steps_lost(self) -> int:
-        """Steps that were done more than once, because what they had done was lost."""
+        """Steps that were taken again because their results were lost."""
         return len(self.steps) - len({step.step for step in self.steps})
 
 
@@ -86,7 +86,7 @@ class Coverage:
 
     @property
     def exact(self) -> bool:
-        """Every sample of every epoch once."""
+        """Whether every sample of every epoch was seen exactly once."""
         return self.once == self.due and not self.repeated
 
 
@@ -94,9 +94,9 @@ Event = Mapping[str, Any]
 
 
 def timeline(events: Iterable[Event]) -> Timeline:
-    """The steps of rank 0, in the order of time."""
+    """The steps that rank 0 reported, in the order of time."""
     steps = [
-        TrainedStep(time=event["time"], step=event["step"], size=event["size"], loss=event.get("loss"))
+        CommittedStep(time=event["time"], step=event["step"], size=event["size"], loss=event.get("loss"))
         for event in events
         if event["event"] == "step" and event["rank"] == 0
     ]
@@ -104,9 +104,9 @@ def timeline(events: Iterable[Event]) -> Timeline:
 
 
 def coverage(events: Iterable[Event], *, due: int) -> Coverage:
-    """Count samples by the indices that every process wrote beside its steps.
+    """Count the samples by the indices that every process wrote with its steps; `due`: samples times epochs.
 
-    Of a step that was done again because it was lost, the last time counts: what came before was undone.
+    Of a step that was taken again because it was lost, only the last time counts: the earlier ones were undone.
     """
     last: dict[tuple[int, int], Event] = {}
     for event in sorted(events, key=lambda event: event["time"]):
@@ -120,14 +120,14 @@ def coverage(events: Iterable[Event], *, due: int) -> Coverage:
 
 
 class EventTail:
-    """Reads a folder of event files again and again, each line once."""
+    """Reads a growing folder of event files, each line once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._offsets: dict[Path, int] = {}
 
     def read(self) -> list[Event]:
-        """What has come since the last call. A line that is still being written waits for the next one."""
+        """The events since the last call. A line that is still being written is left for the next call."""
         events: list[Event] = []
         for file in sorted(self._folder.glob("*.jsonl")):
             with file.open("rb") as lines:

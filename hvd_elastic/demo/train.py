@@ -19,7 +19,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data")
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--step-seconds", type=float, default=0.0, help="shortest time of a step: stands for a GPU's work")
+parser.add_argument("--step-seconds", type=float, default=0.0, help="minimum time of a step: stands for a GPU's work")
 args = parser.parse_args()
 
 images = read_images(args.data)

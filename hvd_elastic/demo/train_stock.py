@@ -1,4 +1,4 @@
-"""The same training with what Horovod ships, as its examples use it: TorchState, ElasticSampler, `hvd.elastic.run`."""
+"""The same training with Horovod alone, as in its examples: TorchState, ElasticSampler, `hvd.elastic.run`."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data")
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--workers", type=int, default=4, help="workers over which the batch is shared out, once")
+parser.add_argument("--workers", type=int, default=4, help="workers among which the batch is divided, once")
 parser.add_argument("--step-seconds", type=float, default=0.0)
 args = parser.parse_args()
 share = args.batch_size // args.workers

@@ -1,7 +1,7 @@
 """The launcher's command line for a job on this machine: `hvd-elastic launch`, or the stock `horovodrun`.
 
-Both get the flags that `generate` gives them in a cluster. What stands for ssh: `launch` knows local hosts; horovodrun
-finds a program named `ssh` first on its PATH that runs the command here, in the folder of the host it names.
+Both get the flags that `generate` gives them in a cluster, and neither uses ssh: `launch` supports local hosts, and
+horovodrun finds a program named `ssh` first on its PATH that runs the command here, in the folder of the named host.
 """
 
 import os
@@ -17,10 +17,10 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests.launcher_pod import flags
 
 BY_ADDRESS: Final = "by-address"
-"""Folder of links from a host's address to its folder: horovodrun knows hosts by the address alone."""
+"""Folder of links from each host's address to its folder: horovodrun knows a host by its address alone."""
 
 _ADOPT: Final = ("sh", "-c", f'exec "${ENV_RUN_DIR}/{ADOPT_FILE}" "$@"', ADOPT_FILE)
-"""A cluster's manifests name the one path that is the same in every pod; here each host has a folder of its own."""
+"""In a cluster the path is the same in every pod and is in the manifests. Here each host has a folder of its own."""
 
 _SSH: Final = """\
 #!/bin/sh
@@ -34,7 +34,7 @@ exec /bin/sh -c "$*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LauncherCommand:
-    """What to start, and with which environment."""
+    """A command line and its environment."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -43,23 +43,32 @@ class LauncherCommand:
 def launcher_command(
     spec: JobSpec, folder: Path, environment: Mapping[str, str], *, bare: bool = False
 ) -> LauncherCommand:
-    """The launcher of `spec` over the snapshot and the local hosts in `folder`.
+    """How to launch `spec` over the snapshot and the local hosts in `folder`.
 
-    `bare`: each host starts the command itself, as users of Horovod alone have it, instead of adopting a standby.
+    `bare`: each host starts the command directly, as under Horovod alone, instead of adopting a standby.
     """
     here = spec.model_copy(update={"network": spec.network.model_copy(update={"interface": "lo"})})
-    words = flags(here, str(folder))
+    launcher_flags = flags(here, str(folder))
     command = tuple(spec.command) if bare else (*_ADOPT, *spec.command)
     if spec.launcher.kind is LauncherKind.LAUNCH:
-        argv = (sys.executable, "-m", "hvd_elastic.cli", "launch", *words, "--local-hosts", str(folder), *command)
+        argv = (
+            sys.executable,
+            "-m",
+            "hvd_elastic.cli",
+            "launch",
+            *launcher_flags,
+            "--local-hosts",
+            str(folder),
+            *command,
+        )
         return LauncherCommand(argv=argv, environment={**environment, ENV_RUN_DIR: str(folder)})
     path = os.pathsep.join((str(_write_ssh(folder)), environment.get("PATH", os.defpath)))
-    argv = (str(Path(sys.executable).parent / "horovodrun"), *words, *command)
+    argv = (str(Path(sys.executable).parent / "horovodrun"), *launcher_flags, *command)
     return LauncherCommand(argv=argv, environment={**environment, "PATH": path})
 
 
 def link_address(folder: Path, name: str, address: str) -> None:
-    """Make the host of `address` known to horovodrun's ssh."""
+    """Let horovodrun's stand-in for ssh find the folder of the host with this address."""
     link = folder / BY_ADDRESS / address
     link.parent.mkdir(exist_ok=True)
     link.unlink(missing_ok=True)

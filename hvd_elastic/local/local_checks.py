@@ -14,7 +14,7 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 
 def local_problems(spec: JobSpec) -> list[Problem]:
-    """Everything that `spec` names and this machine lacks."""
+    """Everything that `spec` needs and this machine lacks."""
     return [*_program(spec), *_folders(spec), *_missing_packages()]
 
 
@@ -30,32 +30,36 @@ def _program(spec: JobSpec) -> Iterator[Problem]:
     program, *arguments = spec.command
     if not (shutil.which(program, path=path) or (folder / program).exists()):
         yield Problem(
-            path="command[0]", value=program, what="is no program here", way_out="name one on the PATH, or its file"
+            path="command[0]", value=program, what="is not a program here", way_out="name one on the PATH, or its file"
         )
-    script = next((word for word in arguments if not word.startswith("-")), None)
+    script = next((argument for argument in arguments if not argument.startswith("-")), None)
     is_python = Path(program).name.startswith("python") and not {"-m", "-c"} & set(arguments)
     if is_python and script and not (folder / script).exists():
         where = f"command[{spec.command.index(script)}]"
-        yield Problem(path=where, value=script, what=f"is not there (in {folder.resolve()})", way_out="name the script")
+        yield Problem(
+            path=where, value=script, what=f"does not exist (in {folder.resolve()})", way_out="name the script"
+        )
 
 
 def _folders(spec: JobSpec) -> Iterator[Problem]:
     if spec.workdir and not Path(spec.workdir).is_dir():
-        yield Problem(path="workdir", value=spec.workdir, what="is no folder here", way_out="drop it, or make it")
+        yield Problem(
+            path="workdir", value=spec.workdir, what="is not a folder here", way_out="remove it, or create the folder"
+        )
     for key, volume in (("data", spec.data), ("output", spec.output)):
         if volume and not Path(volume.local or volume.mount).is_dir():
             way_out = f"set {key}.local (--{key}-local) to a folder of this machine"
             yield Problem(
                 path=f"{key}.local" if volume.local else f"{key}.mount",
                 value=volume.local or volume.mount,
-                what="is no folder here",
+                what="is not a folder here",
                 way_out=way_out,
             )
     url = urlsplit(spec.checkpoint.url) if spec.checkpoint else None
     if url and url.scheme == "file" and not Path(url.path).parent.is_dir():
-        way_out = f"make it, or pass --checkpoint file://{Path.cwd()}/checkpoints"
+        way_out = f"create it, or pass --checkpoint file://{Path.cwd()}/checkpoints"
         yield Problem(
-            path="checkpoint.url", value=url.geturl(), what="lies in a folder that is not there", way_out=way_out
+            path="checkpoint.url", value=url.geturl(), what="is in a folder that does not exist", way_out=way_out
         )
 
 

@@ -1,7 +1,7 @@
-"""The local hosts of one job, and the loop that is kubelet, scheduler and discovery to them.
+"""The local hosts of one job, and the loop that is their kubelet, scheduler and discovery.
 
-Data: the wanted number of hosts goes in; pods (`PodView`) and what their entry points answer come out of each round;
-eligibility decides as in a cluster, and the snapshot is written where it changed.
+Each round takes the wanted number of hosts and makes it so. It shows the hosts as pods (`PodView`), with the answers of
+their ready ports, to the eligibility rules, as in a cluster, and writes the snapshot if it has changed.
 """
 
 import os
@@ -32,21 +32,22 @@ from hvd_elastic.local.local_host import LocalHost
 from hvd_elastic.mpijob.contract import READY_PORT, HvdElasticError, SnapshotState
 
 ROUND_SECONDS: Final = 0.05
-"""Between two looks at the hosts. A cluster's watch tells within milliseconds; here a look is cheap."""
+"""Between two rounds. A cluster's watch reports a change within milliseconds; here looking is cheap."""
 
-VOUCH_SECONDS: Final = 1.0
-"""An unchanged snapshot is written again after so long, so that it never looks stale."""
+REWRITE_SECONDS: Final = 1.0
+"""After this time an unchanged snapshot is written again, so that it never looks stale."""
 
-ASK_SECONDS: Final = 0.1
-"""Between two questions to a host's ready port: it stands for the watch too, which would tell that a pod is Ready."""
+PROBE_SECONDS: Final = 0.1
+"""Between two connections to a host's ready port. They also replace the watch, which would report that a pod is Ready.
+"""
 
 
 class NoLoopbackError(HvdElasticError):
-    """No free range of loopback addresses: this is not Linux, or 127.0.0.0/8 is in use."""
+    """There is no free range of loopback addresses: this is not Linux, or 127.0.0.0/8 is in use."""
 
 
 def free_network() -> str:
-    """Three octets of loopback addresses that no other job on this machine listens on.
+    """The first three octets of loopback addresses on which no other job on this machine listens.
 
     Raises NoLoopbackError where the machine has only 127.0.0.1.
     """
@@ -63,15 +64,15 @@ def free_network() -> str:
 
 @dataclass(slots=True, kw_only=True)
 class LocalCluster:
-    """Starts and stops hosts until there are as many as wanted. Use `serve` in a thread, then `stop`."""
+    """Starts and stops hosts until there are as many as wanted. Run `serve` in a thread; `stop` ends it."""
 
     folder: Path
-    """Snapshot, script and one folder a host. Removed by its owner."""
+    """Holds the snapshot, the script and one folder per host. The caller removes it."""
     command: Sequence[str]
     environment: Mapping[str, str]
     rules: EligibilityRules
     names: Sequence[str]
-    """Of all hosts that may exist, the ones that go last first."""
+    """The names of all hosts that may exist. The last ones are preempted first."""
     network: str = field(default_factory=free_network)
     wanted: int = 0
     hosts: dict[str, LocalHost] = field(default_factory=dict)
@@ -84,22 +85,22 @@ class LocalCluster:
     _prober: Prober = field(init=False)
 
     def __post_init__(self) -> None:
-        self._prober = Prober(self._answered, interval_seconds=ASK_SECONDS)
+        self._prober = Prober(self._probed, interval_seconds=PROBE_SECONDS)
 
     @property
     def inference(self) -> int:
-        """Hosts that are free of training: what inference can run on."""
+        """The number of hosts without training, on which inference can run."""
         return len(self.names) - len(self.hosts)
 
     def want(self, hosts: int) -> None:
-        """From now on there are `hosts` hosts; those too many are preempted, the last first."""
+        """Set the number of hosts from now on. Surplus hosts are preempted, the last one first."""
         self.wanted = max(0, min(hosts, len(self.names)))
         self._wake.set()
 
     def serve(self) -> None:
-        """Rounds until `stop`; then every host's processes are ended at once."""
-        asking = threading.Thread(target=self._prober.run, name="ready ports")
-        asking.start()
+        """Run rounds until `stop`, then kill every host's processes."""
+        probing = threading.Thread(target=self._prober.run, name="ready ports")
+        probing.start()
         try:
             while not self._stopping:
                 self._wake.wait(ROUND_SECONDS)
@@ -107,7 +108,7 @@ class LocalCluster:
                 self.round()
         finally:
             self._prober.stop()
-            asking.join()
+            probing.join()
             for host in self.hosts.values():
                 host.kill()
             for host in self.hosts.values():
@@ -119,24 +120,24 @@ class LocalCluster:
         self._wake.set()
 
     def round(self) -> None:
-        """One look at everything: reap, preempt, start, ask, decide, write."""
-        tended = [self._tend(name, index, wanted=index < self.wanted) for index, name in enumerate(self.names)]
-        if any(tended):
+        """Reap, preempt and start hosts, decide which are eligible, and write the snapshot."""
+        changed = [self._update_host(name, index, wanted=index < self.wanted) for index, name in enumerate(self.names)]
+        if any(changed):
             self._prober.set_targets({host.uid: host.address for host in self.hosts.values()})
         workers = dict(self._answers)
         for host in self.hosts.values():
             if host.ready_since is None and host.uid in workers:
                 host.ready_since = time.time()
-        answer = eligible_hosts([host.view() for host in self.hosts.values()], self.rules, workers=workers)
-        state = SnapshotState.SHORT if answer.is_short(self.rules) else SnapshotState.OK
-        self._publish(answer.hosts, state)
+        eligible = eligible_hosts([host.view() for host in self.hosts.values()], self.rules, workers=workers)
+        state = SnapshotState.SHORT if eligible.is_short(self.rules) else SnapshotState.OK
+        self._publish(eligible.hosts, state)
 
-    def _answered(self, views: Mapping[str, WorkerView]) -> None:
+    def _probed(self, views: Mapping[str, WorkerView]) -> None:
         self._answers.update(views)
         self._wake.set()
 
-    def _tend(self, name: str, index: int, *, wanted: bool) -> bool:
-        """Whether there is another host of this name, or none, than before."""
+    def _update_host(self, name: str, index: int, *, wanted: bool) -> bool:
+        """Reap, preempt or start the host of this name. Returns whether the name has another host than before."""
         before = host = self.hosts.get(name)
         if host and host.gone:
             del self.hosts[name]
@@ -162,10 +163,10 @@ class LocalCluster:
 
     def _publish(self, hosts: tuple[Host, ...], state: SnapshotState) -> None:
         changed = hosts != self.offered
-        if not changed and self._generation and time.monotonic() - self._written < VOUCH_SECONDS:
+        if not changed and self._generation and time.monotonic() - self._written < REWRITE_SECONDS:
             return
         if not self._generation and not hosts:
-            return  # the first list waits for a first host: an empty one is the end of the job
+            return  # an empty first list would end the job: wait for a first host
         self._generation += changed
         self.offered, self._written = hosts, time.monotonic()
         snapshot = Snapshot(
@@ -178,7 +179,7 @@ class LocalCluster:
         write_snapshot(self.folder, snapshot)
 
 
-def prepare(folder: Path) -> None:
-    """Make `folder` what the sidecar makes of its RUN_DIR."""
+def prepare_run_dir(folder: Path) -> None:
+    """Create `folder` with the discovery script in it, as the sidecar does with its RUN_DIR."""
     folder.mkdir(parents=True, exist_ok=True)
     write_script(folder)

@@ -12,9 +12,9 @@ from hvd_elastic.mpijob.manifests import pod_environment
 
 
 def local_environment(spec: JobSpec, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`inherited`, and over it what the job's pods would find.
+    """`inherited`, overlaid with what the job's pods would find.
 
-    `python` is the interpreter that runs this. A number of threads that is set here stands.
+    `python` is the interpreter that runs this code. An inherited OMP_NUM_THREADS is kept.
     """
     values = pod_environment.training(_placed_here(spec))
     values[contract.ENV_INCARNATION] = uuid.uuid4().hex
@@ -27,7 +27,7 @@ def local_environment(spec: JobSpec, inherited: Mapping[str, str] = os.environ) 
 
 
 def _placed_here(spec: JobSpec) -> JobSpec:
-    """The job with this machine's folders and network interface in the place of a cluster's."""
+    """The job with this machine's folders and network interface instead of a cluster's."""
     placed: dict[str, object] = {"network": spec.network.model_copy(update={"interface": "lo"})}
     for key, volume in (("data", spec.data), ("output", spec.output)):
         if volume and volume.local:

@@ -20,7 +20,7 @@ PREEMPTED = "PreemptionByScheduler"
 
 @dataclass(slots=True, kw_only=True)
 class LocalHost:
-    """A worker pod's double. Each start is another pod of the same name: a new UID, as the MPI Operator makes it."""
+    """Stands in for a worker pod. Each start is a new pod of the same name with a new UID, as in a cluster."""
 
     name: str
     address: str
@@ -30,14 +30,14 @@ class LocalHost:
     uid: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     created: float = field(default_factory=time.time)
     ready_since: float | None = None
-    """Unix seconds since when its ready port has answered; None before. The reach test sees whether it still does."""
+    """Unix seconds at which its ready port first answered; None before. The reach test checks that it still does."""
     preempted: bool = False
 
     @classmethod
     def start(
         cls, *, name: str, address: str, folder: Path, command: Sequence[str], environment: Mapping[str, str], log: Path
     ) -> Self:
-        """Start the entry point with `command` to warm up. What it prints before a launcher comes goes to `log`."""
+        """Start the entry point, which warms `command` up. Its output until a launcher connects goes to `log`."""
         folder.mkdir(parents=True, exist_ok=True)
         entry_point = [sys.executable, "-m", "hvd_elastic.cli", "worker", "--no-sshd", "--die-with-parent", "--"]
         with log.open("ab") as output:
@@ -53,16 +53,16 @@ class LocalHost:
 
     @property
     def gone(self) -> bool:
-        """Whether the pod has ended: its place is free for another."""
+        """Whether the pod has ended, so that another may take its name."""
         return self.process.poll() is not None
 
     def preempt(self) -> None:
-        """Do to it what the scheduler and the kubelet do to a victim: a reason to leave, then SIGTERM."""
+        """Do what the scheduler and the kubelet do to a preempted pod: set the condition, then send SIGTERM."""
         self.preempted = True
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, as a lost machine does."""
+        """Kill it at once, as a lost machine would."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -70,7 +70,7 @@ class LocalHost:
             os.kill(self.process.pid, number)
 
     def view(self) -> PodView:
-        """What the API server would say of the pod."""
+        """The pod as the API server would show it."""
         return PodView(
             name=self.name,
             uid=self.uid,

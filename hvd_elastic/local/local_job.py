@@ -1,4 +1,4 @@
-"""One job on this machine, from the first host that warms up to the launcher's exit code."""
+"""One job on this machine: its hosts, their warm-up and its launcher."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from typing import Final
 
 from hvd_elastic.discovery import EligibilityRules
 from hvd_elastic.local.launcher_commands import LauncherCommand, launcher_command
-from hvd_elastic.local.local_cluster import LocalCluster, prepare
+from hvd_elastic.local.local_cluster import LocalCluster, prepare_run_dir
 from hvd_elastic.mpijob.contract import HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.worker.child_processes import adopt_orphans, die_with_parent, kill_descendants
 
 END_SECONDS: Final = 3.0
-"""How long the launcher may take to end its processes once it was told; then it is killed. Below 5 s in all."""
+"""How long the launcher may take to end its processes after SIGTERM, before it is killed. Below 5 s in all."""
 
 Say = Callable[[str], None]
 
@@ -47,7 +47,7 @@ class LocalJob:
         return code if code >= 0 else 128 - code
 
     def end(self) -> None:
-        """End the launcher with all it started, at most END_SECONDS later; does nothing if it has ended."""
+        """End the launcher and all that it started, within END_SECONDS; does nothing if it has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.launcher.pid, signal.SIGTERM)
         if self.wait(END_SECONDS) is None:
@@ -60,10 +60,13 @@ class LocalJob:
 def local_cluster(
     spec: JobSpec, *, environment: Mapping[str, str] = os.environ, hosts: int | None = None
 ) -> Iterator[LocalCluster]:
-    """The job's hosts, `hosts` of them (`workers.max`), warming up in a folder of their own. Nothing is left behind."""
+    """Start the job's hosts in a new folder; on the way out all processes are ended and the folder is removed.
+
+    `hosts`: how many; `workers.max` if None.
+    """
     adopt_orphans()
     folder = Path(tempfile.mkdtemp(prefix="hvd-elastic-"))
-    prepare(folder)
+    prepare_run_dir(folder)
     cluster = LocalCluster(
         folder=folder,
         command=spec.command,
@@ -84,7 +87,10 @@ def local_cluster(
 
 
 def warm_up(cluster: LocalCluster, spec: JobSpec, say: Say) -> None:
-    """Wait until `workers.start` hosts are offered. Raises WarmUpError after `elastic_timeout`."""
+    """Wait until `workers.start` hosts are offered, with progress lines to `say`.
+
+    Raises WarmUpError after the job's `elastic_timeout`.
+    """
     deadline = time.monotonic() + spec.elastic_timeout
     shown = -1
     while len(cluster.offered) < min(spec.workers.start, cluster.wanted):
@@ -108,10 +114,14 @@ def local_job(
     environment: Mapping[str, str] = os.environ,
     bare: bool = False,
 ) -> Iterator[LocalJob]:
-    """The launcher over the hosts of `cluster`; ended, with all it started, on the way out.
+    """Start the launcher over the hosts of `cluster`; on the way out it is ended with all that it started.
 
-    Its output goes to `stdout` (a descriptor; this process's own where None), standard error included then. `bare`: see
-    `launcher_command`.
+    Args:
+        spec: the job.
+        cluster: its hosts.
+        stdout: a descriptor for the launcher's standard output and standard error; None: this process's own.
+        environment: the launcher's.
+        bare: see `launcher_command`.
     """
     command = launcher_command(spec, cluster.folder, environment, bare=bare)
     job = LocalJob(cluster=cluster, launcher=_start(command, stdout))
@@ -122,7 +132,7 @@ def local_job(
 
 
 def _start(command: LauncherCommand, stdout: int | None) -> subprocess.Popen[bytes]:
-    # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
+    # In a session of its own, so that Ctrl-C reaches only this process, which then ends the others in order.
     return subprocess.Popen(
         command.argv,
         env=command.environment,

@@ -1,4 +1,4 @@
-"""`hvd-elastic run`: a job on this machine from start to end, with its exit code."""
+"""`hvd-elastic run`: a job on this machine, from its start to its exit code."""
 
 import signal
 import threading
@@ -18,14 +18,14 @@ from hvd_elastic.priorityclasses.problem import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedResize:
-    """After `at_seconds` of the launcher's run there are `hosts` hosts."""
+    """Change the number of hosts to `hosts`, `at_seconds` after the launcher's start."""
 
     at_seconds: float
     hosts: int
 
 
-class Interrupted(Exception):  # noqa: N818 - an end, not an error
-    """The user or the system asked for the end."""
+class Interrupted(Exception):  # noqa: N818 - not an error
+    """A signal asked this process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -33,7 +33,7 @@ class Interrupted(Exception):  # noqa: N818 - an end, not an error
 
 
 def parse_resizes(text: str | None) -> tuple[TimedResize, ...]:
-    """`20:1,40:4` in the order of time. Raises InvalidInputError naming each part that is not SECONDS:HOSTS."""
+    """Read `20:1,40:4`, in the order of time. Raises InvalidInputError with each part that is not SECONDS:HOSTS."""
     resizes, problems = [], []
     for part in filter(None, (text or "").split(",")):
         seconds, _, hosts = part.partition(":")
@@ -43,16 +43,22 @@ def parse_resizes(text: str | None) -> tuple[TimedResize, ...]:
                 raise ValueError(part)
             resizes.append(resize)
         except ValueError:
-            problems.append(Problem(path="--resize", value=part, what="is not SECONDS:HOSTS", way_out="say 20:1,40:4"))
+            problems.append(
+                Problem(path="--resize", value=part, what="is not SECONDS:HOSTS", way_out="write it like 20:1,40:4")
+            )
     if problems:
         raise InvalidInputError(problems)
     return tuple(sorted(resizes, key=lambda resize: resize.at_seconds))
 
 
 def run_job(spec: JobSpec, *, say: Callable[[str], None], resizes: Sequence[TimedResize] = ()) -> int:
-    """Run `spec`, which has no `local_problems`, here; the exit code, 128 + signal when interrupted.
+    """Run `spec`, which must have no `local_problems`, on this machine. Every process is gone afterwards.
 
-    No process is left behind. Raises WarmUpError.
+    Returns:
+        The exit code; 128 + signal if the run was interrupted.
+
+    Raises:
+        WarmUpError: too few hosts became ready.
     """
     environment = local_environment(spec)
     try:
@@ -85,7 +91,7 @@ def _wait(job: LocalJob, resizes: Sequence[TimedResize]) -> int:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """SIGINT and SIGTERM become Interrupted, once: the way out must not be interrupted."""
+    """Turn SIGINT, SIGTERM and SIGHUP into Interrupted, once: the clean-up must not be interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def end(number: int, _frame: FrameType | None) -> None:

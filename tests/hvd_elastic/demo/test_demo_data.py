@@ -56,10 +56,10 @@ def test_a_torn_file_is_an_error_that_names_it(tmp_path: Path, raw: bytes) -> No
 
 def test_digits_are_those_of_scikit_learn() -> None:
     images, labels = read_digits()
-    theirs = load_digits()
+    expected = load_digits()
 
-    assert (images == theirs.images / 16).all()
-    assert (labels == theirs.target).all()
+    assert (images == expected.images / 16).all()
+    assert (labels == expected.target).all()
 
 
 def test_digits_are_whole_and_split_once() -> None:

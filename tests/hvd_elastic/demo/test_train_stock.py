@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.horovod
 def test_the_stock_script_runs_horovod_as_it_ships() -> None:
-    """Up to `hvd.init()`: importing this package must not have patched what the script is to show."""
+    """Up to `hvd.init()`: importing this package must not have changed Horovod, which the script is to show."""
     spec = find_spec("hvd_elastic.demo.train_stock")
     assert spec is not None
     assert spec.origin is not None

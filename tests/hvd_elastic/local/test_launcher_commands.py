@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.local.launcher_commands import launcher_command, link_address
-from hvd_elastic.local.local_cluster import prepare
+from hvd_elastic.local.local_cluster import prepare_run_dir
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 from hvd_elastic.mpijob.description.job_spec import JobSpec
@@ -29,7 +29,7 @@ def test_both_launchers_get_the_same_flags_in_processes(launcher: str, tmp_path:
 
 
 def test_horovodrun_finds_an_ssh_that_runs_the_command_in_the_hosts_own_folder(tmp_path: Path) -> None:
-    prepare(tmp_path)
+    prepare_run_dir(tmp_path)
     (tmp_path / "w-0").mkdir()
     link_address(tmp_path, "w-0", "127.3.2.1")
     command = launcher_command(job(launcher="horovodrun"), tmp_path, {"PATH": os.environ["PATH"]})
