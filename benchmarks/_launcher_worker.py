@@ -34,7 +34,7 @@ def log(event: str, **fields: object) -> None:
 
 
 def trouble(point: str) -> None:
-    """Kill who is to die at this point."""
+    """Kill the process that is to die at this point."""
     order = Path(os.environ["WORKER_TROUBLE"], f"{NAME}@{point}")
     if not order.exists():
         return
@@ -48,7 +48,7 @@ def trouble(point: str) -> None:
 
 
 class State(hvd.elastic.TorchState):  # type: ignore[misc]
-    """Horovod's own, which tells when it is notified."""
+    """Horovod's own state, which also logs each notification."""
 
     def on_hosts_updated(self, timestamp: int, update_res: object) -> None:
         log("notified")

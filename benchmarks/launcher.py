@@ -2,8 +2,8 @@
 
     python -m benchmarks.launcher [--rounds N] [--stock-rounds N] [--patience SECONDS]
 
-A stall is the longest pause between two steps of a survivor around the change, the worst of all survivors. A job that
-ends, or takes no step in its new size within the patience, is reported as that, and the next change gets a new job.
+A stall is the longest pause between two steps around the change, of the survivor for which it is longest. A job that
+ends, or takes no step in its new size within the patience, is reported so, and the next change gets a new job.
 
 Stock runs Horovod's own worker side and its own defaults (Gloo time-out 30 s, a look at the hosts each second), the
 product the patched one and its own defaults (10 s, inotify). Both start their processes without ssh and standby,
@@ -32,20 +32,20 @@ from tests.local.harness import job as make_job
 WORKER = str(Path(__file__).with_name("_launcher_worker.py"))
 START_SECONDS = 90.0
 STEPS_AFTER = 10
-"""In its new size the world must take so many steps: a second reset right after the first one counts as well."""
+"""Steps that the world must take in its new size, so that a second reset right after the first one counts too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How a job is started and told its hosts."""
+    """How a job is started, and how it gets its hosts."""
 
     name: str
     start: Callable[[Job], None]
     offer: Callable[[Job, list[str]], None]
     hosts: Callable[[], Iterator[str]]
-    """Names of hosts that were never used; stock knows three on one machine."""
+    """Names of hosts that were never used; stock has only three on one machine."""
     killer: Callable[[list[str], str], tuple[str, str]]
-    """Given those who train and the newcomer: whose code kills the newcomer, and at which point of it."""
+    """Takes the members and the newcomer. Returns which process kills the newcomer, and at which point of its code."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Trial:
     spare: list[str] = field(default_factory=list)
 
     def bring(self, count: int, newcomers: int) -> bool:
-        """Let it train on `count` hosts and have names for newcomers; whether it can."""
+        """Make it train on `count` hosts, with names left for newcomers. Returns whether that worked."""
         missing = count + newcomers - len(self.names) - len(self.spare)
         self.spare += itertools.islice(self.fresh, max(0, missing))
         while len(self.names) < count and self.spare:
@@ -77,7 +77,7 @@ class Trial:
         self.launcher.offer(self.job, names)
 
     def steps(self, size: int, since: float, seconds: float) -> bool:
-        """Whether every host takes some steps in a world of that size within the time."""
+        """Whether every host takes STEPS_AFTER steps in a world of that size within the time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.runs():
             events = [e for e in self.job.events("step") if e["time"] > since and e["size"] == size]
@@ -96,12 +96,12 @@ class Trial:
         for name in self.names:
             times = [e["time"] for e in self.job.events("step", f"{name}:0")]
             if times[0] < since:
-                # Not those that ended before: the change that came ahead of this one had its own.
+                # Pauses that ended before belong to an earlier change.
                 pauses.append(max(later - earlier for earlier, later in itertools.pairwise(times) if later > since))
         return max(pauses)
 
 
-# --- The changes: each returns nothing; what follows is measured ------------------------------------------------------
+# --- The changes; their effects are measured afterwards ------------------------------------------------------
 
 
 def grow(trial: Trial) -> None:
@@ -137,7 +137,7 @@ class Change:
     make: Callable[[Trial], None]
     promise: str
     kept: Callable[[float, float], bool]
-    """Whether a median beside stock's median keeps the promise; stock's is infinite where it never went on."""
+    """Takes our median and stock's (infinite if it never went on). Returns whether the promise is kept."""
 
 
 CHANGES = (
@@ -190,7 +190,7 @@ class Row:
     never: list[str] = field(default_factory=list)
 
     def median(self) -> float:
-        """Infinite where more than half of the tries came to nothing; NaN without a try."""
+        """Infinite if more than half of the tries failed; NaN without a try."""
         return statistics.median([*self.seconds, *(float("inf") for _ in self.never)] or [float("nan")])
 
     def text(self, digits: int = 2) -> str:
@@ -203,7 +203,7 @@ class Row:
 
 
 class Bench:
-    """Makes the changes on one launcher, with as few jobs as it survives."""
+    """Makes the changes under one launcher; a new job is started only when the last one cannot go on."""
 
     def __init__(self, launcher: Launcher, patience: float) -> None:
         self._launcher, self._patience = launcher, patience
@@ -233,8 +233,8 @@ class Bench:
             return
         row.seconds.append(trial.stall(began))
         if change.make is shrink:
-            told = [e["time"] for e in trial.job.events("notified") if e["time"] > began]
-            self.rows[NOTICE.label].seconds.append(told[0] - began)
+            notified = [e["time"] for e in trial.job.events("notified") if e["time"] > began]
+            self.rows[NOTICE.label].seconds.append(notified[0] - began)
         progress(f"{self._launcher.name}: {change.label}: {row.seconds[-1]:.3f} s")
 
     def _ready(self, change: Change) -> Trial | None:
@@ -320,10 +320,10 @@ def run(launcher: Launcher, rounds: int, patience: float) -> dict[str, Row]:
 def report(ours: dict[str, Row], stock: dict[str, Row]) -> None:
     print(f"{'seconds: min / median / max':28}{'launch':>24}  {'promised':22}{'kept':6}horovodrun")
     for change in (*CHANGES, NOTICE):
-        mine, theirs = ours[change.label], stock[change.label]
+        our_row, stock_row = ours[change.label], stock[change.label]
         digits = 3 if change is NOTICE else 2
-        kept = "yes" if change.kept(mine.median(), theirs.median()) else "NO"
-        print(f"{change.label:28}{mine.text(digits):>24}  {change.promise:22}{kept:6}{theirs.text(digits)}")
+        kept = "yes" if change.kept(our_row.median(), stock_row.median()) else "NO"
+        print(f"{change.label:28}{our_row.text(digits):>24}  {change.promise:22}{kept:6}{stock_row.text(digits)}")
 
 
 def progress(text: str) -> None:

@@ -1,10 +1,10 @@
-"""What the launcher itself costs: 64 tiny local workers (no torch) resized 64 -> 32 -> 64, and its reaction times.
+"""The cost of the launcher itself: 64 tiny local workers (no torch), resized 64 -> 32 -> 64, and its reaction times.
 
     python -m benchmarks.launcher_scale [--workers 64]
 
-`driver` is what all workers wait for the launcher: from the last one's question for its place to the last answer, and
-from the last one's arrival at the barrier to the last release; `cpu` is the launcher's own time on a core meanwhile.
-`pause` is what the launcher reports: notification to all at the barrier.
+`driver` is how long all workers wait for the launcher: from the last request for a place to the last answer, plus from
+the last arrival at the barrier to the last release. `cpu` is the launcher's own time on a core meanwhile. `pause` is
+what the launcher reports: from the notification until all workers are at the barrier.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from hvd_elastic.system.processes import read_stat
 from tests.local.harness import Event, Job
 from tests.local.harness import job as make_job
 
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def resize(job: Job, names: tuple[str, ...], what: str) -> None:
-    """Offer the hosts, wait until all of them train together, and say how long each part took."""
+    """Offer the hosts, wait until all of them train together, and print how long each part took."""
     began, cpu = time.time(), cpu_seconds(job)
     job.hosts(*names)
     job.until(lambda: trains(job, len(names), began), what, 300)
@@ -51,7 +52,7 @@ def resize(job: Job, names: tuple[str, ...], what: str) -> None:
 
 
 def driver_share(events: list[Event]) -> float:
-    """What all wait for the launcher, in seconds; see the module."""
+    """How long all workers wait for the launcher, in seconds; see the module."""
 
     def times(kind: str) -> list[float]:
         return [e["time"] for e in events if e["event"] == kind and e.get("answer", "b'go'") == "b'go'"]
@@ -60,10 +61,11 @@ def driver_share(events: list[Event]) -> float:
 
 
 def cpu_seconds(job: Job) -> float:
-    """Of the launcher's process, so far."""
+    """CPU time of the launcher's process so far."""
     assert job.process is not None
-    fields = Path(f"/proc/{job.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    stat = read_stat(job.process.pid)
+    assert stat is not None
+    return stat.cpu_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def trains(job: Job, size: int, began: float) -> bool:
@@ -73,7 +75,7 @@ def trains(job: Job, size: int, began: float) -> bool:
 
 
 def reactions(job: Job, names: tuple[str, ...]) -> None:
-    """From the snapshot's rename to the notification's arrival at rank 0."""
+    """Measure from the snapshot's rename to the notification's arrival at rank 0."""
     times = []
     hosts = list(names)
     for _ in range(8):

@@ -1,12 +1,12 @@
-"""What a standby costs and saves: adopting it, its memory, a training process' start and end.
+"""What a standby costs and saves: its adoption, its memory, and a training process's start and end.
 
     python -m benchmarks.standby [--runs 20] [--starts 3]
 
-Each figure stands beside what it is compared to, taken in turns in the same run:
+Each figure is measured in turns with what it is compared to, in the same run:
 
-* adopt: `RUN_DIR/adopt`, handed over and answered at once, beside a Python that does nothing;
-* start: from the launcher's command to the script's first line after `hvd.init()`, beside the script started cold;
-* end: from the script's last line to its exit code, beside Python's own teardown after torch and Horovod;
+* adopt: `RUN_DIR/adopt`, handed over and answered at once, against a Python that does nothing;
+* start: from the launcher's command to the script's first line after `hvd.init()`, against a cold start of the script;
+* end: from the script's last line to its exit code, against Python's own teardown after torch and Horovod;
 * memory: private (freed when it ends) and proportional share, of standbys, the entry point, and a Python with the same
   imports.
 """
@@ -47,7 +47,7 @@ sys.exit(3)
 """
 
 BARE: Final = "import torch, horovod.torch, torch._dynamo, time; print(flush=True); time.sleep(999)"
-"""What a standby imports, and nothing of ours."""
+"""The imports of a standby, without this project's code."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def machine() -> str:
 
 
 def adoption(folder: Path, runs: int) -> None:
-    """The client beside a Python that does nothing, in turns."""
+    """The client against a Python that does nothing, in turns."""
     run_dir = folder / "answering"
     run_dir.mkdir()
     with answering(run_dir):

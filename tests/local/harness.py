@@ -1,4 +1,4 @@
-"""Starts a launcher with real, tiny worker processes on this machine, orders trouble, and waits for what follows."""
+"""Starts a launcher with real, tiny worker processes on this machine, makes them fail, and waits for the effects."""
 
 import contextlib
 import json
@@ -57,7 +57,7 @@ class Job:
         write_snapshot(self.run_dir, snapshot)
 
     def order(self, name: str, point: str, what: str) -> None:
-        """Let the process `HOST:LOCAL_RANK` do this when it comes to that point (see harness_worker)."""
+        """Make the process `HOST:LOCAL_RANK` do this when it reaches that point (see harness_worker)."""
         new = self.trouble / ".new"
         new.write_text(what)
         new.rename(self.trouble / f"{name}@{point}")
@@ -85,12 +85,12 @@ class Job:
         )
 
     def events(self, kind: str | None = None, name: str | None = None) -> list[Event]:
-        """What the workers have logged."""
+        """The events that the workers have logged."""
         self._read_log()
         return [e for e in self._events if kind in (None, e["event"]) and name in (None, e["name"])]
 
     def _read_log(self) -> None:
-        """Take in what is new, up to the last newline: a line that crosses a page boundary grows before our eyes."""
+        """Read what is new, up to the last newline: a line that crosses a page boundary is not written at once."""
         with contextlib.suppress(FileNotFoundError), self.log.open("rb") as log:
             log.seek(self._read_bytes)
             whole, newline, _ = log.read().rpartition(b"\n")
@@ -114,7 +114,7 @@ class Job:
         return document
 
     def size(self) -> int:
-        """Of the world that trains now; 0 while none does."""
+        """The size of the world that trains now; 0 while none does."""
         try:
             status = self.status()
         except FileNotFoundError:
@@ -122,11 +122,11 @@ class Job:
         return int(status["world_size"]) if status["state"] == "running" else 0
 
     def wanted(self) -> int:
-        """The size that the hosts would allow; 0 before the launcher has looked."""
+        """The size that the hosts would allow; 0 before the launcher has seen them."""
         return int(self.status()["wanted_size"]) if (self.run_dir / "status.json").exists() else 0
 
     def until(self, true: Callable[[], object], what: str = "", seconds: float = 40.0) -> None:
-        """Wait for a condition. The job ending before fails the test with what it said."""
+        """Wait for a condition. If the job ends first, the test fails with the job's output."""
         deadline = time.monotonic() + seconds
         while not true():
             ended = self.process is not None and self.process.poll() is not None
@@ -146,7 +146,7 @@ class Job:
         self.until(together, f"training on {names}", seconds)
 
     def ends(self, seconds: float = 30.0) -> int:
-        """Wait for the launcher's end; its exit code."""
+        """Wait for the launcher to end; returns its exit code."""
         assert self.process is not None
         try:
             return self.process.wait(seconds)
@@ -154,17 +154,17 @@ class Job:
             raise AssertionError(f"the job did not end in {seconds} s\n{self.said()}") from None
 
     def said(self) -> str:
-        """What launcher and workers have printed."""
+        """The end of what the launcher and the workers have printed."""
         texts = [(self.folder / name).read_text() for name in ("out", "err") if (self.folder / name).exists()]
         return "\n".join(texts)[-6000:]
 
     def left(self) -> list[int]:
-        """Workers that are still there."""
+        """The process ids of workers that still run."""
         pids = {e["pid"] for e in self.events("started")}
         return [pid for pid in pids if _is_alive(pid)]
 
     def check_no_step_was_lost(self) -> None:
-        """Every process's steps go up by one, or go on from what the others had when it joined."""
+        """The steps of every process go up by one, from the step that the others had reached when it joined."""
         last: dict[int, int] = {}
         for event in self.events():
             if event["event"] == "joined":
@@ -196,11 +196,11 @@ def job(folder: Path, *, steps: int = 1_000_000, step_seconds: float = 0.01) -> 
 
 
 def own_addresses() -> tuple[str, str, str]:
-    """Three names of this machine that stock horovodrun takes for three hosts and reaches without ssh."""
+    """Three names of this machine, which stock horovodrun takes for three hosts and reaches without ssh."""
     groups = psutil.net_if_addrs().values()
     others = [a.address for group in groups for a in group if a.family == socket.AF_INET and a.address != "127.0.0.1"]
     if not others:
-        pytest.skip("this machine has no address but 127.0.0.1")
+        pytest.skip("this machine has no address except 127.0.0.1")
     return "localhost", "127.0.0.1", others[0]
 
 

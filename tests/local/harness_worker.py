@@ -1,13 +1,13 @@
-"""A worker without torch: a plain Python process that speaks the launcher's protocol, so that hundreds can be run.
+"""A worker without torch: a plain Python process that speaks the launcher's protocol, so that hundreds can run.
 
 It does what a worker of the product does, in the same order: join barrier (unless `--stock`), a world formed over the
-rendezvous server's key-value store, registration with the notification service, steps that every member takes together,
-a commit each step, a reset on a notification or on a lost peer. Its collectives go over rank 0 (a star of TCP
-connections); its state is the number of steps, which rank 0 hands to newcomers, so that a lost or repeated step shows.
+rendezvous server's key-value store, registration of the notification service, steps that every member takes together,
+a commit each step, a reset on a notification or on a lost peer. Its collectives go through rank 0 (a star of TCP
+connections). Its state is the number of steps, which rank 0 hands to newcomers, so that a lost or repeated step shows.
 
-Environment: WORKER_LOG (a file; one JSON object a line), WORKER_STEPS, WORKER_STEP_SECONDS, WORKER_TROUBLE (a folder:
-a file `HOST:LOCAL_RANK@POINT` there holds what to do at that point: `kill`, `hang`, `sleep N`, `exit N`),
-WORKER_REMOVED_CODE (what a removed worker ends with).
+Environment: WORKER_LOG (a file; one JSON object per line), WORKER_STEPS, WORKER_STEP_SECONDS, WORKER_TROUBLE (a folder:
+a file `HOST:LOCAL_RANK@POINT` in it says what to do at that point: `kill`, `hang`, `sleep N`, `exit N`),
+WORKER_REMOVED_CODE (the exit code of a removed worker).
 """
 
 import base64
@@ -48,7 +48,7 @@ def log(event: str, **fields: object) -> None:
 
 
 def point(where: str) -> None:
-    """A place where a test may have ordered trouble."""
+    """A point at which a test may have ordered trouble."""
     path = f"{ENV.get('WORKER_TROUBLE', '')}/{NAME}@{where}"
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -154,7 +154,7 @@ class World:
             server.close()
 
     def _port_of(self, rank: int) -> bytes:
-        """As Gloo does: every process waits for every other one's key."""
+        """As in Gloo, every process waits for the key of every other one."""
         deadline = time.monotonic() + PEER_SECONDS
         while (port := request("GET", f"/global/{rank}")) is None:
             if time.monotonic() > deadline:
@@ -167,7 +167,7 @@ class World:
             peer.close()
 
     def exchange(self, value: object) -> object:
-        """Everybody waits for everybody; all get rank 0's value."""
+        """All members wait for each other; all get rank 0's value."""
         try:
             if self.rank == 0:
                 waiting = list(self.peers)
@@ -209,7 +209,7 @@ class World:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds an empty object of the class's name for whatever is named."""
+    """Builds an empty object with the name of the pickled class."""
 
     def find_class(self, module: str, name: str) -> type:
         return type(name, (), {"__init__": lambda self, *_: None})
@@ -265,9 +265,8 @@ def main() -> None:
             world = World()
             notices = notices or Notices()
             if STOCK:
-                notices.count = (
-                    0  # Horovod empties the queue once the new world is formed: what came meanwhile is lost.
-                )
+                # Horovod empties the queue once the new world is formed: notices that came meanwhile are lost.
+                notices.count = 0
             point("sync")
             state["step"] = world.exchange(state["step"])  # type: ignore[assignment]
             tell_synced()

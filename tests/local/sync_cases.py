@@ -59,7 +59,7 @@ def a_newcomer_receives_what_it_has_no_place_for() -> None:
 
 
 def the_newest_commit_wins() -> None:
-    """The peer that died may have taken the others' last commit with it: whoever got further gives."""
+    """The members may have different last commits after a death: the member with the newest one sends."""
     state = trained(torch.optim.SGD, steps=1, momentum=0.9)
     state.sync()
     if hvd.rank() == 1:

@@ -1,4 +1,4 @@
-"""The scripts that a researcher would copy: how far apart they are, and that they run."""
+"""The scripts that a researcher would copy: how much they differ, and that they run."""
 
 import difflib
 import os
@@ -19,7 +19,7 @@ def code(name: str) -> list[str]:
 
 
 def changed_lines(before: str, after: str) -> int:
-    """Lines of `after` that are new or changed, and lines of `before` that went without one in their place."""
+    """Lines of `after` that are new or changed, and lines of `before` that were removed without a replacement."""
     matcher = difflib.SequenceMatcher(None, code(before), code(after), autojunk=False)
     return sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
 

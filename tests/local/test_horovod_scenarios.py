@@ -30,7 +30,7 @@ WORKER = Path(__file__).with_name("scenario_worker.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What happens, and what is expected: three numbers for each epoch that rank 0 tells of, or how the job fails."""
+    """What happens, and what is expected: three numbers for each epoch that rank 0 reports, or how the job fails."""
 
     hosts: tuple[str, ...]
     """The hosts before the first epoch has ended, the second, ...; the last entry holds from then on."""
@@ -144,7 +144,7 @@ def start(job: Job, launcher: str, scenario: Scenario, **plan: object) -> None:
 
 
 def discovery(folder: Path, lines: Path, hosts: tuple[str, ...]) -> Path:
-    """A script whose hosts follow from the number of epochs that rank 0 has told of, as in Horovod's tests."""
+    """A script whose hosts depend on the number of epochs that rank 0 has reported, as in Horovod's tests."""
     script = folder / "discover"
     cases = [f"{count}) echo {names} ;;" for count, names in enumerate(hosts[:-1])]
     text = ["#!/bin/sh", f"case $(cat {lines} 2>/dev/null | wc -l) in", *cases, f"*) echo {hosts[-1]} ;;", "esac"]

@@ -14,7 +14,7 @@ from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
 POINTS = ["start", "barrier", "init", "sync", "step"]
-"""Where a newcomer may die: before it asks, in the barrier, released, in the first exchange, training."""
+"""Where a newcomer may die: before it asks, at the barrier, after its release, in the first exchange, in training."""
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_newcomers_death_costs_nobody_else(job: Job) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_members_death_in_a_resize_costs_nobody_else(job: Job, first: bool) -> None:
-    """Rank 0 or the newest member dies while it asks, in the barrier, in init, in the first exchange."""
+    """Rank 0 or the newest member dies while it asks, at the barrier, in init, in the first exchange."""
     names = ["h1", "h2", "h3"]
     job.hosts(*names)
     job.launch("-np", "3", "--min-np", "1", "--gloo-timeout-seconds", "3")
@@ -123,7 +123,7 @@ def test_a_process_that_hangs_is_written_off(job: Job) -> None:
 
 
 def test_a_host_that_hangs_and_is_removed_is_not_waited_for(job: Job) -> None:
-    """The lost node: no answer, no end. Discovery drops it, the survivors go on after the Gloo time-out."""
+    """A lost node: no answer, no exit. Discovery drops it, and the survivors go on after the Gloo time-out."""
     job.hosts("a", "b", "c")
     job.launch("-np", "2", "--min-np", "1", "--gloo-timeout-seconds", "2")
     job.trains("a:0", "b:0", "c:0")
@@ -277,7 +277,7 @@ def test_a_host_that_comes_before_the_first_world_is_part_of_it(job: Job) -> Non
 
 
 def test_one_process_that_ends_with_0_ends_the_job(job: Job) -> None:
-    """The others have lost it and would form a world without it: what it knew is done."""
+    """The others have lost it and would form a world without it, but the training is done."""
     job.hosts("a:2", "b:2")
     job.launch("-np", "4")
     job.trains("a:0", "a:1", "b:0", "b:1")

@@ -1,5 +1,5 @@
-"""Random sequences of what can happen to a job, with real processes: hosts come, go, are replaced; processes are
-killed, hang, go on. After each the job still runs, no step is lost, and in the end the wanted world trains.
+"""Random sequences of events, with real processes: hosts come, go and are replaced; processes are killed, hang and go
+on. After each event the job still runs, no step is lost, and in the end the wanted world trains.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.local.harness import Job
 
 SAFE = "h2-1"
-"""One process is left alone, so that the state survives: losing all of it ends a job, and rightly. It is not rank 0."""
+"""The one host that nothing happens to, so that the state survives: a job that loses it all must end. Not rank 0."""
 
 
 class Machine(RuleBasedStateMachine):
-    """Whatever happens to the others, SAFE goes on training."""
+    """Whatever happens to the other hosts, SAFE goes on training."""
 
     @initialize()
     def begin(self) -> None:
@@ -55,7 +55,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.names) > 1)
     @rule(index=st.integers(0, 10), known=st.booleans())
     def kill(self, index: int, known: bool) -> None:
-        """Its entry point starts another standby, which is another host: at once, or only at the end."""
+        """The entry point starts another standby, which is another host: at once if `known`, else at the end."""
         index = self._other(index)
         self._signal(index, signal.SIGKILL)
         if known:

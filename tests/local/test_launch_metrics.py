@@ -1,4 +1,4 @@
-"""What a running launcher tells over HTTP."""
+"""What a running launcher serves over HTTP."""
 
 import http.client
 import json

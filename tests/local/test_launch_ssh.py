@@ -39,7 +39,7 @@ class Daemon:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A short one: the path of ssh's control socket has at most 104 characters."""
+    """A short path: ssh's control socket may have at most 104 characters."""
     with tempfile.TemporaryDirectory(prefix="he") as folder:
         yield Path(folder)
 
@@ -115,14 +115,14 @@ def test_no_secret_is_on_a_command_line(job: Job, sshd: Daemon) -> None:
 
 
 def test_cut_connections_cost_a_restart_of_those_hosts_only(job: Job, sshd: Daemon) -> None:
-    """The scripts here do not notice the cut, as adopted ones do; the launcher must not wait for them."""
+    """Unlike adopted scripts, these do not notice the cut; the launcher must not wait for them."""
     job.hosts("a", "b")
     launch(job, sshd, "-np", "1", "--elastic-timeout", "20")
     job.trains("a:0", "b:0")
     old = job.left()
     for pid in sshd.sessions():
         os.kill(pid, signal.SIGKILL)
-    # Both masters are gone, so both hosts are: no process is left whose end the launcher could know of.
+    # With both master connections both hosts are gone: no process is left that the launcher knows of.
     assert job.ends() == 72
     for pid in old:
         os.kill(pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ def test_a_host_without_sshd_is_not_used_until_it_answers(job: Job, sshd: Daemon
 
 
 def test_a_leaving_host_keeps_its_connection_until_its_process_has_left(tmp_path: Path, sshd: Daemon) -> None:
-    """It trains on until the next rendezvous. Cut off from its launcher, the process would be ended at once."""
+    """The process trains on until the next rendezvous; if its connection were cut it would be ended at once."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     host = WorkerHost(address="127.0.0.1", slots=1, alias="a", pod="a")

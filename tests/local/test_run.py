@@ -1,4 +1,4 @@
-"""`hvd-elastic run` with real processes: its end, whatever brings it about."""
+"""`hvd-elastic run` with real processes: how it ends, and what it does when hosts change."""
 
 import os
 import re
@@ -50,7 +50,7 @@ def script(tmp_path: Path) -> str:
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    """A value in the environment of every process of a run; none may be left after the test."""
+    """A value in the environment of every process of a run; no such process may be left after the test."""
     mark = uuid.uuid4().hex
     yield mark
     assert processes(mark) == []
@@ -119,7 +119,7 @@ def test_hosts_go_and_come_back_while_it_runs(script: str, mark: str) -> None:
     assert sizes == ["2", "1", "2"]
 
 
-def test_bad_input_is_told_before_any_process_starts(mark: str) -> None:
+def test_bad_input_is_reported_before_any_process_starts(mark: str) -> None:
     job = start(mark, "--workers", "3:2:1", "--name", "Not A Name", "--image", "a b", "--", "python", "no-such.py")
 
     output = job.communicate(timeout=60)[0]

@@ -1,7 +1,7 @@
-"""What stock `horovodrun` 0.28.1 gets wrong, shown on it, beside the product's launcher in the same situation.
+"""Weaknesses of stock `horovodrun` 0.28.1, each beside the product's launcher in the same situation.
 
-The workers are the tiny ones of the harness, so that what is seen is the launcher's doing. Tests marked `stock` fail
-when Horovod mends a weakness: then the cure may go.
+The workers are the tiny ones of the harness, so that only the launcher makes a difference. A test marked `stock` fails
+when Horovod fixes a weakness: then the product's own fix may go.
 """
 
 import base64

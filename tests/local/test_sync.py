@@ -1,4 +1,4 @@
-"""What a sync gives to whom, on two real workers under a static horovodrun."""
+"""What a sync sends, and to which worker: two real workers under a static horovodrun."""
 
 import os
 import subprocess

@@ -26,7 +26,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Training:
 
 
 def committed_steps(job: Training) -> dict[int, list[dict[str, object]]]:
-    """The steps that count, each with what its members told: a step taken again replaces the one that was undone."""
+    """The steps that count, each with its members' events: a step taken again replaces the one that was undone."""
     by_step: dict[int, list[dict[str, object]]] = {}
     for event in job.events("step"):
         by_step.setdefault(event["step"], []).append(event)
@@ -73,7 +73,7 @@ def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed
 
 
 def test_a_killed_worker_costs_a_blink(tmp_path: Path) -> None:
-    """Every survivor of three learns of the death at once; as Horovod leaves it, one waits for Gloo's time-out."""
+    """Both survivors of three learn of the death at once; with Horovod alone one waits for Gloo's time-out."""
     with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="400") as job:
         job.hosts(*HOSTS)
         job.horovodrun("-np", "3", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "60", "61")

@@ -1,6 +1,6 @@
 """A training script as a researcher writes it, on scikit-learn's digits; what tests vary comes from the environment.
 
-It also writes down, per step, which samples it took and the loss over the whole step, for the tests to add up.
+For the tests it also logs, per step, which samples it took and the loss over the whole step.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A real training job on this machine: a launcher, Horovod processes, hosts that come and go, and what they tell."""
+"""A real training job on this machine: a launcher, Horovod processes, hosts that come and go, and their events."""
 
 import contextlib
 import json
@@ -84,7 +84,7 @@ class Training:
         )
 
     def events(self, kind: str | None = None, **fields: object) -> list[Event]:
-        """What the training processes told, in the order of time."""
+        """The events that the training processes wrote, in the order of time."""
         found = [
             {**json.loads(line), "pid": int(path.name.rsplit("-", 2)[1]), "host": path.name.rsplit("-", 2)[0]}
             for path in self.told.glob("*.jsonl")
@@ -95,12 +95,12 @@ class Training:
         return sorted((e for e in found if wanted.items() <= e.items()), key=lambda e: float(e["time"]))
 
     def written(self, key: str) -> list[Any]:
-        """What the script wrote down itself."""
+        """What the script itself has logged under this key."""
         lines = [json.loads(line) for path in self.log.glob("*.jsonl") for line in path.read_text().splitlines()]
         return [line[key] for line in lines if key in line]
 
     def until(self, true: Callable[[], object], what: str, seconds: float = 240.0) -> None:
-        """Wait for a condition; the job's end before it fails the test with what it said."""
+        """Wait for a condition. If the job ends first, the test fails with the job's output."""
         deadline = time.monotonic() + seconds
         while not true():
             ended = self.process is None or self.process.poll() is not None
@@ -122,12 +122,12 @@ class Training:
         return int([e for e in self.events() if e["host"] == host][-1]["pid"])
 
     def kill(self, host: str) -> float:
-        """SIGKILL; the UNIX time of it."""
+        """Send SIGKILL; returns the UNIX time."""
         os.kill(self.pid(host), signal.SIGKILL)
         return time.time()
 
     def ends(self, seconds: float = 240.0) -> int:
-        """Wait for the launcher's end; its exit code."""
+        """Wait for the launcher to end; returns its exit code."""
         assert self.process is not None
         try:
             return self.process.wait(seconds)
@@ -135,7 +135,7 @@ class Training:
             raise AssertionError(f"the job did not end in {seconds} s\n{self.said()}") from None
 
     def said(self) -> str:
-        """The end of what launcher and workers have printed."""
+        """The end of what the launcher and the workers have printed."""
         out = self.folder / "out"
         return out.read_text(errors="replace")[-6000:] if out.exists() else ""
 

@@ -1,6 +1,6 @@
-"""The launcher reads and overrides what Horovod does not promise to keep. This says clearly when it has changed.
+"""The launcher uses private members of Horovod, which may change without notice. These tests name what has changed.
 
-If one fails after an update of Horovod: read the named module's diff, mend the user of that member, then this line.
+If one fails after an update of Horovod: read the named module's diff, fix the code that uses it, then this test.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Nothing that is sent to the launcher runs in it."""
+"""Messages to the launcher cannot run code in it."""
 
 import base64
 import contextlib
@@ -52,7 +52,7 @@ def test_a_put_that_would_run_code_is_refused(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [None, (1, 2), ({}, "key"), ({"lo": [1]}, KEY), ({"lo": 7}, KEY), "text", (1, 2, 3)])
-def test_what_is_no_registration_is_refused(value: object) -> None:
+def test_anything_but_a_registration_is_refused(value: object) -> None:
     with pytest.raises(HorovodMessageError):
         Registration.parse(body(value))
 

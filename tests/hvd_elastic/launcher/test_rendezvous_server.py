@@ -1,4 +1,4 @@
-"""The server, asked over HTTP as workers and Horovod's C++ side ask it."""
+"""The server, over HTTP, as workers and Horovod's C++ side use it."""
 
 import base64
 import http.client
@@ -69,12 +69,12 @@ def test_a_place_is_answered_in_horovods_form(server: RendezvousServer) -> None:
 
 
 @pytest.mark.parametrize("path", ["/rank_and_size/x", "/rank_and_size/a:b", "/join/..:1", "/nothing/here"])
-def test_what_is_no_question_is_not_found(server: RendezvousServer, path: str) -> None:
+def test_an_unknown_path_is_not_found(server: RendezvousServer, path: str) -> None:
     assert ask(server, "GET", path)[0] == 404
 
 
 def test_sixty_four_workers_wait_at_once(server: RendezvousServer) -> None:
-    """Horovod's server listens with a backlog of 5: most of them would wait for TCP to try again."""
+    """Horovod's server listens with a backlog of 5: most of them would wait until TCP tries again."""
     answers: list[tuple[int, bytes]] = []
     threads = [
         threading.Thread(target=lambda n=n: answers.append(ask(server, "GET", f"/join/h{n}:0"))) for n in range(64)

@@ -62,7 +62,7 @@ def test_a_scripts_lines_keep_their_order_and_count_once() -> None:
 
 
 @pytest.mark.parametrize("line", ["a", "a:", "a:0", "a:x", "fe80::1:2", "a b:1", ":1", "a:1:2"])
-def test_a_line_that_is_no_host(line: str) -> None:
+def test_a_line_that_is_not_a_host(line: str) -> None:
     with pytest.raises(HostsError):
         parse_script_output(line, None)
 
@@ -106,7 +106,7 @@ def settings(**fields: object) -> LaunchSettings:
     return LaunchSettings(**{"command": ("true",), "num_proc": 2, "hosts": "a:2", **fields})  # type: ignore[arg-type]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     wrong = settings(command=(), min_num_proc=5, max_num_proc=1, reset_limit=-1, hosts=None)
     with pytest.raises(InvalidInputError) as error:
         wrong.check()

@@ -1,4 +1,4 @@
-"""Single decisions of the world, told step by step; test_world_machine.py has the promises that always hold."""
+"""Single decisions of the world, step by step; test_world_machine.py has the promises that always hold."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Story:
-    """A world, a clock, and workers that do what they are told to by name."""
+    """A world, a clock, and workers that act when a test calls them by name."""
 
     def __init__(self, minimum: int = 1) -> None:
         limits = WorldLimits(
@@ -94,7 +94,7 @@ def story() -> Iterator[Story]:
 
 
 def test_the_survivors_of_a_death_are_not_notified_on_top(story: Story) -> None:
-    """They find out by their broken connections; a notice that comes after they asked would cost a second reset."""
+    """They find out from their broken connections; a notice that comes after they asked would cost a second reset."""
     assert notices(story.dies("b")) == 0
     assert notices(story.wait(0.1)) == 0
     story.asks("a")
@@ -116,7 +116,7 @@ def test_a_worker_that_registers_after_a_death_brings_no_notice_forward() -> Non
     assert notices(story.wait(0.5)) == 1
 
 
-def test_survivors_that_do_not_notice_a_death_are_told_after_all(story: Story) -> None:
+def test_survivors_that_do_not_notice_a_death_are_notified_after_all(story: Story) -> None:
     story.dies("b")
     assert notices(story.wait(0.6)) == 1
 
@@ -156,7 +156,7 @@ def test_a_reset_that_a_worker_wants_by_itself_says_so(story: Story) -> None:
 
 
 def test_a_host_that_may_be_used_again_gets_a_new_process_while_the_others_stand_still() -> None:
-    """Below the minimum nobody steps: without it the job would wait for a host that nothing is started on."""
+    """Below the minimum no process steps: without it the job would wait for a host on which nothing is started."""
     story = Story(minimum=2)
     story.hosts(a=1, b=1)
     story.train("a", "b")
@@ -168,8 +168,8 @@ def test_a_host_that_may_be_used_again_gets_a_new_process_while_the_others_stand
     assert len(causes(story.joins("b"))) == 1
 
 
-def test_who_waited_at_the_barrier_shows_that_it_is_still_there(story: Story) -> None:
-    """A newcomer that was killed a moment ago is not yet known to be dead: it must not take the others into init."""
+def test_a_process_that_waited_at_the_barrier_must_show_that_it_is_alive(story: Story) -> None:
+    """A newcomer killed a moment ago is not yet known to be dead: the others must not enter init with it."""
     story.hosts(a=1, b=1, c=1)
     story.joins("c")
     story.asks("a")
@@ -185,7 +185,7 @@ def test_who_waited_at_the_barrier_shows_that_it_is_still_there(story: Story) ->
 
 
 def test_a_newcomer_holds_the_state_once_it_has_synced() -> None:
-    """If all others die before, a new launcher goes on from the checkpoint; the newcomer would start from nothing."""
+    """If all others die before that, the job must restart from the checkpoint: the newcomer has nothing."""
     for has_synced, exit_code in ((True, None), (False, Exit.ALL_WORKERS_LOST)):
         story = Story()
         story.hosts(a=1)
@@ -214,7 +214,7 @@ def test_old_hosts_keep_their_order(story: Story) -> None:
 
 
 def test_nobody_is_started_once_the_script_has_ended_somewhere(story: Story) -> None:
-    """A rank may have something left to do; the places of the others stay free."""
+    """A rank may still have work to do; the places of the others stay free."""
     story.world.exited(story.numbers["b", 0], 0, story.now)
     assert not any(isinstance(action, StartProcess) for action in story.actions() + story.wait(10.0))
     assert not story.world.blacklisted(story.now)

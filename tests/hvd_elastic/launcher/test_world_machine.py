@@ -1,4 +1,4 @@
-"""The world under random events: its promises hold whatever comes, in whatever order.
+"""The world under random events: its promises hold for any events in any order.
 
 The workers here are a model that follows the protocol (barrier, place, reset); time is a number that the test moves.
 """
@@ -35,10 +35,10 @@ class Worker:
     number: int
     slot: Slot
     doing: str = "starting"
-    """starting, joining (held), asking (held), told, syncing, training, hung"""
+    """starting, joining (held), asking (held), placed, again, syncing, training, hung"""
     place: tuple[int, int] = (0, 0)
     state: int = -1
-    """What it has learned: the generation of its first world with state; -1: nothing yet."""
+    """The generation of the newest world in which it synced; -1: it has no state yet."""
     world: int = 0
     ticket: int = 0
     before_hang: str = ""
@@ -119,7 +119,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: any(w.doing == "hung" for w in self.workers.values()))
     @rule()
     def recover(self) -> None:
-        """A hung process goes on, with the answers that have come meanwhile."""
+        """A hung process goes on and handles the answers that have come meanwhile."""
         worker = next(w for w in self.workers.values() if w.doing == "hung")
         worker.doing, missed, worker.missed = worker.before_hang, worker.missed, []
         for ticket, kind, text in missed:
@@ -149,7 +149,7 @@ class Machine(RuleBasedStateMachine):
     # --- the workers -------------------------------------------------------------------------------------------------
 
     def step(self, worker: Worker) -> None:
-        if worker.doing in {"starting", "told"}:
+        if worker.doing in {"starting", "placed"}:
             worker.doing = "joining"
             self.request(worker, "join")
         elif worker.doing == "again":
@@ -163,7 +163,7 @@ class Machine(RuleBasedStateMachine):
             self.step(worker)
 
     def is_disturbed(self, worker: Worker) -> bool:
-        """Whether it notices that its world has lost a member or that rank 0 was notified; not while it syncs."""
+        """Whether it notices that its world has lost a member, or that rank 0 was notified."""
         return self.has_lost_a_mate(worker) or self.notices > 0
 
     def has_lost_a_mate(self, worker: Worker) -> bool:
@@ -186,7 +186,7 @@ class Machine(RuleBasedStateMachine):
     def see(self) -> None:
         self.call(lambda: self.world.hosts_seen(tuple(self.hosts), self.now))
 
-    # --- the launcher's hands ----------------------------------------------------------------------------------------
+    # --- the driver ----------------------------------------------------------------------------------------
 
     def call(self, event: object) -> None:
         if self.finish is None:
@@ -230,7 +230,7 @@ class Machine(RuleBasedStateMachine):
             self.exit(worker, Exit.REMOVED)
         elif kind == "ask":
             rank, size, *_ = map(int, text.split(","))
-            worker.place, worker.doing = (rank, size), "told"
+            worker.place, worker.doing = (rank, size), "placed"
         elif text == "go":
             if worker.place == (0, 0):
                 worker.place = (worker.slot.rank, worker.slot.size)
@@ -240,7 +240,7 @@ class Machine(RuleBasedStateMachine):
         elif text == "again":
             worker.doing = "again"
         else:
-            worker.doing = "told"
+            worker.doing = "placed"
 
     # --- promises ----------------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Machine(RuleBasedStateMachine):
         if self.finish is None and hasattr(self, "world"):
             held = {p.ticket for p in self.world.processes if p.ticket is not None}
             waiting = {w.ticket for w in self.workers.values() if w.doing in {"joining", "asking"}}
-            assert waiting <= held, "a worker waits for an answer that nobody will give"
+            assert waiting <= held, "a worker waits for an answer that will never come"
 
     @invariant()
     def it_ends_only_for_a_reason(self) -> None:
@@ -277,7 +277,7 @@ class Machine(RuleBasedStateMachine):
             assert not holders, "it ended although a process holds the state"
 
     def teardown(self) -> None:
-        """When the trouble is over and there are enough hosts, the world becomes the wanted one."""
+        """Once nothing fails any more and there are enough hosts, the world becomes the wanted one."""
         if self.finish is not None or not hasattr(self, "world"):
             return
         while len(self.hosts) < 3:
@@ -294,7 +294,7 @@ class Machine(RuleBasedStateMachine):
             self.check_it_has_settled()
 
     def nobody_can_notice(self) -> bool:
-        """Whether all members of the world hang; the newcomers that wait are no members."""
+        """Whether all members of the world hang. Newcomers that wait are not members."""
         numbers = {process.number for process in self.world.processes.alive()}
         members = [w for w in self.workers.values() if w.number in numbers]
         return bool(members) and all(member.doing == "hung" for member in members)
