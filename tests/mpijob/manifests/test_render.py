@@ -10,9 +10,6 @@ from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import render
-from hvd_elastic.mpijob.manifests.writers import kustomize
-from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
-from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob import admission
 from tests.mpijob.jobs import job, one, pods
 
@@ -108,20 +105,10 @@ def test_a_program_that_is_no_python_script_runs_under_torchrun_too() -> None:
     assert container["command"] == ["torchrun", "--no-python", "./train", "--fast"]
 
 
-def test_legacy_refuses_what_it_cannot_hold() -> None:
-    with pytest.raises(InvalidInputError, match=r"launcher\.kind"):
-        render(job(launcher="launch"), Target.MPIJOB_V1)
-
-
 def test_the_description_on_the_job_reads_back() -> None:
     spec = job(workers="1:2:8", env={"A": "$(B)"}, cloud="gke", output={"claim": "o"})
     text = one(spec, "MPIJob")["metadata"]["annotations"][ANNOTATION_SPEC]
     assert read_job(text) == spec
-
-
-def test_an_image_is_needed() -> None:
-    with pytest.raises(InvalidInputError, match="image: None: is missing"):
-        render(read_job(None, {"name": "a", "command": ["b"]}))
 
 
 @pytest.mark.parametrize("target", list(Target))
@@ -166,20 +153,3 @@ def test_namespaces_and_names_are_not_mistaken_for_each_other() -> None:
         for space, name in (("a", "b-c"), ("a-b", "c"))
     ]
     assert len({one(spec, "StorageClass")["metadata"]["name"] for spec in specs}) == 2
-
-
-def test_a_kustomize_base_names_each_object_once(tmp_path: Any) -> None:
-    manifests = render(job(data={"size": "1Ti", "storage_class": "nfs"}))
-    paths = kustomize.write(manifests, tmp_path / "new" / "base")
-    assert [path.read_text() for path in paths[:-1]] == [dump([manifest]) for manifest in manifests]
-    import yaml
-
-    base = yaml.safe_load(paths[-1].read_text())
-    assert base["resources"] == [path.name for path in paths[:-1]]
-    assert sorted(path.name for path in paths[0].parent.iterdir()) == sorted(path.name for path in paths)
-
-
-def test_a_base_that_cannot_be_written_says_so(tmp_path: Any) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(kustomize.CannotWriteError, match="choose another"):
-        kustomize.write(render(job()), tmp_path / "file")

@@ -4,7 +4,6 @@ from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
-from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, one, pods
 
 FSX = {"zone": "us-east-1a", "file_system": "fs-01234567", "dns_name": "d.amazonaws.com", "mount_name": "m"}
@@ -98,24 +97,6 @@ def test_the_same_job_finds_its_checkpoints_again() -> None:
 def test_a_job_without_checkpoint_has_no_prefix() -> None:
     with pytest.raises(ValueError, match="fashion"):
         shared_storage.checkpoint_prefix(job())
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"image": ""},
-        {"data": {"local": "./data"}},
-        {"checkpoint": "file:///tmp/checkpoints"},
-        {"checkpoint": "file:///elsewhere", "output": "results"},
-    ],
-)
-def test_what_a_local_run_may_do_and_a_cluster_not(keys: dict[str, object]) -> None:
-    from hvd_elastic.mpijob.description.reader import read_job
-
-    given: dict[str, object] = {"name": "a", "image": "b", "command": ["c"]} | keys
-    spec = read_job(None, {key: value for key, value in given.items() if value})
-    with pytest.raises(InvalidInputError):
-        render(spec)
 
 
 def test_a_file_system_in_the_cluster_takes_checkpoints() -> None:
