@@ -17,7 +17,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Format(StrEnum):
-    """Every value that `-o` takes in any verb."""
+    """The values of `-o`. Each verb has some of them."""
 
     TABLE = "table"
     JSON = "json"
@@ -47,7 +47,7 @@ class Result:
     columns: Sequence[Column] = ()
     """The columns of the table."""
     data: Any = None
-    """What JSON shows. None: the rows, as a list."""
+    """What JSON shows. None: a list of the rows."""
     documents: Sequence[Any] | None = None
     """The YAML documents. None: one document, with what JSON shows."""
     names: Sequence[str] = ()

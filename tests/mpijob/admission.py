@@ -1,6 +1,6 @@
-"""What an API server would say to a manifest: the real schemas, and Pod Security `restricted`.
+"""What an API server would find wrong with a manifest, by the real schemas and by Pod Security `restricted`.
 
-Schemas are closed: a field that they do not know is an error, as in strict server-side validation.
+The schemas are closed: an unknown field is an error, as in strict server-side validation.
 """
 
 import json
@@ -106,7 +106,7 @@ def _definitions() -> dict[str, Any]:
 
 
 def _close(schema: Any) -> None:
-    """Refuse what a schema does not name, and say in JSON Schema what Kubernetes says in words of its own."""
+    """Refuse fields that a schema does not name, and translate Kubernetes' own keywords to JSON Schema."""
     if isinstance(schema, list):
         for item in schema:
             _close(item)
@@ -123,7 +123,7 @@ def _close(schema: Any) -> None:
 
 
 def _names(manifest: Manifest) -> Iterator[str]:
-    """What the schemas leave to the API server's code: names, labels, and names that stand twice."""
+    """What the schemas leave to the API server's code: names, labels, and names that appear twice."""
     if not _NAME.fullmatch(manifest["metadata"]["name"]):
         yield f"metadata.name: {manifest['metadata']['name']!r}"
     labelled = [manifest["metadata"], *(template["metadata"] for _, template in templates(manifest))]

@@ -1,6 +1,6 @@
-"""The job descriptions in examples/jobs and the manifests that they stand for.
+"""The job descriptions in examples/jobs, and the manifests that they become.
 
-`golden_manifests()` is what a real API server is to admit: the cluster tests send each through a server-side dry run.
+`golden_manifests()` yields what a real API server must admit: the cluster tests send each in a server-side dry run.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _TARGETS = {"legacy-v1": Target.MPIJOB_V1, "pytorchjob": Target.PYTORCHJOB}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One job description and what it is written as."""
+    """One job description and the kind of job that it is written as."""
 
     name: str
     target: Target

@@ -1,4 +1,4 @@
-"""Short ways to a job in tests."""
+"""Short ways to make a job in tests."""
 
 from typing import Any
 
@@ -32,9 +32,9 @@ def pods(spec: JobSpec, target: Target = Target.MPIJOB) -> tuple[Manifest, Manif
 
 
 def refused(**keys: Any) -> dict[str, str]:
-    """Path to message of every problem of a job that must not be read."""
+    """Path and message of every problem of a job that must be refused."""
     try:
         spec = job(**keys)
     except InvalidInputError as error:
         return {problem.path: str(problem) for problem in error.problems}
-    raise AssertionError(f"was read: {spec}")
+    raise AssertionError(f"was not refused: {spec}")

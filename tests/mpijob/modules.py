@@ -1,4 +1,4 @@
-"""Files out of Go modules: the real schemas, fetched once through the module proxy and kept outside the checkout."""
+"""Files from Go modules: the real schemas, fetched once through the module proxy and kept outside the checkout."""
 
 import json
 import os
@@ -19,7 +19,7 @@ class ModuleFile:
     path: str
 
     def local(self) -> Path:
-        """The file on this machine. Skips the test, with the reason, where it cannot be had."""
+        """The file on this machine. Skips the test, with the reason, if it cannot be fetched."""
         kept = cache_folder() / self.module.replace("/", "_") / self.version / Path(self.path).name
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -41,12 +41,12 @@ class ModuleFile:
             check=False,
         )
         if done.returncode:
-            pytest.skip(f"{wanted} cannot be had through the Go module proxy: {done.stdout}{done.stderr}")
+            pytest.skip(f"{wanted} cannot be fetched through the Go module proxy: {done.stdout}{done.stderr}")
         return Path(json.loads(done.stdout)["Dir"])
 
 
 def cache_folder() -> Path:
-    """Where real parts are kept between test runs, outside the checkout."""
+    """The folder that keeps real parts between test runs, outside the checkout."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "hvd-elastic" / "schemas"
 

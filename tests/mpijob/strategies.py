@@ -1,4 +1,4 @@
-"""Job descriptions as hypothesis draws them: every key, hostile text wherever text is free."""
+"""Job descriptions for hypothesis: every key, and hostile text wherever any text is allowed."""
 
 from typing import Any
 

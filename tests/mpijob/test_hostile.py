@@ -1,4 +1,4 @@
-"""What comes out parses back to what went in, and nothing more, whatever it was."""
+"""Whatever a description contains, the manifests parse back to exactly that."""
 
 import json
 import re

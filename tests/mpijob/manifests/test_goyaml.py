@@ -1,4 +1,4 @@
-"""What the writer writes is what Kubernetes' own YAML reader (sigs.k8s.io/yaml) reads, built from its Go module."""
+"""Kubernetes' own YAML reader (sigs.k8s.io/yaml, built from its Go module) reads back what our writer wrote."""
 
 import hashlib
 import json

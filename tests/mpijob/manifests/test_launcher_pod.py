@@ -93,7 +93,7 @@ def test_legacy_reaches_workers_by_kubectl() -> None:
     assert subject["name"] == "fashion-launcher"
     mount = launching["containers"][0]["volumeMounts"][-1]
     assert (mount["mountPath"], mount["subPath"]) == ("/usr/local/bin/ssh", "ssh")
-    # Without it Horovod passes by the small ssh, and gives kubectl an address where it wants a pod's name.
+    # With the variable Horovod bypasses the ssh script, and gives kubectl an address instead of a pod's name.
     assert launching["containers"][0]["command"][:4] == ["env", "-u", "OMPI_MCA_plm_rsh_agent", "horovodrun"]
 
 

@@ -1,4 +1,4 @@
-"""Queues, budgets, monitors, the other kinds of jobs, and many jobs beside each other."""
+"""Queues, budgets, monitors, the other kinds of jobs, and many jobs in one cluster."""
 
 import json
 from collections import Counter
