@@ -64,7 +64,7 @@ DEFAULTS: Final = (
         name="preserved-pc",
         value=90_000_000,
         preemption_policy=PreemptionPolicy.NEVER,
-        description="Launchers of training jobs: preempt nobody, and go after the workers.",
+        description="Launchers of training jobs: preempt nobody, and are preempted only after the workers.",
     ),
     PriorityClass(
         tier=Tier.PREEMPTIBLE,

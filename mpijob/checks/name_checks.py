@@ -11,15 +11,15 @@ from hvd_elastic.priorityclasses.problem import Problem
 _SECRET: Final = re.compile(
     r".*(SECRET_ACCESS_KEY|SESSION_TOKEN|_TOKEN|_PASSWORD|_PASSWD|_SECRET|_API_KEY)", re.IGNORECASE
 )
-_OURS: Final = "HVD_ELASTIC_"
-_FREE: Final = frozenset({ENV_EVENTS})
+_OUR_PREFIX: Final = "HVD_ELASTIC_"
+_FREE_TO_SET: Final = frozenset({ENV_EVENTS})
 """Our own variables that no key of a job description sets."""
-_LAUNCHERS: Final = frozenset(
+_SET_BY_THE_LAUNCHER: Final = frozenset(
     f"HOROVOD_{name}"
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME", "ELASTIC")
 )
-_LABELS: Final = ("app.kubernetes.io/", "training.kubeflow.org/", "kueue.x-k8s.io/", "kai.scheduler/")
-_ANNOTATIONS: Final = "hvd-elastic.dev/"
+_RESERVED_LABELS: Final = ("app.kubernetes.io/", "training.kubeflow.org/", "kueue.x-k8s.io/", "kai.scheduler/")
+_RESERVED_ANNOTATIONS: Final = "hvd-elastic.dev/"
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -27,23 +27,23 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     for name in spec.env:
         yield from _variable(name)
     for key in spec.labels:
-        if key.startswith(_LABELS):
+        if key.startswith(_RESERVED_LABELS):
             what = "is set by hvd-elastic, whose parts find each other by it"
             yield Problem(path=f"labels.{key}", value=key, what=what, way_out="use another key")
     for key in spec.annotations:
-        if key.startswith(_ANNOTATIONS):
+        if key.startswith(_RESERVED_ANNOTATIONS):
             what = "is reserved for hvd-elastic"
             yield Problem(path=f"annotations.{key}", value=key, what=what, way_out="use another key")
 
 
 def _variable(name: str) -> Iterator[Problem]:
-    if name.startswith(_OURS) and name not in _FREE:
+    if name.startswith(_OUR_PREFIX) and name not in _FREE_TO_SET:
         what = "is set from a key of the job description"
         yield Problem(path=f"env.{name}", value=name, what=what, way_out="set that key instead")
     elif name == "HOROVOD_AUTOTUNE":
         what = "crashes elastic jobs at their first resize (horovod issue 2835)"
         yield Problem(path=f"env.{name}", value=name, what=what, way_out="leave it out")
-    elif name in _LAUNCHERS:
+    elif name in _SET_BY_THE_LAUNCHER:
         what = "is set by the launcher for each process"
         yield Problem(path=f"env.{name}", value=name, what=what, way_out="leave it out")
     elif _SECRET.fullmatch(name):

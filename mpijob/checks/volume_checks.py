@@ -12,7 +12,7 @@ from hvd_elastic.mpijob.manifests.supporting.shared_storage import Mount, mounts
 from hvd_elastic.priorityclasses.problem import Problem
 
 _SMALLEST_FSX = "1200Gi"
-_TAKEN = (contract.RUN_DIR, SSH_FOLDER, "/tmp", "/dev", "/etc", "/proc", "/sys", "/usr", "/bin", "/lib")  # noqa: S108
+_NEEDED_FOLDERS = (contract.RUN_DIR, SSH_FOLDER, "/tmp", "/dev", "/etc", "/proc", "/sys", "/usr", "/bin", "/lib")  # noqa: S108
 """Folders with files that a worker needs. A volume mounted there would hide them."""
 
 
@@ -56,8 +56,8 @@ def _source(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
 
 
 def _place(mount: Mount) -> Iterator[Problem]:
-    for taken in _TAKEN:
-        if _inside(mount.path, taken) or mount.path == "/":
+    for needed in _NEEDED_FOLDERS:
+        if _inside(mount.path, needed) or mount.path == "/":
             what = "would hide files that a worker needs"
             way_out = f"choose another folder, such as /{mount.name}"
             yield Problem(path=f"{mount.name}.mount", value=mount.path, what=what, way_out=way_out)

@@ -68,7 +68,7 @@ def command(spec: JobSpec) -> list[str]:
 
 
 def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
-    """Horovodrun's flags, with the files that it uses in `run_dir`.
+    """The flags of horovodrun, with the files that it uses in `run_dir`.
 
     horovodrun counts processes, a job description counts workers.
     """
