@@ -90,14 +90,14 @@ def adoption(folder: Path, runs: int) -> None:
 @contextmanager
 def answering(run_dir: Path) -> Iterator[None]:
     """An entry point that answers every command with 0 at once."""
-    reactor = EventLoop()
-    server = adopt_socket.AdoptSocket(reactor, run_dir=run_dir, on_client=answer)
-    thread = threading.Thread(target=reactor.run)
+    loop = EventLoop()
+    server = adopt_socket.AdoptSocket(loop, run_dir=run_dir, on_client=answer)
+    thread = threading.Thread(target=loop.run)
     thread.start()
     try:
         yield
     finally:
-        reactor.stop()
+        loop.stop()
         with socket.socket(socket.AF_UNIX) as last:  # wakes the loop
             last.connect(str(run_dir / ADOPT_SOCKET))
         thread.join()

@@ -10,28 +10,28 @@ from hvd_elastic import logs
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 from hvd_elastic.worker import child_processes, sshd
 from hvd_elastic.worker.entrypoint import EntryPoint
-from hvd_elastic.worker.pod_settings import Settings
+from hvd_elastic.worker.pod_settings import PodSettings
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--no-sshd", is_flag=True, help="Start no sshd: the launcher runs on this machine.")
+@click.option("--no-sshd", is_flag=True, help="Do not start sshd: the launcher runs on this machine.")
 @click.option(
     "--die-with-parent",
     is_flag=True,
-    help="End at once, with every process below, when the thread that started this process is gone.",
+    help="End at once, with all descendants, when the thread that started this process has ended.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(*, no_sshd: bool, die_with_parent: bool, command: tuple[str, ...]) -> None:
-    """Keep a warm standby of COMMAND, the job's own, for the launcher to adopt; PID 1 of a worker pod.
+    """Keep a warm standby of the job's COMMAND for the launcher to adopt. This is PID 1 of a worker pod.
 
-    It runs COMMAND up to its first hvd.init(), opens the readiness port, and takes the launcher's command through
-    the `adopt` file of its run folder. On SIGTERM it ends as soon as training has left; a second one ends it at once.
+    It runs COMMAND up to its first hvd.init(), opens the readiness port, and accepts the launcher's command through
+    the `adopt` file of its run folder. On SIGTERM it ends when training has left; a second SIGTERM ends it at once.
     """
     if die_with_parent:
         child_processes.die_with_parent(signal.SIGHUP)
         if os.getppid() == 1:
             sys.exit(0)
     logs.configure(os.environ.get(ENV_LOG_FORMAT) or logs.LogFormat.TEXT)
-    settings = Settings.read(os.environ)
+    settings = PodSettings.read(os.environ)
     worker = EntryPoint(settings, command, os.environ, sshd=None if no_sshd else sshd.COMMAND)
     sys.exit(worker.run())

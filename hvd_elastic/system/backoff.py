@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _MOST_DOUBLINGS = 30
-"""After a day of failures 2**failures would have no float."""
+"""2.0**failures would overflow a float after 1023 failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

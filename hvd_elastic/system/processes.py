@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStat:
-    """The fields of /proc/PID/stat that are used here."""
+    """The fields of /proc/PID/stat that this project uses."""
 
     state: str
     """One letter: `R` runs, `S` sleeps, `T` is stopped, `Z` is a zombie."""
@@ -15,14 +15,14 @@ class ProcessStat:
     cpu_ticks: int
     """CPU time in user and kernel mode together, in clock ticks."""
     start_ticks: int
-    """When the process was started, in clock ticks since boot. With the process id it names one process for ever."""
+    """When the process was started, in clock ticks since boot. With the process id it identifies a process uniquely."""
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """What the kernel says of the process `pid`; None if there is no such process."""
+    """Read /proc/`pid`/stat; None if there is no such process, or if its /proc is hidden from this user (hidepid)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name in parentheses may hold anything, spaces and parentheses too.
     fields = text.rpartition(")")[2].split()

@@ -1,12 +1,12 @@
 """PID 1 of a worker pod, its standby processes, and the client that a launcher's command becomes there.
 
-Order of things, for one slot::
+What happens in one slot, in order::
 
     entry point ──fork──► standby: imports, runs the job's script up to its first `hvd.init()`, says `waiting`
     entry point opens READY_PORT: the pod is Ready, discovery offers it
     launcher ──ssh──► RUN_DIR/adopt COMMAND ──ADOPT_SOCKET──► entry point ──► standby: is now the training process
     training process ends ──► entry point ──exit code──► RUN_DIR/adopt ends with it; a fresh standby is started
 
-Only the standard library and `mpijob.contract` are imported here, but for `standby.py`, which runs in a process of its
-own.
+Only the standard library, `hvd_elastic.system` and `hvd_elastic.mpijob.contract` are imported here. The exception is
+`standby/standby.py`, which runs in its own process.
 """

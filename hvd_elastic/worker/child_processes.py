@@ -1,4 +1,4 @@
-"""Child processes of PID 1: started clean, ended with all they started, never left behind."""
+"""Child processes of PID 1: started with a clean state, ended with all their descendants, never left behind."""
 
 import contextlib
 import ctypes
@@ -9,24 +9,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from hvd_elastic.system.processes import read_stat
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 """<linux/prctl.h>"""
 
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
-"""What a shell answers for a command it cannot start."""
+"""A shell's exit codes for a command that it cannot start."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let the kernel send `number` to this process when the thread that started it ends (prctl(2))."""
+    """Have the kernel send `number` to this process when the thread that started it ends (prctl(2))."""
     _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """Become the reaper of all descendants, as PID 1 is by nature, so that none can slip away."""
+    """Become the reaper of all descendants, as PID 1 always is, so that none can escape."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -38,11 +40,11 @@ def spawn(
     stdio: tuple[int, int, int] | None = None,
     keep: Sequence[int] = (),
 ) -> int:
-    """Start `argv` as the leader of a session of its own and return its process id.
+    """Start `argv` as the leader of its own session and return its process id.
 
-    The child has default signals, `stdio` as descriptors 0, 1 and 2 (nothing to read and this process' output where it
-    is None), the descriptors in `keep` under their own numbers, no others, and it dies with this process. A command
-    that cannot be started ends as in a shell: 127 not found, 126 not executable, with a message on its stderr.
+    The child has default signal handlers and dies with this process. Its descriptors are `stdio` as 0, 1 and 2 (None:
+    empty input and this process's output) and those in `keep` under their own numbers. A command that cannot be started
+    ends as in a shell: 127 not found, 126 not executable, with a message on its stderr.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -87,11 +89,11 @@ def _exec(
 
 
 def send(pid: int, number: int) -> None:
-    """Send `number` to the session that `spawn` made with `pid`, gone or not."""
+    """Send `number` to the session that `spawn` started as `pid`; does nothing if it is gone."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
-        # Between fork and setsid the child leads no group yet.
+        # Between fork and setsid the child does not lead a group yet.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
@@ -99,8 +101,8 @@ def send(pid: int, number: int) -> None:
 def reap(leads: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
     """Yield (pid, exit code as a shell reports it) of each child that has ended.
 
-    Where `leads(pid)`, what is left of its process group, data loaders of a killed trainer for one, is killed while the
-    group's number cannot belong to another yet: before the leader is reaped.
+    If `leads(pid)`, the rest of its process group (the data loaders of a killed trainer, for example) is killed first:
+    until the leader is reaped, the group's number cannot belong to another group.
     """
     while True:
         try:
@@ -123,7 +125,7 @@ def shell_code(status: int) -> int:
 
 
 def kill_descendants(*, limit_seconds: float = 2.0) -> None:
-    """Kill every process below this one, and reap it. Needs `adopt_orphans()` to find those that changed parents."""
+    """Kill and reap every descendant. Needs `adopt_orphans()` to find those whose parent has ended."""
     deadline = time.monotonic() + limit_seconds
     while time.monotonic() < deadline:
         for pid in children():
@@ -138,14 +140,7 @@ def kill_descendants(*, limit_seconds: float = 2.0) -> None:
 
 
 def children(parent: int | None = None) -> list[int]:
-    """Process ids of the children of `parent` (this process), from /proc: not every kernel lists them."""
+    """Process ids of the children of `parent` (None: of this process), from /proc: not every kernel lists them."""
     wanted = os.getpid() if parent is None else parent
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _parent(entry) == wanted]
-
-
-def _parent(entry: Path) -> int:
-    try:
-        # The name in parentheses may hold anything, spaces and parentheses too.
-        return int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return -1
+    running = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in running if (stat := read_stat(pid)) is not None and stat.parent == wanted]

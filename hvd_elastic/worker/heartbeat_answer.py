@@ -1,4 +1,4 @@
-"""The training process' sign of life, as READY_PORT passes it on."""
+"""The training process's heartbeat, and READY_PORT's answer that carries it."""
 
 import time
 from collections.abc import Callable
@@ -13,17 +13,19 @@ _LIMIT_BYTES: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """Step of the training process and how long ago it said so."""
+    """What the training process last wrote to HEARTBEAT_FILE."""
 
     step: int
+    """-1 if there is no heartbeat."""
     age_seconds: int
+    """Seconds since the file was written; -1 if there is no heartbeat."""
 
 
 NO_HEARTBEAT: Final = Heartbeat(step=-1, age_seconds=-1)
 
 
 def read_heartbeat(run_dir: Path, *, clock: Callable[[], float] = time.time) -> Heartbeat:
-    """Read HEARTBEAT_FILE (`STEP RANK SIZE UNIX`); NO_HEARTBEAT where there is none that makes sense."""
+    """Read HEARTBEAT_FILE (`STEP RANK SIZE UNIX`). A missing or malformed file is NO_HEARTBEAT."""
     try:
         with (run_dir / HEARTBEAT_FILE).open("rb") as file:
             step, _, _, unix = file.read(_LIMIT_BYTES).split()
@@ -32,6 +34,6 @@ def read_heartbeat(run_dir: Path, *, clock: Callable[[], float] = time.time) -> 
         return NO_HEARTBEAT
 
 
-def line(generation: int, state: WorkerState, heartbeat: Heartbeat) -> bytes:
+def answer_line(generation: int, state: WorkerState, heartbeat: Heartbeat) -> bytes:
     """Return the line that READY_PORT answers with."""
     return f"hvd-elastic 1 {generation} {state} {heartbeat.step} {heartbeat.age_seconds}\n".encode()

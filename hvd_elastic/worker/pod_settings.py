@@ -1,4 +1,4 @@
-"""What a worker pod's environment says to its entry point."""
+"""The settings of a worker's entry point, from the pod's environment."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ _SLOTS_LIMIT: Final = 1024
 
 
 class BadEnvironmentError(HvdElasticError):
-    """The pod's environment holds values that the entry point cannot use; all of them are in the message."""
+    """The pod's environment holds values that the entry point cannot use. The message lists all of them."""
 
     exit_code = Exit.BAD_INPUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Read once, at the start."""
+class PodSettings:
+    """How the entry point runs. Read once, at the start."""
 
     run_dir: Path
     ready_address: str | None
@@ -45,7 +45,7 @@ class Settings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Self:
-        """Read the variables of `hvd_elastic.mpijob.contract`; raises BadEnvironmentError with every problem."""
+        """Read the variables of `hvd_elastic.mpijob.contract`. Raises BadEnvironmentError with every problem."""
         reader = _Reader(environment)
         settings = cls(
             run_dir=Path(environment.get(ENV_RUN_DIR) or RUN_DIR).absolute(),

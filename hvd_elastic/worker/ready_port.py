@@ -1,4 +1,4 @@
-"""READY_PORT: open only while this worker can be used. It answers each connection and takes checkpoint requests."""
+"""READY_PORT: open only while this worker is usable. It answers each connection and accepts checkpoint requests."""
 
 import contextlib
 import errno
@@ -13,28 +13,28 @@ log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 128
 _CONNECTIONS: Final = 64
-"""Held at once; above that the oldest is closed. A reach test needs one, for a millisecond."""
+"""Connections at a time; one more closes the oldest. A reach test needs one, for a millisecond."""
 
-_PATIENCE_SECONDS: Final = 2.0
-"""How long a connection may take to send its request."""
+_REQUEST_TIMEOUT_SECONDS: Final = 2.0
+"""Upper bound on the wait for a connection's request."""
 
 _REQUEST_BYTES: Final = 1024
 _RETRY_SECONDS: Final = 0.25
 
 
 class ReadyPort:
-    """Listens while it is open. Each connection gets `answer()` at once; a request line goes to `on_request`."""
+    """Listens while it is open. Each connection gets `answer()` at once; its request line goes to `on_request`."""
 
     def __init__(
         self,
-        reactor: EventLoop,
+        loop: EventLoop,
         *,
         address: str | None,
         port: int,
         answer: Callable[[], bytes],
         on_request: Callable[[str], None],
     ) -> None:
-        self._reactor = reactor
+        self._loop = loop
         self._address = address
         self._port = port
         self._answer = answer
@@ -49,7 +49,7 @@ class ReadyPort:
         return self._listener is not None
 
     def open(self) -> None:
-        """Listen; where the port is taken, say so and try again until it is free."""
+        """Listen. If the port is taken, log that and try again until it is free."""
         if self._listener is not None:
             return
         try:
@@ -59,13 +59,13 @@ class ReadyPort:
             return
         self._cancel_retry()
         self._listener.setblocking(False)
-        self._reactor.watch(self._listener.fileno(), self._accept)
+        self._loop.watch(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Listen no more: a connection is refused from now on."""
+        """Stop listening: connections are refused from now on."""
         self._cancel_retry()
         if self._listener is not None:
-            self._reactor.forget(self._listener.fileno())
+            self._loop.forget(self._listener.fileno())
             self._listener.close()
             self._listener = None
         for connection in list(self._connections.values()):
@@ -74,7 +74,7 @@ class ReadyPort:
     def _try_later(self, error: OSError) -> None:
         if self._retry is None:
             log.warning("the readiness port %s cannot be opened yet: %s", self._port, error.strerror)
-        self._retry = self._reactor.after(_RETRY_SECONDS, self.open)
+        self._retry = self._loop.after(_RETRY_SECONDS, self.open)
 
     def _cancel_retry(self) -> None:
         if self._retry is not None:
@@ -104,15 +104,15 @@ class ReadyPort:
             self._drop(next(iter(self._connections.values())))
         try:
             connected.send(self._answer())
-            # Whoever reads to the end need not wait for our patience; requests still come in.
+            # A client that reads to the end does not have to wait for the time-out; requests still come in.
             connected.shutdown(socket.SHUT_WR)
         except OSError:
             connected.close()
             return
         connection = _Connection(connected)
-        connection.timer = self._reactor.after(_PATIENCE_SECONDS, lambda: self._drop(connection))
+        connection.timer = self._loop.after(_REQUEST_TIMEOUT_SECONDS, lambda: self._drop(connection))
         self._connections[connected.fileno()] = connection
-        self._reactor.watch(connected.fileno(), lambda: self._read(connection))
+        self._loop.watch(connected.fileno(), lambda: self._read(connection))
 
     def _read(self, connection: "_Connection") -> None:
         try:
@@ -130,7 +130,7 @@ class ReadyPort:
 
     def _drop(self, connection: "_Connection") -> None:
         if self._connections.pop(connection.socket.fileno(), None) is not None:
-            self._reactor.forget(connection.socket.fileno())
+            self._loop.forget(connection.socket.fileno())
         if connection.timer is not None:
             connection.timer.cancel()
         connection.socket.close()
@@ -146,7 +146,7 @@ class _Connection:
 
 
 def listen(address: str | None, port: int) -> socket.socket:
-    """Listen on `address`, or on all interfaces, IPv6 and IPv4 where the kernel has both."""
+    """Listen on `address`. None: on all interfaces, by IPv6 and IPv4 if the kernel has both. Raises OSError."""
     if address is not None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=_BACKLOG)

@@ -1,4 +1,4 @@
-"""Command lines and environments of what a slot runs."""
+"""Command lines and environments of the processes of a slot."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, ENV_READY_ADDRESS, EN
 from hvd_elastic.worker.standby.program import NoProgram, Program, read
 
 KEPT: Final = ("HOSTNAME", ENV_RUN_DIR, ENV_READY_ADDRESS, ENV_GRACE_SECONDS)
-"""Variables that describe this pod: the launcher's own values of them would be wrong here."""
+"""Variables that describe this pod. The launcher's values of them would be wrong here."""
 
 
 def adopted_environment(pod: Mapping[str, str], launcher: Mapping[str, str]) -> dict[str, str]:
-    """Return the pod's environment, updated with the launcher's, but for KEPT."""
+    """Return the pod's environment, updated with the launcher's, except for KEPT."""
     merged = {**pod, **launcher}
     for name in KEPT:
         if name in pod:
@@ -25,11 +25,11 @@ def adopted_environment(pod: Mapping[str, str], launcher: Mapping[str, str]) -> 
 def standby_command(program: Program, mode: Standby, channel: int, *, slot: int = 0, slots: int = 1) -> list[str]:
     """Return the command line of a standby that talks to the entry point over descriptor `channel`.
 
-    With mode OFF it does not wait: the command is being run by a launcher already. `slot` is its number among the
-    `slots` of this pod.
+    With mode OFF it does not wait: a launcher is already running the command. `slot` is its number among the `slots` of
+    this pod.
     """
-    # -P: the working directory is no place to import *our* packages from; the script gets its own sys.path[0] later.
-    # -u: after the adoption the output is a launcher's pipe, where horovodrun asks for unbuffered output as well.
+    # -P: *our* packages must not be imported from the working directory; the script gets its own sys.path[0] later.
+    # -u: after the adoption the output is a launcher's pipe, where horovodrun asks for unbuffered output too.
     interpreter = [sys.executable, *program.options, "-u", "-P", "-m", "hvd_elastic.worker.standby.standby"]
     flags = [f"--mode={mode}", f"--channel={channel}", f"--slot={slot}", f"--slots={slots}"]
     flags += ["--module"] if program.is_module else []
@@ -38,6 +38,6 @@ def standby_command(program: Program, mode: Standby, channel: int, *, slot: int 
 
 
 def plain_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Return the command line that runs `argv` now: through our start where it is a Python program, else as it is."""
+    """Return the command line that runs `argv` now: a Python program by way of `standby`, anything else as it is."""
     program = read(argv, environment)
     return list(argv) if isinstance(program, NoProgram) else standby_command(program, Standby.OFF, -1)

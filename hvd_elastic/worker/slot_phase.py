@@ -1,37 +1,38 @@
-"""Where a slot of a worker stands, and what follows when its process ends. Pure."""
+"""The phases of a slot of a worker, and what follows when its process ends. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-FAILED_STARTS_LIMIT: Final = 2
-"""A script that ended this often before its first `hvd.init()` is left to the launcher: the pod becomes Ready without a
-standby, and the launcher's command starts the script, so that its message and exit code reach the job."""
+from hvd_elastic.system.backoff import Backoff
 
-_FIRST_DELAY_SECONDS: Final = 1.0
-_LONGEST_DELAY_SECONDS: Final = 30.0
+FAILED_STARTS_LIMIT: Final = 2
+"""After this many ends before the first `hvd.init()` the script is left to the launcher. The pod becomes Ready without
+a standby, and the launcher's command starts the script, so that its message and exit code reach the job."""
+
+_BACKOFF: Final = Backoff(first_seconds=1.0, most_seconds=30.0)
 
 
 class SlotPhase(StrEnum):
-    """Of one slot."""
+    """What a slot is doing."""
 
     RESTING = "resting"
-    """Nothing runs; a start is due."""
+    """No process runs; a start is due."""
     WARMING = "warming"
     """A standby runs the script, on its way to `hvd.init()`."""
     WAITING = "waiting"
-    """The standby is there."""
+    """The standby waits in `hvd.init()`."""
     COLD = "cold"
-    """No standby, by choice or because the script cannot be run ahead: a command is started when it comes."""
+    """There is no standby, by choice or because the script cannot be run ahead. A command is started when it comes."""
     TRAINING = "training"
     """A launcher's command runs."""
     DONE = "done"
-    """The training process ended with 0 and the launcher knows: nothing is left to do."""
+    """The training process ended with 0 and the launcher knows it. Nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotHistory:
-    """What a slot has been through since it last trained."""
+    """What has happened in a slot since it last trained."""
 
     failed_starts: int = 0
     """Standbys in a row that ended on their way to `hvd.init()`."""
@@ -39,51 +40,44 @@ class SlotHistory:
     lost_standbys: int = 0
     """Standbys in a row that ended while they waited (killed, out of memory)."""
 
-    cold: bool = False
+    is_cold: bool = False
     """The script was left to the launcher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
-    """What to do after a process ended."""
+class NextPhase:
+    """What to do after a process has ended."""
 
     phase: SlotPhase
     """RESTING (start a standby after the delay), COLD or DONE."""
 
-    record: SlotHistory
+    history: SlotHistory
     delay_seconds: float = 0.0
 
 
-def after_end(phase: SlotPhase, code: int, record: SlotHistory, *, delivered: bool, claimed: bool) -> Next:
-    """Say what follows when the process of a slot in `phase` ended with `code`.
+def after_end(phase: SlotPhase, code: int, history: SlotHistory, *, is_delivered: bool, is_replaced: bool) -> NextPhase:
+    """Return what follows when the process of a slot in `phase` ends with `code`.
 
-    `delivered`: the launcher has taken the code. `claimed`: another command waits for the slot already.
+    `is_delivered`: the launcher has received the code. `is_replaced`: another command already waits for the slot.
     """
     if phase is SlotPhase.TRAINING:
-        return _after_training(code, record, delivered=delivered, claimed=claimed)
+        return _after_training(code, history, is_delivered=is_delivered, is_replaced=is_replaced)
     if phase is SlotPhase.WAITING:
-        lost = record.lost_standbys + 1
-        return _rest(SlotHistory(lost_standbys=lost), _delay(lost - 1))
-    failed = record.failed_starts + 1
+        lost = history.lost_standbys + 1
+        return _rest(SlotHistory(lost_standbys=lost), _BACKOFF.ceiling(lost - 1))
+    failed = history.failed_starts + 1
     if code == 0 or failed >= FAILED_STARTS_LIMIT:
-        return Next(phase=SlotPhase.COLD, record=SlotHistory(failed_starts=failed, cold=True))
-    return _rest(SlotHistory(failed_starts=failed, lost_standbys=record.lost_standbys), _delay(failed))
+        return NextPhase(phase=SlotPhase.COLD, history=SlotHistory(failed_starts=failed, is_cold=True))
+    return _rest(SlotHistory(failed_starts=failed, lost_standbys=history.lost_standbys), _BACKOFF.ceiling(failed))
 
 
-def _after_training(code: int, record: SlotHistory, *, delivered: bool, claimed: bool) -> Next:
-    if code == 0 and delivered and not claimed:
-        return Next(phase=SlotPhase.DONE, record=SlotHistory())
-    # What kept the script from starting ahead may be over: one try more, not two.
-    failed = FAILED_STARTS_LIMIT - 1 if record.cold else 0
+def _after_training(code: int, history: SlotHistory, *, is_delivered: bool, is_replaced: bool) -> NextPhase:
+    if code == 0 and is_delivered and not is_replaced:
+        return NextPhase(phase=SlotPhase.DONE, history=SlotHistory())
+    # What kept the script from starting ahead may be over: it gets one more try, not two.
+    failed = FAILED_STARTS_LIMIT - 1 if history.is_cold else 0
     return _rest(SlotHistory(failed_starts=failed), 0.0)
 
 
-def _rest(record: SlotHistory, delay_seconds: float) -> Next:
-    return Next(phase=SlotPhase.RESTING, record=record, delay_seconds=delay_seconds)
-
-
-def _delay(times: int) -> float:
-    """0, 1, 2, 4 ... seconds for the first, second, third, fourth time, 30 at most."""
-    if times <= 0:
-        return 0.0
-    return min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2.0 ** min(times - 1, 10))
+def _rest(history: SlotHistory, delay_seconds: float) -> NextPhase:
+    return NextPhase(phase=SlotPhase.RESTING, history=history, delay_seconds=delay_seconds)

@@ -12,107 +12,107 @@ from typing import Final
 from hvd_elastic.mpijob.contract import Exit, Standby
 from hvd_elastic.worker import child_processes
 from hvd_elastic.worker.adoption import adopt_protocol
-from hvd_elastic.worker.adoption.adopt_socket import Client
+from hvd_elastic.worker.adoption.adopt_socket import AdoptClient
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 from hvd_elastic.worker.slot_commands import adopted_environment, plain_command, standby_command
-from hvd_elastic.worker.slot_phase import SlotHistory, SlotPhase, after_end
+from hvd_elastic.worker.slot_phase import NextPhase, SlotHistory, SlotPhase, after_end
 from hvd_elastic.worker.standby.program import Program, read
 
 log = logging.getLogger(__name__)
 
 END_SECONDS: Final = 5.0
-"""From SIGTERM to SIGKILL for a training process whose launcher is gone or that a newer command replaces."""
+"""From SIGTERM to SIGKILL, for a training process whose launcher is gone or that a newer command replaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotJob:
-    """What every slot of this pod runs."""
+    """The job that every slot of this pod runs."""
 
     environment: Mapping[str, str]
     standby: Standby
     slots: int
     program: Program | None
-    """None: the command cannot be run ahead."""
+    """None if the command cannot be run ahead."""
 
 
 class WorkerSlot:
-    """Starts standbys, hands a launcher's command to one, and passes its end back.
+    """Starts standbys, hands a launcher's command to one, and reports its end to the launcher.
 
-    `counts` says whether the slot is part of a usable worker: from the moment its standby waits until its process ends
-    with no other command waiting for it. `on_change` is called after every change of `counts` or `phase`, `on_lost`
-    when a process has ended that no other command replaces.
+    `is_usable`: whether the slot can be part of a usable worker, from the moment its standby waits until its process
+    ends while no other command waits for the slot. `on_change` is called after every change of `is_usable` or `phase`,
+    `on_lost` when a process has ended and no other command replaces it.
     """
 
     def __init__(
         self,
-        reactor: EventLoop,
+        loop: EventLoop,
         job: SlotJob,
         number: int,
         *,
         on_change: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
-        self._reactor = reactor
+        self._loop = loop
         self._job = job
         self._number = number
         self._on_change = on_change
         self._on_lost = on_lost
-        self._record = SlotHistory()
+        self._history = SlotHistory()
         self._channel: socket.socket | None = None
-        self._client: Client | None = None
-        self._claim: Client | None = None
+        self._client: AdoptClient | None = None
+        self._next_client: AdoptClient | None = None
         self._kill: Timer | None = None
         self._start: Timer | None = None
         self.phase = SlotPhase.RESTING
         self.pid: int | None = None
-        self.counts = False
+        self.is_usable = False
 
     @property
-    def trains(self) -> bool:
-        """Whether a launcher's command runs here, or waits for its predecessor to end."""
-        return self.phase is SlotPhase.TRAINING or (self.counts and self._claim is not None)
+    def is_training(self) -> bool:
+        """Whether a launcher's command runs here, or waits for the previous one to end."""
+        return self.phase is SlotPhase.TRAINING or (self.is_usable and self._next_client is not None)
 
     def start(self) -> None:
-        """Start a standby, or become cold where there can be none."""
+        """Start a standby, or become cold if there can be none."""
         self._start = None
         program = self._job.program
         if program is None or self._job.standby is Standby.OFF:
             self._become(SlotPhase.COLD)
             return
-        ours, theirs = socket.socketpair()
-        with theirs:
+        ours, standbys = socket.socketpair()
+        with standbys:
             command = standby_command(
-                program, self._job.standby, theirs.fileno(), slot=self._number, slots=self._job.slots
+                program, self._job.standby, standbys.fileno(), slot=self._number, slots=self._job.slots
             )
-            self.pid = child_processes.spawn(command, environment=self._job.environment, keep=[theirs.fileno()])
+            self.pid = child_processes.spawn(command, environment=self._job.environment, keep=[standbys.fileno()])
         self._channel = ours
-        self._reactor.watch(ours.fileno(), self._hear)
+        self._loop.watch(ours.fileno(), self._read_channel)
         self._become(SlotPhase.WARMING)
 
-    def adopt(self, client: Client) -> None:
-        """Serve a launcher's command: at once, or as soon as what is in its way has ended."""
-        self._refuse_claim("another command came for this slot", Exit.HOST_CHANGE)
-        self._claim = client
-        client.on_signal = lambda number: self._refuse_claim(None, 128 + number)
-        client.on_gone = self._forget_claim
+    def adopt(self, client: AdoptClient) -> None:
+        """Run a launcher's command: at once, or when the slot's present process has ended or is ready for it."""
+        self._refuse_next("another command came for this slot", Exit.HOST_CHANGE)
+        self._next_client = client
+        client.on_signal = lambda number: self._refuse_next(None, 128 + number)
+        client.on_gone = self._forget_next
         if self.phase is SlotPhase.TRAINING:
             log.warning("slot %d: a new command replaces process %s", self._number, self.pid)
             self._end()
         elif self.phase is SlotPhase.DONE:
             self._rest(0.0)
-        self._serve()
+        self._start_next()
 
     def retire(self) -> None:
-        """Start nothing more, and end what does not train: the pod is about to end."""
+        """Start nothing more, and end a process that does not train: the pod is about to end."""
         if self._start is not None:
             self._start.cancel()
-        self._refuse_claim("this worker is about to end", Exit.HOST_CHANGE)
+        self._refuse_next("this worker is about to end", Exit.HOST_CHANGE)
         if self.pid is not None and self.phase is not SlotPhase.TRAINING:
             child_processes.send(self.pid, signal.SIGKILL)
-        self.counts = False
+        self.is_usable = False
 
-    def ended(self, code: int, *, retired: bool) -> None:
-        """Take the end of this slot's process, as a shell reports it."""
+    def ended(self, code: int, *, is_retired: bool) -> None:
+        """Note the end of this slot's process, with a shell's exit code. `is_retired`: `retire` was called."""
         phase, self.pid = self.phase, None
         self._close_channel()
         if self._kill is not None:
@@ -120,48 +120,50 @@ class WorkerSlot:
             self._kill = None
         delivered = self._client.finish(code) if self._client is not None else False
         self._client = None
-        if retired:
+        if is_retired:
             self._become(SlotPhase.DONE)
             return
-        coming = after_end(phase, code, self._record, delivered=delivered, claimed=self._claim is not None)
-        self._record = coming.record
-        self._report(phase, code, coming.phase, coming.delay_seconds)
-        self.phase = SlotPhase.DONE if coming.phase is SlotPhase.DONE else SlotPhase.RESTING
-        if self._claim is None and self.counts:
-            self.counts = False
+        following = after_end(
+            phase, code, self._history, is_delivered=delivered, is_replaced=self._next_client is not None
+        )
+        self._history = following.history
+        self._log_end(phase, code, following)
+        self.phase = SlotPhase.DONE if following.phase is SlotPhase.DONE else SlotPhase.RESTING
+        if self._next_client is None and self.is_usable:
+            self.is_usable = False
             self._on_lost()
-        if coming.phase is SlotPhase.RESTING:
-            self._rest(coming.delay_seconds)
+        if following.phase is SlotPhase.RESTING:
+            self._rest(following.delay_seconds)
         else:
-            self._become(coming.phase)
+            self._become(following.phase)
 
     def _become(self, phase: SlotPhase) -> None:
         self.phase = phase
         if phase in (SlotPhase.WAITING, SlotPhase.COLD):
-            self.counts = True
-        self._serve()
+            self.is_usable = True
+        self._start_next()
         self._on_change()
 
     def _rest(self, delay_seconds: float) -> None:
-        self._start = self._reactor.after(delay_seconds, self.start)
+        self._start = self._loop.after(delay_seconds, self.start)
         self._become(SlotPhase.RESTING)
 
-    def _hear(self) -> None:
-        """The standby waits, or is at its end (then SIGCHLD tells the rest)."""
+    def _read_channel(self) -> None:
+        """Note that the standby waits, or that it has closed its end; SIGCHLD reports the end of the process."""
         assert self._channel is not None
         try:
-            word = self._channel.recv(1)
+            message = self._channel.recv(1)
         except OSError:
-            word = b""
-        if word == adopt_protocol.WAITING and self.phase is SlotPhase.WARMING:
+            message = b""
+        if message == adopt_protocol.WAITING and self.phase is SlotPhase.WARMING:
             log.info("slot %d: standby %s waits", self._number, self.pid)
             self._become(SlotPhase.WAITING)
-        elif not word:
+        elif not message:
             self._close_channel()
 
-    def _serve(self) -> None:
-        """Hand the command that waits to the standby that waits, or start it."""
-        client = self._claim
+    def _start_next(self) -> None:
+        """Hand the next command to the standby that waits, or start it as it is."""
+        client = self._next_client
         if client is None or self.phase not in (SlotPhase.WAITING, SlotPhase.COLD):
             return
         if self.phase is SlotPhase.WAITING and self._is_ours(client):
@@ -169,19 +171,19 @@ class WorkerSlot:
                 return
         else:
             self._run_plain(client)
-        self._claim, self._client = None, client
+        self._next_client, self._client = None, client
         client.on_signal = self._pass_on
         client.on_gone = self._launcher_gone
         client.request.close()
         log.info("slot %d: process %s trains", self._number, self.pid)
         self._become(SlotPhase.TRAINING)
 
-    def _is_ours(self, client: Client) -> bool:
-        """Whether the command is the one that the standby runs; `python3 x` is the same as `python x`."""
+    def _is_ours(self, client: AdoptClient) -> bool:
+        """Whether the standby runs this command; `python3 x` is the same as `python x`."""
         return read(client.command.argv, self._job.environment) == self._job.program
 
-    def _hand_over(self, client: Client) -> bool:
-        """Pass the request on; False where the standby is just gone: the claim is served by the next one."""
+    def _hand_over(self, client: AdoptClient) -> bool:
+        """Send the request to the standby. False if that has just ended: then the next standby gets the command."""
         if self._channel is None:
             return False
         try:
@@ -191,15 +193,15 @@ class WorkerSlot:
         self._close_channel()
         return True
 
-    def _run_plain(self, client: Client) -> None:
+    def _run_plain(self, client: AdoptClient) -> None:
         if self.pid is not None:
-            log.warning("slot %d: the launcher's command is not this worker's; the standby is of no use", self._number)
+            log.warning("slot %d: the launcher's command differs from the pod's; its standby is ended", self._number)
             child_processes.send(self.pid, signal.SIGKILL)
             self._close_channel()
         environment = adopted_environment(self._job.environment, client.command.environment)
         directory: str | None = client.command.directory
         if not os.path.isdir(client.command.directory):  # noqa: PTH112
-            client.say(f"{directory}: no such folder here; the command starts in {Path.cwd()}")
+            client.say(f"{directory}: no such folder in this pod; the command starts in {Path.cwd()}")
             directory = None
         command = plain_command(client.command.argv, environment)
         stdio = client.request.stdio
@@ -210,7 +212,7 @@ class WorkerSlot:
             child_processes.send(self.pid, number)
 
     def _launcher_gone(self) -> None:
-        log.warning("slot %d: the launcher's connection is gone; process %s is ended", self._number, self.pid)
+        log.warning("slot %d: the launcher has disconnected; process %s is ended", self._number, self.pid)
         self._end()
 
     def _end(self) -> None:
@@ -218,36 +220,36 @@ class WorkerSlot:
             return
         pid = self.pid
         child_processes.send(pid, signal.SIGTERM)
-        self._kill = self._reactor.after(END_SECONDS, lambda: child_processes.send(pid, signal.SIGKILL))
+        self._kill = self._loop.after(END_SECONDS, lambda: child_processes.send(pid, signal.SIGKILL))
 
-    def _refuse_claim(self, message: str | None, code: int) -> None:
-        claim, self._claim = self._claim, None
-        if claim is None:
+    def _refuse_next(self, message: str | None, code: int) -> None:
+        client, self._next_client = self._next_client, None
+        if client is None:
             return
         if message is not None:
-            claim.say(message)
-        claim.finish(code)
+            client.say(message)
+        client.finish(code)
 
-    def _forget_claim(self) -> None:
-        if self._claim is not None:
-            self._claim.request.close()
-            self._claim = None
+    def _forget_next(self) -> None:
+        if self._next_client is not None:
+            self._next_client.request.close()
+            self._next_client = None
         if self.phase in (SlotPhase.RESTING, SlotPhase.WARMING):
-            self.counts = False
+            self.is_usable = False
             self._on_change()
 
     def _close_channel(self) -> None:
         if self._channel is not None:
-            self._reactor.forget(self._channel.fileno())
+            self._loop.forget(self._channel.fileno())
             self._channel.close()
             self._channel = None
 
-    def _report(self, phase: SlotPhase, code: int, coming: SlotPhase, delay_seconds: float) -> None:
+    def _log_end(self, phase: SlotPhase, code: int, following: NextPhase) -> None:
         what = "training process" if phase is SlotPhase.TRAINING else "standby"
         log.info("slot %d: %s ended with %d", self._number, what, code)
-        if phase is SlotPhase.WARMING and coming is SlotPhase.COLD and code == 0:
-            log.warning("the script ended without hvd.init(): it is started by the launcher, not ahead of it")
-        elif phase is SlotPhase.WARMING and coming is SlotPhase.COLD:
-            log.error("the script fails before hvd.init(): the launcher's command will start it, to fail in its sight")
-        elif delay_seconds:
-            log.warning("slot %d: the next standby is started in %g s", self._number, delay_seconds)
+        if phase is SlotPhase.WARMING and following.phase is SlotPhase.COLD and code == 0:
+            log.warning("the script ended without hvd.init(): the launcher starts it, without a standby")
+        elif phase is SlotPhase.WARMING and following.phase is SlotPhase.COLD:
+            log.error("the script fails before hvd.init(): the launcher's command will start it and get its exit code")
+        elif following.delay_seconds:
+            log.warning("slot %d: the next standby is started in %g s", self._number, following.delay_seconds)

@@ -1,7 +1,7 @@
-# What `RUN_DIR/adopt COMMAND...` runs: the entry point writes this file there, below a line that names its interpreter
-# and SOCKET. It stands between a launcher's ssh session and the training process, and is started for each adoption, so
-# it imports only what is compiled into the interpreter and needs neither site-packages nor the project.
-import _signal  # type: ignore[import-not-found]  # `signal` and `socket` would import enum and re, for nothing here
+# What `RUN_DIR/adopt COMMAND...` runs. The entry point writes this file there, with a first line that names its
+# interpreter, and with SOCKET filled in. It connects a launcher's ssh session with the training process and is started
+# for each adoption, so it imports only what is compiled into the interpreter: no site-packages, nothing of the project.
+import _signal  # type: ignore[import-not-found]  # `signal` and `socket` would import enum and re
 import _socket
 import os
 import select
@@ -9,13 +9,13 @@ import sys
 
 SOCKET = ""  # replaced by the path of the entry point's socket
 
-CUT = 129  # the reader of our output is gone: as if killed by SIGHUP
-GONE = 137  # the entry point died under the training process, which died with it: as if killed by SIGKILL
-UNREACHABLE = 78  # no entry point answers: nothing was started here
+CUT = 129  # the reader of the output is gone: as if killed by SIGHUP
+GONE = 137  # the entry point died, and the training process with it: as if killed by SIGKILL
+UNREACHABLE = 78  # no entry point answers, so nothing was started
 
 
 def request() -> int:
-    """Write folder, arguments and environment into a memory file; its descriptor goes to the entry point."""
+    """Write folder, arguments and environment into a memory file. Return its descriptor, for the entry point."""
     fields = [os.getcwdb(), b"%d" % (len(sys.argv) - 1), *map(os.fsencode, sys.argv[1:])]  # noqa: PTH109
     fields += [name + b"=" + value for name, value in os.environb.items()]
     memory = os.memfd_create("hvd-elastic-adopt")
@@ -24,7 +24,7 @@ def request() -> int:
 
 
 def connect() -> "_socket.socket":
-    """Connect through the folder's descriptor: an AF_UNIX address holds 107 bytes, a path may be longer."""
+    """Connect through the folder's descriptor: an AF_UNIX address holds 107 bytes, and the path may be longer."""
     server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     folder, name = os.path.split(SOCKET)
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
@@ -33,7 +33,7 @@ def connect() -> "_socket.socket":
 
 
 def main() -> int:
-    """Hand the command over, pass signals on, and return the training process' exit code."""
+    """Hand the command over, pass signals on, and return the training process's exit code."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -50,7 +50,7 @@ def main() -> int:
     server.sendmsg([b"A"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)])
     poll = select.poll()
     poll.register(server.fileno(), select.POLLIN)
-    poll.register(1, 0)  # only errors: ssh sends no signal when its connection is cut, but the pipe's reader is gone
+    poll.register(1, 0)  # errors only: ssh sends no signal when its connection is cut, but then nobody reads the pipe
     while True:
         for descriptor, _ in poll.poll():
             if descriptor != server.fileno():

@@ -1,9 +1,9 @@
-"""What `RUN_DIR/adopt` hands to the entry point, and the entry point to a standby.
+"""The message that `RUN_DIR/adopt` sends to the entry point, and the entry point to a standby.
 
-One byte `A` with four descriptors (SCM_RIGHTS): a memory file with the command, then stdin, stdout and stderr. One
-message of one byte cannot arrive in part, and a large environment blocks nobody. Back to the client goes one byte, the
-exit code; from the client come bytes that are signal numbers to pass on. The memory file holds fields separated by NUL,
-which none of them can contain: folder, number of arguments, arguments, then `NAME=VALUE` each.
+It is one byte `A` with four descriptors (SCM_RIGHTS): a memory file with the command, then stdin, stdout and stderr. A
+message of one byte cannot arrive in part, and a large environment blocks neither side. The client gets back one byte,
+the exit code; each byte that it sends later is the number of a signal to pass on. The memory file holds fields
+separated by NUL, which no field can contain: folder, number of arguments, arguments, then one `NAME=VALUE` each.
 """
 
 import array
@@ -18,20 +18,20 @@ from hvd_elastic.mpijob.contract import HvdElasticError
 
 HAND_OVER: Final = b"A"
 WAITING: Final = b"w"
-"""What a standby sends once it waits."""
+"""What a standby sends when it begins to wait."""
 
 _DESCRIPTORS: Final = 4
 _LIMIT_BYTES: Final = 16 << 20
-"""Above what the kernel admits as arguments and environment of one process (6 MiB)."""
+"""More than the kernel allows for the arguments and environment of one process (6 MiB)."""
 
 
 class BadRequestError(HvdElasticError):
-    """A message on ADOPT_SOCKET that is none of `RUN_DIR/adopt`."""
+    """A message on ADOPT_SOCKET that does not come from `RUN_DIR/adopt`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedCommand:
-    """What a launcher wants to run: arguments, working directory and environment."""
+    """The command that a launcher wants to run: arguments, working directory and environment."""
 
     argv: tuple[str, ...]
     directory: str
@@ -39,7 +39,7 @@ class AdoptedCommand:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the memory file's fields; raises BadRequestError."""
+        """Read the memory file's fields. Raises BadRequestError."""
         directory, count, *fields = data.split(b"\0") if data.count(b"\0") > 1 else (b"", b"")
         if not count.isdigit() or not 0 < int(count) <= len(fields):
             raise BadRequestError("the request names no command")
@@ -49,14 +49,14 @@ class AdoptedCommand:
         return cls(argv=tuple(map(os.fsdecode, argv)), directory=os.fsdecode(directory), environment=environment)
 
     def encode(self) -> bytes:
-        """Return the fields as `decode` reads them."""
+        """Return the memory file's content, as `decode` reads it."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         return b"\0".join(os.fsencode(field) for field in (self.directory, str(len(self.argv)), *self.argv, *variables))
 
 
 @dataclass(slots=True, kw_only=True)
 class AdoptRequest:
-    """A command with the descriptors that came with it; `close()` them, or the launcher's ssh session never ends."""
+    """A command and its descriptors. Unless they are closed, the launcher's ssh session never ends."""
 
     memory: int
     stdio: tuple[int, int, int]
@@ -72,13 +72,13 @@ class AdoptRequest:
             raise BadRequestError(f"the request cannot be read: {error.strerror}") from error
 
     def close(self) -> None:
-        """Close all four descriptors; harmless when they are closed already."""
+        """Close all four descriptors; does nothing if they are closed already."""
         descriptors, self.memory, self.stdio = (self.memory, *self.stdio), -1, (-1, -1, -1)
         _close(descriptors)
 
 
 def receive(connection: socket.socket) -> AdoptRequest | None:
-    """Take one request from `connection`; None at its end. Raises BadRequestError, and what recvmsg(2) raises."""
+    """Receive one request; None at the end of `connection`. Raises BadRequestError and OSError (recvmsg(2))."""
     space = socket.CMSG_SPACE(_DESCRIPTORS * array.array("i").itemsize)
     data, ancillary, flags, _ = connection.recvmsg(len(HAND_OVER), space, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
@@ -91,11 +91,11 @@ def receive(connection: socket.socket) -> AdoptRequest | None:
     _close(descriptors)
     if not data:
         return None
-    raise BadRequestError("the message on the socket is not one of RUN_DIR/adopt")
+    raise BadRequestError("the message on the socket does not come from RUN_DIR/adopt")
 
 
 def send(connection: socket.socket, request: AdoptRequest) -> None:
-    """Pass `request` on; raises what sendmsg(2) raises."""
+    """Send `request` on. Raises OSError (sendmsg(2))."""
     socket.send_fds(connection, [HAND_OVER], [request.memory, *request.stdio])
 
 

@@ -1,4 +1,4 @@
-"""ADOPT_SOCKET, and the clients that come to it: a launcher's commands, each with the output that it is to write to."""
+"""ADOPT_SOCKET, and its clients: launchers' commands, each with the descriptors that its output goes to."""
 
 import contextlib
 import logging
@@ -12,24 +12,25 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET
+from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 
 log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 64
-_PATIENCE_SECONDS: Final = 5.0
-"""How long a connection may take to send its request: one message of one byte."""
+_REQUEST_TIMEOUT_SECONDS: Final = 5.0
+"""Upper bound on the wait for a connection's request: one message of one byte."""
 
 _SHEBANG_BYTES: Final = 126
-"""What older kernels read of a script's first line (BINPRM_BUF_SIZE was 128)."""
+"""The part of a script's first line that older kernels read (BINPRM_BUF_SIZE was 128)."""
 
 
-class Client:
-    """One launcher's command. It waits for an exit code; it may pass signals on, or be gone."""
+class AdoptClient:
+    """A launcher's command that waits for an exit code. It may send signals to pass on, and it may disconnect."""
 
-    def __init__(self, reactor: EventLoop, connection: socket.socket, request: adopt_protocol.AdoptRequest) -> None:
-        self._reactor = reactor
+    def __init__(self, loop: EventLoop, connection: socket.socket, request: adopt_protocol.AdoptRequest) -> None:
+        self._loop = loop
         self._connection = connection
         self.request = request
         self.command = request.read()
@@ -39,30 +40,30 @@ class Client:
 
     @property
     def local_rank(self) -> int:
-        """The slot it asks for: HOROVOD_LOCAL_RANK, 0 where there is none."""
+        """The slot that the command is for: HOROVOD_LOCAL_RANK, or 0 if that is not set."""
         text = self.command.environment.get("HOROVOD_LOCAL_RANK", "")
         return int(text) if text.isdigit() else 0
 
     def listen(self) -> None:
-        """Serve its signals and its end from now on."""
-        self._reactor.watch(self._connection.fileno(), self._hear)
+        """Watch for the client's signals and its end from now on."""
+        self._loop.watch(self._connection.fileno(), self._read)
 
     def say(self, message: str) -> None:
-        """Write a line to the launcher's stderr; possible until its descriptors were handed over."""
+        """Write a line to the launcher's stderr. This works until the client's descriptors are handed over."""
         with contextlib.suppress(OSError):
             os.write(self.request.stdio[2], f"hvd-elastic: {message}\n".encode(errors="replace"))
 
     def finish(self, code: int) -> bool:
-        """Send the exit code and let go; returns whether there was still somebody to take it."""
+        """Send the exit code and disconnect. Return whether the client was still there to receive it."""
         self.request.close()
         delivered = False
         if not self.is_gone:
             with contextlib.suppress(OSError):
                 delivered = self._connection.send(bytes([code & 0xFF])) == 1
-            self._let_go()
+            self._disconnect()
         return delivered
 
-    def _hear(self) -> None:
+    def _read(self) -> None:
         try:
             numbers = self._connection.recv(64)
         except BlockingIOError:
@@ -72,33 +73,33 @@ class Client:
         for number in numbers:
             self.on_signal(number)
         if not numbers:
-            self._let_go()
+            self._disconnect()
             self.on_gone()
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         self.is_gone = True
-        self._reactor.forget(self._connection.fileno())
+        self._loop.forget(self._connection.fileno())
         self._connection.close()
 
 
 class AdoptSocket:
-    """Takes requests of this user only, and hands each to `on_client`."""
+    """Accepts requests of this user only, and calls `on_client` with each."""
 
-    def __init__(self, reactor: EventLoop, *, run_dir: Path, on_client: Callable[[Client], None]) -> None:
-        self._reactor = reactor
+    def __init__(self, loop: EventLoop, *, run_dir: Path, on_client: Callable[[AdoptClient], None]) -> None:
+        self._loop = loop
         self._on_client = on_client
         self._path = run_dir / ADOPT_SOCKET
         self._listener = _listen(self._path)
-        self._strangers: dict[int, tuple[socket.socket, Timer]] = {}
+        self._pending: dict[int, tuple[socket.socket, Timer]] = {}
         write_client(run_dir)
-        reactor.watch(self._listener.fileno(), self._accept)
+        loop.watch(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Take no more requests."""
-        self._reactor.forget(self._listener.fileno())
+        """Accept no more requests."""
+        self._loop.forget(self._listener.fileno())
         self._listener.close()
         self._path.unlink(missing_ok=True)
-        for descriptor in list(self._strangers):
+        for descriptor in list(self._pending):
             self._release(descriptor).close()
 
     def _accept(self) -> None:
@@ -112,16 +113,16 @@ class AdoptSocket:
             return
         connection.setblocking(False)
         descriptor = connection.fileno()
-        timer = self._reactor.after(_PATIENCE_SECONDS, lambda: self._release(descriptor).close())
-        self._strangers[descriptor] = connection, timer
-        self._reactor.watch(descriptor, lambda: self._receive(descriptor))
+        timer = self._loop.after(_REQUEST_TIMEOUT_SECONDS, lambda: self._release(descriptor).close())
+        self._pending[descriptor] = connection, timer
+        self._loop.watch(descriptor, lambda: self._receive(descriptor))
 
     def _receive(self, descriptor: int) -> None:
         connection = self._release(descriptor)
         request: adopt_protocol.AdoptRequest | None = None
         try:
             request = adopt_protocol.receive(connection)
-            client = Client(self._reactor, connection, request) if request is not None else None
+            client = AdoptClient(self._loop, connection, request) if request is not None else None
         except (OSError, adopt_protocol.BadRequestError) as error:
             log.warning("a request at %s was refused: %s", self._path, error)
             client = None
@@ -134,14 +135,14 @@ class AdoptSocket:
         connection.close()
 
     def _release(self, descriptor: int) -> socket.socket:
-        connection, timer = self._strangers.pop(descriptor)
+        connection, timer = self._pending.pop(descriptor)
         timer.cancel()
-        self._reactor.forget(descriptor)
+        self._loop.forget(descriptor)
         return connection
 
 
 def _listen(path: Path) -> socket.socket:
-    """Bind through the folder's descriptor: an AF_UNIX address holds 107 bytes, a run folder's path may be longer."""
+    """Bind through the folder's descriptor: an AF_UNIX address holds 107 bytes, and the path may be longer."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
@@ -165,22 +166,19 @@ def _peer(connection: socket.socket) -> int:
 
 
 def write_client(run_dir: Path) -> Path:
-    """Write RUN_DIR/adopt, an executable of a few milliseconds, and return its path."""
+    """Write RUN_DIR/adopt, an executable that starts in a few milliseconds, and return its path."""
     path = run_dir / ADOPT_FILE
     source = Path(__file__).with_name("adopt_client.py").read_text()
     source = source.replace('SOCKET = ""', f"SOCKET = {str(run_dir / ADOPT_SOCKET)!r}", 1)
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(_first_line() + source)
-    fresh.chmod(0o755)
-    fresh.replace(path)
+    replace_file(path, _first_line() + source, mode=0o755)
     return path
 
 
 def _first_line() -> str:
-    # -I and -S: nothing of the user's environment or folder, and no site-packages, so it starts in milliseconds.
+    # -I and -S: nothing from the user's environment or folder, and no site-packages, so it starts in milliseconds.
     interpreter = sys.executable
     direct = f"#!{interpreter} -IS"
     if len(os.fsencode(direct)) <= _SHEBANG_BYTES and not any(character.isspace() for character in interpreter):
         return direct + "\n"
-    # A line that sh and Python both read, each in its own way.
+    # Lines that sh and Python can both read: for sh a command, for Python a string.
     return f"""#!/bin/sh\n'''exec' {shlex.quote(interpreter)} -IS "$0" "$@"\n' '''\n"""

@@ -1,4 +1,4 @@
-"""What a job's command is to Python: a script or module that a standby can run ahead, or something it cannot."""
+"""A job's command as Python sees it: a script or module that a standby can run ahead, or something it cannot."""
 
 import os
 import shutil
@@ -15,32 +15,32 @@ _PLAIN: Final = "bBdEhiIOPqRsSuvVx?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A Python program: the interpreter's own options, what it runs, and the program's arguments."""
+    """A Python program: the interpreter's options, the script or module, and its arguments."""
 
     options: tuple[str, ...]
-    """Of the interpreter, such as `-O` or `-W error`; the standby's interpreter gets them too."""
+    """The interpreter's options, such as `-O` or `-W error`. The standby's interpreter gets them too."""
 
     target: str
-    """Path of a script (a folder or archive with a `__main__` too), or a module's name."""
+    """Path of a script, or of a folder or archive with a `__main__`; or the name of a module."""
 
     is_module: bool
     arguments: tuple[str, ...]
 
     @property
     def finds_neighbours(self) -> bool:
-        """Whether Python would put the script's folder (a module's: the working directory) at the head of sys.path."""
+        """Whether Python would put the script's folder (for a module the working directory) first on sys.path."""
         return not any(set("PI") & set(option) for option in self.options if option[:2] not in ("-W", "-X"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoProgram:
-    """A command that no standby can run ahead, and why."""
+    """A command that no standby can run ahead."""
 
     reason: str
 
 
 def read(argv: Sequence[str], environment: Mapping[str, str]) -> Program | NoProgram:
-    """Say what `argv` runs. Files are looked up as execvp(3) would, with PATH of `environment`."""
+    """Return what `argv` runs. Files are looked up as execvp(3) does, with PATH of `environment`."""
     found = shutil.which(argv[0], path=environment.get("PATH"))
     if found is None:
         return NoProgram(reason=f"{argv[0]} is not found")
@@ -56,7 +56,7 @@ def read(argv: Sequence[str], environment: Mapping[str, str]) -> Program | NoPro
 
 
 def _is_ours(path: str) -> bool:
-    """Whether `path` is an interpreter of the environment that this one belongs to: same folder, same executable."""
+    """Whether `path` is an interpreter of this Python environment: same folder, same executable."""
     same_folder = os.path.realpath(Path(path).parent) == os.path.realpath(Path(sys.executable).parent)
     return same_folder and os.path.realpath(path) == os.path.realpath(sys.executable)
 
@@ -82,7 +82,7 @@ def _after_interpreter(arguments: Sequence[str]) -> Program | NoProgram:
 
 
 def _shebang(path: str, environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the interpreter and its options that the first line of `path` names, if it is a Python."""
+    """Return the interpreter and its options from the first line of `path`, if that names a Python."""
     try:
         with Path(path).open("rb") as file:
             line = os.fsdecode(file.readline(4096))

@@ -1,4 +1,4 @@
-"""Runs a Python program as `python` itself would, inside a process that is prepared already, and ends it quickly."""
+"""Runs a Python program as `python` itself would, in a process that is already prepared, and ends it quickly."""
 
 import atexit
 import builtins
@@ -18,14 +18,14 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 _OURS: Final = (str(Path(__file__).parent) + os.sep, "<frozen runpy>", runpy.__file__)
-"""Frames between the interpreter and the user's script; they would only hide where the script failed."""
+"""Files of the frames between the interpreter and the user's script, which would hide where the script failed."""
 
 
 def run(target: str, arguments: Sequence[str], *, is_module: bool, neighbours: bool) -> int:
-    """Run a script (`python target`) or module (`python -m target`) as `__main__`; returns its exit code.
+    """Run a script (`python target`) or module (`python -m target`) as `__main__`. Return its exit code.
 
-    `neighbours`: put its folder (for a module the working directory) at the head of sys.path, as Python does without
-    -P and -I. An uncaught exception is printed as Python prints it, without the frames of this package.
+    `neighbours`: put its folder (for a module the working directory) first on sys.path, as Python does without -P and
+    -I. An uncaught exception is printed as Python prints it, without the frames of this package.
     """
     sys.argv = [target, *arguments]
     is_file = not is_module and pkgutil.get_importer(target) is None
@@ -35,7 +35,7 @@ def run(target: str, arguments: Sequence[str], *, is_module: bool, neighbours: b
         _execute(target, is_module=is_module, is_file=is_file)
     except SystemExit as end_:
         return _exit_code(end_)
-    except BaseException as error:  # noqa: BLE001  whatever it is, the interpreter would report it and end
+    except BaseException as error:  # noqa: BLE001  the interpreter would report any exception and end
         _report(error)
         return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
@@ -46,12 +46,12 @@ def _execute(target: str, *, is_module: bool, is_file: bool) -> None:
         runpy.run_module(target, run_name="__main__", alter_sys=True)
     elif is_file:
         _execute_file(Path(target))
-    else:  # a folder or an archive with a __main__.py; absolute, as its sys.path[0] is (sys.argv[0] follows it here)
+    else:  # a folder or an archive with a __main__.py; absolute, like its sys.path[0] (sys.argv[0] follows it here)
         runpy.run_path(str(Path(target).absolute()), run_name="__main__")
 
 
 def _execute_file(path: Path) -> None:
-    """As `python path`: `__file__` is absolute (adoption changes the working directory), sys.argv[0] is as given."""
+    """As `python path`. `__file__` is absolute (adoption changes the working directory), sys.argv[0] is as given."""
     name = str(path.absolute())
     try:
         with io.open_code(name) as file:
@@ -82,20 +82,20 @@ def _report(error: BaseException) -> None:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    # None is left of a script that is not even compiled: Python shows no frames for it either.
+    # No frame is left of a script that does not compile; Python shows none for it either.
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     return trace
 
 
 def end(code: int) -> NoReturn:
-    """End this process with `code`, as Python does but for the interpreter's teardown.
+    """End this process with `code`, as Python does, but without the interpreter's teardown.
 
-    After torch and Horovod that takes 1.8 s in which the survivors and an inference pod wait. What users rely on is
-    kept: threads that are no daemons are waited for, atexit functions run, output is flushed.
+    With torch and Horovod loaded the teardown takes 1.8 s, in which the survivors and an inference pod wait. What users
+    rely on still happens: non-daemon threads are waited for, atexit functions run, output is flushed.
     """
     with contextlib.suppress(Exception):
-        # Private, and the only way to end the idle threads of concurrent.futures as Python does (3.11 to 3.13).
+        # Private, but the only way to end the idle threads of concurrent.futures as Python does (3.11 to 3.13).
         threading._shutdown()  # type: ignore[attr-defined]
     with contextlib.suppress(Exception):
         atexit._run_exitfuncs()

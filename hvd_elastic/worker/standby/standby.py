@@ -22,7 +22,7 @@ from hvd_elastic.worker.slot_commands import adopted_environment
 from hvd_elastic.worker.standby import script_runner
 
 PRELOADED: Final = ("torch", "horovod.torch", "torch._dynamo")
-"""Imported ahead of the script. The first use of torch.optim imports torch._dynamo, 2 s and more after `hvd.init()`."""
+"""Imported before the script runs. The first use of torch.optim imports torch._dynamo: over 2 s, after `hvd.init()`."""
 
 
 class Channel:
@@ -33,7 +33,7 @@ class Channel:
         self._socket.set_inheritable(False)
 
     def wait(self) -> None:
-        """Say that the script is at `hvd.init()`, wait for a launcher's command, and become that command."""
+        """Report that the script is at `hvd.init()`, wait for a launcher's command, and become that command."""
         _import_what_comes_next()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -41,7 +41,7 @@ class Channel:
             self._socket.sendall(adopt_protocol.WAITING)
             request = adopt_protocol.receive(self._socket)
         if request is None:
-            # The entry point is gone or has no use for this process; nothing was begun that would need an end.
+            # The entry point is gone or does not need this process. Nothing has begun that would need an end.
             os._exit(0)
         become(request)
 
@@ -72,7 +72,7 @@ def become(request: adopt_protocol.AdoptRequest) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program named on the command line; never returns."""
+    """Run the program that the command line names. Never returns."""
     options = _options(arguments)
     _prepare(options)
     code = script_runner.run(options.target, options.arguments, is_module=options.module, neighbours=options.neighbours)
@@ -80,9 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> None:
-    """Import ahead, patch Horovod, and put the wait into it."""
+    """Import ahead, and patch Horovod so that its first `init` waits."""
     if options.mode is Standby.OFF:
-        # A launcher waits already, and the program may know nothing of Horovod.
+        # A launcher is already waiting, and the program may not use Horovod at all.
         if importlib.util.find_spec("horovod") is not None:
             with contextlib.suppress(ImportError):
                 _install(None)

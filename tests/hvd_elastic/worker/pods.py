@@ -56,9 +56,10 @@ def is_initialized():
 
 HOST: Final = """
 import sys
+from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.worker import entrypoint, sshd, worker_slot
 worker_slot.END_SECONDS = {end_seconds}
-sshd._DELAY_SECONDS = 0.01
+sshd.BACKOFF = Backoff(first_seconds=0.01, most_seconds=10.0)
 sshd.COMMAND = {sshd!r}
 from hvd_elastic.cli import main
 sys.argv[0] = "hvd-elastic"

@@ -24,21 +24,21 @@ class Clock:
 def test_timers_are_called_in_order_unless_cancelled(plan: list[tuple[float, bool]]) -> None:
     clock = Clock()
     called: list[int] = []
-    reactor = EventLoop(clock=clock)
-    timers = [reactor.after(due, functools.partial(called.append, index)) for index, (due, _) in enumerate(plan)]
+    loop = EventLoop(clock=clock)
+    timers = [loop.after(due, functools.partial(called.append, index)) for index, (due, _) in enumerate(plan)]
     for timer, (_, cancelled) in zip(timers, plan, strict=True):
         if cancelled:
             timer.cancel()
     clock.now = 100.0
     if any(not cancelled for _, cancelled in plan):
-        reactor.turn()
+        loop.turn()
     expected = [index for index, (_, cancelled) in enumerate(plan) if not cancelled]
     assert called == sorted(expected, key=lambda index: plan[index][0])
-    reactor.close()
+    loop.close()
 
 
 def test_a_descriptor_that_changed_hands_within_a_turn_is_not_mistaken_for_its_predecessor() -> None:
-    reactor = EventLoop()
+    loop = EventLoop()
     called: list[str] = []
     (first_read, first_write), (second_read, second_write) = os.pipe(), os.pipe()
     heir_read, heir_write = os.pipe()
@@ -46,53 +46,53 @@ def test_a_descriptor_that_changed_hands_within_a_turn_is_not_mistaken_for_its_p
 
     def close_the_other(own: int, other: int) -> None:
         called.append("original")
-        reactor.forget(other)
+        loop.forget(other)
         os.dup2(heir_read, other)
-        reactor.watch(other, lambda: called.append("heir"))
+        loop.watch(other, lambda: called.append("heir"))
         taken["own"] = own
 
-    reactor.watch(first_read, lambda: close_the_other(first_read, second_read))
-    reactor.watch(second_read, lambda: close_the_other(second_read, first_read))
+    loop.watch(first_read, lambda: close_the_other(first_read, second_read))
+    loop.watch(second_read, lambda: close_the_other(second_read, first_read))
     os.write(first_write, b"x")
     os.write(second_write, b"x")
-    reactor.turn()
+    loop.turn()
     assert called == ["original"]
-    reactor.forget(taken["own"])
+    loop.forget(taken["own"])
     os.write(heir_write, b"x")
-    reactor.turn()
+    loop.turn()
     assert called == ["original", "heir"]
     for descriptor in (first_read, first_write, second_read, second_write, heir_read, heir_write):
         os.close(descriptor)
-    reactor.close()
+    loop.close()
 
 
 def test_an_action_that_raises_is_logged_and_its_descriptor_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    reactor = EventLoop()
+    loop = EventLoop()
     read, write = os.pipe()
     os.write(write, b"x")
-    reactor.watch(read, lambda: 1 // 0)  # type: ignore[arg-type]
+    loop.watch(read, lambda: 1 // 0)  # type: ignore[arg-type]
     with caplog.at_level(logging.ERROR):
-        reactor.turn()
+        loop.turn()
     assert "ZeroDivisionError" in caplog.text
     done: list[bool] = []
-    reactor.after(0, lambda: done.append(True))
-    reactor.turn()
+    loop.after(0, lambda: done.append(True))
+    loop.turn()
     assert done == [True]
     os.close(read)
     os.close(write)
-    reactor.close()
+    loop.close()
 
 
 def test_a_signal_is_a_call_in_the_loop() -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    reactor = EventLoop()
+    loop = EventLoop()
     came: list[int] = []
     try:
-        reactor.on_signal(signal.SIGUSR1, lambda: came.append(1))
+        loop.on_signal(signal.SIGUSR1, lambda: came.append(1))
         os.kill(os.getpid(), signal.SIGUSR1)
-        reactor.turn()
+        loop.turn()
         assert came == [1]
     finally:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGUSR1, before)
-        reactor.close()
+        loop.close()
