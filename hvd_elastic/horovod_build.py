@@ -1,8 +1,8 @@
-"""Horovod 0.28.1, built for the torch that is installed here, and kept.
+"""Builds Horovod 0.28.1 for the installed torch, once, and keeps the wheel in a cache.
 
-Data: a `Recipe` (all that decides what the wheel is) is read off this machine; its `key` names a folder of the cache;
-the wheel lies there or is built there once. The source distribution is the one on the package index, its checksum
-pinned; what is changed in it stands in `horovod_patch`.
+A `Recipe` describes this machine as far as it decides what is in the wheel. Its `key` names the wheel's folder in the
+cache. The source distribution comes from the package index, with a pinned checksum; `horovod_patch` lists the changes
+to it.
 """
 
 import fcntl
@@ -30,24 +30,24 @@ VERSION: Final = "0.28.1"
 SDIST_SHA256: Final = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 
 BUILD_REQUIREMENTS: Final = ("setuptools<81", "wheel", "packaging", "cmake==3.31.*")
-"""Horovod's setup.py needs pkg_resources (gone in setuptools 81); CMake 4 refuses what its bundled Gloo asks for."""
+"""Horovod's setup.py needs pkg_resources (gone from setuptools 81); CMake 4 rejects what its Gloo requires."""
 
 
 class HorovodBuildError(HvdElasticError):
-    """Horovod could not be built or installed; the message names what is missing or ends with the log."""
+    """Horovod could not be built or installed. The message names what is missing, or quotes the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """All that decides what the wheel is."""
+    """Everything that decides what is in the wheel."""
 
     python: str
-    """Interpreter and ABI, as in a wheel's name: `cp311`."""
+    """Interpreter and ABI as in a wheel's name, such as `cp311`."""
     machine: str
     torch: str
-    """Version with its local part: `2.15.0+cu132`."""
+    """Version with its local part, such as `2.15.0+cu132`."""
     cxx_standard: int
-    """What torch's headers ask for in an `#error` of theirs."""
+    """The standard that an `#error` in torch's headers asks for: 14, 17, 20 ..."""
     cuda: bool
     """Build NCCL operations: a CUDA toolkit (nvcc) is installed."""
     mpi: bool
@@ -55,12 +55,12 @@ class Recipe:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """What is changed in the source."""
+        """The changes to the source."""
         return (*cxx_standard_edits(self.cxx_standard), *EDITS)
 
     @property
     def key(self) -> str:
-        """Name of the wheel's folder in the cache: a hash over source, patch and recipe."""
+        """Name of the wheel's folder in the cache: a hash of the source, the patch and the recipe."""
         edits = [(edit.path, edit.before, edit.after) for edit in self.edits]
         text = json.dumps([SDIST_SHA256, edits, BUILD_REQUIREMENTS, asdict(self)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -76,16 +76,13 @@ class Recipe:
 
 
 def required_cxx_standard(aten_header: str) -> int:
-    """The C++ standard that torch's headers ask for, from the text of `ATen/ATen.h`; 14 where they ask for none."""
+    """The C++ standard that torch's headers ask for, from the text of `ATen/ATen.h`; 14 if they ask for none."""
     found = re.search(r"#error C\+\+(\d+) or later", aten_header)
     return int(found.group(1)) if found else 14
 
 
 def read_recipe() -> Recipe:
-    """What a wheel for this interpreter and its torch must be.
-
-    Raises HorovodBuildError where torch is not installed.
-    """
+    """Return the recipe for this interpreter and its torch. Raises HorovodBuildError if torch is not installed."""
     try:
         torch = metadata.distribution("torch")
     except metadata.PackageNotFoundError as error:
@@ -102,19 +99,19 @@ def read_recipe() -> Recipe:
 
 
 def _local_version(version_file: Path) -> str:
-    """`+cu132`: the package index does not carry it in the metadata, torch's own file does."""
+    """Such as `+cu132`. The metadata from the package index leaves it out; torch's own version file has it."""
     found = re.search(r"__version__.*?(\+\w+)", version_file.read_text()) if version_file.exists() else None
     return found.group(1) if found else ""
 
 
 def default_cache() -> Path:
-    """Where wheels are kept: outside of every checkout, so that a clean clone does not build again."""
+    """The folder of built wheels. It is outside of every checkout, so that a fresh clone does not build again."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "hvd-elastic" / "horovod"
 
 
 def missing_tools(recipe: Recipe) -> tuple[str, ...]:
-    """One line for each tool that the build needs and this machine lacks, with the package that has it."""
+    """One line for each tool that the build needs and this machine lacks, with the package that provides it."""
     compiler = os.environ.get("CXX", "g++")
     checks = {
         f"no C++ compiler ({compiler}): apt-get install g++": shutil.which(compiler),
@@ -123,7 +120,9 @@ def missing_tools(recipe: Recipe) -> tuple[str, ...]:
         "no pip in this environment: python -m ensurepip": _find_module("pip"),
     }
     if recipe.cuda:
-        checks["nvcc is here, but no NCCL headers: apt-get install libnccl-dev, or set HOROVOD_NCCL_HOME"] = _nccl()
+        checks[
+            "nvcc is installed, but NCCL's headers are not: apt-get install libnccl-dev, or set HOROVOD_NCCL_HOME"
+        ] = _nccl()
     return tuple(message for message, found in checks.items() if found is None)
 
 
@@ -143,21 +142,21 @@ def _nccl() -> str | None:
 
 
 def wheel(recipe: Recipe, cache: Path, *, progress: Callable[[str], None]) -> Path:
-    """The wheel of `recipe`: from `cache`, or built into it (some minutes of all cores).
+    """Return the wheel of `recipe`: from `cache`, or built into it, which takes all cores for some minutes.
 
-    Several callers at once build it once. Raises HorovodBuildError with every missing tool, or the log's own reason.
+    Concurrent callers build it once. Raises HorovodBuildError with every missing tool, or with the log's first errors.
     """
     folder = cache / recipe.key
     with _locked(cache / f"{recipe.key}.lock"):
         if found := next(folder.glob("*.whl"), None):
-            progress(f"Horovod {VERSION}: built before, {found}")
+            progress(f"Horovod {VERSION}: already built, {found}")
             return found
         if missing := missing_tools(recipe):
             raise HorovodBuildError("Horovod cannot be built here:\n" + "\n".join(f"  {line}" for line in missing))
         with tempfile.TemporaryDirectory(prefix="horovod-build-") as work:
             built = _build(recipe, Path(work), log=cache / f"{recipe.key}.log", progress=progress)
             folder.mkdir(parents=True, exist_ok=True)
-            # Renamed into place: a wheel that lies in the cache is whole.
+            # Renamed into place, so a wheel in the cache is always complete.
             partial = folder / f".{built.name}"
             shutil.copyfile(built, partial)
             return partial.rename(folder / built.name)
@@ -175,7 +174,7 @@ def _build(recipe: Recipe, work: Path, *, log: Path, progress: Callable[[str], N
     tools = work / "tools"
     environment = os.environ | recipe.environment | {"PYTHONPATH": str(tools)}
     environment["PATH"] = f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    # Horovod's own default is 8 compilers at once, each of which takes over 1 GB for torch's headers.
+    # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers.
     environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
     with log.open("w") as output:
 
@@ -206,7 +205,7 @@ def _pip(arguments: tuple[str, ...], *, environment: Mapping[str, str], output: 
 
 
 def _why(log: str) -> str:
-    """The compiler's first errors: setuptools says much after them. Without any, the end."""
+    """The compiler's first errors, which a lot of setuptools' output follows. If there are none, the last lines."""
     lines = log.splitlines()
     errors = [line.strip() for line in lines if re.search(r"\berror: ", line)]
     return "\n".join(errors[:5] or lines[-20:])
@@ -226,7 +225,7 @@ def _patch(source: Path, edits: tuple[Edit, ...]) -> None:
 
 
 def install(path: Path) -> None:
-    """Install the wheel into this environment; its Python dependencies come with the extra `train`."""
+    """Install the wheel into this environment. The extra `train` brings its Python dependencies."""
     with tempfile.TemporaryDirectory(prefix="horovod-install-") as work:
         log = Path(work) / "pip.log"
         with log.open("w") as output:
@@ -235,7 +234,7 @@ def install(path: Path) -> None:
 
 
 def is_installed() -> bool:
-    """Whether this environment has the Horovod that this package drives, of any build."""
+    """Whether this environment has the Horovod version that this package drives, from any build."""
     try:
         return metadata.version("horovod") == VERSION
     except metadata.PackageNotFoundError:

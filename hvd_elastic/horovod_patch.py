@@ -1,7 +1,8 @@
-"""What is changed in the source of Horovod 0.28.1 before it is compiled, and why.
+"""The changes to the source of Horovod 0.28.1 before it is compiled, and their reasons.
 
-Data: `EDITS`, replacements of text that must stand in a file exactly once. They close what nothing outside of Horovod
-can close: errors of a connection that end the process, or that nobody is told of.
+`EDITS` are replacements of text that must occur in a file exactly once. They repair what cannot be repaired from
+outside: connection errors that end the process, or that a waiting thread never learns of.
+`hvd_elastic.trainer.elastic.horovod_patches` replaces functions of the installed Horovod.
 """
 
 from dataclasses import dataclass
@@ -10,17 +11,17 @@ from typing import Final
 
 
 class PatchError(ValueError):
-    """The source is not the one that the edits were written for."""
+    """The source differs from the one that the edits were written for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One replacement."""
+    """One replacement of text in a file."""
 
     path: str
     """Relative to the root of the source."""
     before: str
-    """Stands in the file exactly once."""
+    """Occurs in the file exactly once."""
     after: str
     why: str
 
@@ -46,19 +47,19 @@ _PROCESS_SETS: Final = "horovod/common/process_set"
 _BASICS: Final = "horovod/common/basics.py"
 
 _MIXED_UP: Final = (
-    "after an operation that a dead peer broke, the loop goes on to negotiate over the connections to the living, who "
-    "are in that operation still: they take the message for a part of it, and abort (Gloo's "
+    "after an operation that a dead peer broke, the loop goes on to negotiate over the connections to the survivors. "
+    "They are still in that operation, take the message for a part of it, and abort (Gloo's "
     "`op.preamble.length <= op.nbytes`) or reduce it"
 )
-"""Why there are three of the edits."""
+"""The reason for three of the edits."""
 
 _NEGOTIATED: Final = (
-    "a script's own process sets are removed by negotiation with all processes, also when one of them is dead: the "
+    "a script's own process sets are removed by negotiation with all processes, even if one of them is dead: the "
     "exception ends the survivors"
 )
 _SHUT_DOWN: Final = (
-    "a peer that dies while a process set is added or removed looks like a mistake of the script, and what is asked "
-    "for then has been freed"
+    "a peer that dies while a process set is added or removed looks like a mistake of the script, and the process set "
+    "that is then looked up has been freed"
 )
 
 EDITS: Final = (
@@ -117,7 +118,7 @@ EDITS: Final = (
     horovod_global.initialization_failed = false;
     horovod_global.background_thread =
 """,
-        why="an initialization that failed once has failed for ever",
+        why="after one failed initialization every later one fails too",
     ),
     Edit(
         path=_OPERATIONS,
@@ -196,7 +197,7 @@ EDITS: Final = (
 
   // Loop through pending send operations.
 """,
-        why="whoever is in the middle of a message when its peer dies is not told, and waits for the Gloo time-out",
+        why="a process in the middle of a message whose peer dies is not told, and waits for the Gloo time-out",
     ),
     Edit(
         path=f"{_PROCESS_SETS}.h",
@@ -311,11 +312,11 @@ int32_t ProcessSetTable::RegisterProcessSet(std::vector<int> global_ranks) {
 
 
 def apply(source: Path, edits: tuple[Edit, ...]) -> None:
-    """Change the source tree in place. Raises PatchError where a text does not stand exactly once."""
+    """Change the source tree in place. Raises PatchError if a text does not occur exactly once."""
     for edit in edits:
         path = source / edit.path
         text = path.read_text()
         if text.count(edit.before) != 1:
             first = edit.before.splitlines()[0].strip()
-            raise PatchError(f"{edit.path} is not what it was when this patch was written (at `{first}`)")
+            raise PatchError(f"{edit.path} differs from the file that this patch was written for (at `{first}`)")
         path.write_text(text.replace(edit.before, edit.after))

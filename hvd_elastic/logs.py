@@ -1,4 +1,4 @@
-"""Logs on stderr: text for people, one JSON object a line for machines. Only a command line configures logging."""
+"""Logs on stderr: text for people, one JSON object per line for machines. Only the command line configures logging."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ class LogFormat(StrEnum):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time (RFC 3339, UTC), level, logger, message, and the exception where there is one."""
+    """One object per line: time (RFC 3339, UTC), level, logger, message, and the exception if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Render one record."""

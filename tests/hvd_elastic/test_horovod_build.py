@@ -123,7 +123,7 @@ def test_a_source_that_is_another_is_not_patched(tmp_path: Path) -> None:
     edit = Edit(path="one.cc", before="once", after="", why="")
     (tmp_path / "one.cc").write_text("once and once more")
 
-    with pytest.raises(PatchError, match=r"one\.cc is not what it was"):
+    with pytest.raises(PatchError, match=r"one\.cc differs from the file"):
         apply(tmp_path, (edit,))
 
 

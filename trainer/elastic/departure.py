@@ -1,4 +1,4 @@
-"""Whether this process' pod is about to end, and how long it still waits."""
+"""Whether this process's pod is about to end, and how long it still waits."""
 
 import os
 import time
@@ -12,16 +12,16 @@ GRACE_SECONDS: Final = 30.0
 """Kubernetes' default of terminationGracePeriodSeconds."""
 
 _SHARE: Final = 0.8
-"""Of the grace: what a checkpoint may take of whose pod does not end yet, but may while it is written."""
+"""Part of the grace that a checkpoint may take if the pod is not ending yet: it may begin to end meanwhile."""
 
 
 def announced() -> bool:
-    """Whether PID 1 has got SIGTERM: one stat(2)."""
+    """Whether PID 1 has received SIGTERM. Costs one stat(2)."""
     return (run_dir() / LEAVE_FILE).exists()
 
 
 def checkpoint_seconds(*, wall: Callable[[], float] = time.time) -> float:
-    """How long a checkpoint that training waits for may take: what is left of the pod's patience where it ends."""
+    """Seconds that a checkpoint may take for which training waits: what is left of the grace once the pod is ending."""
     grace = float(os.environ.get(ENV_GRACE_SECONDS) or GRACE_SECONDS)
     try:
         gone = wall() - (run_dir() / LEAVE_FILE).stat().st_mtime

@@ -1,8 +1,8 @@
-"""The sockets that Gloo opened for one world, so that they can be closed when the world ends.
+"""The sockets that Gloo opened for one world, so that they can be shut down when the world ends.
 
-After the death of a peer `hvd.shutdown()` leaves Gloo's connections to the surviving peers open. A survivor that
-waits on such a connection learns nothing until the Gloo time-out (30 s). `shutdown(2)` on the leftovers tells it at
-once. They are known by their inode: what appears while `hvd.init()` runs is Gloo's.
+After the death of a peer `hvd.shutdown()` leaves Gloo's connections to the surviving peers open. A survivor that waits
+on such a connection learns nothing until the Gloo time-out (30 s); `shutdown(2)` on the leftover sockets tells it at
+once. They are identified by inode: the sockets that appear during `hvd.init()` are Gloo's.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ _FDS = Path("/proc/self/fd")
 
 
 def open_sockets() -> dict[str, int]:
-    """The process's sockets: `socket:[INODE]` to file descriptor."""
+    """Map the process's sockets from `socket:[INODE]` to file descriptor."""
     found: dict[str, int] = {}
     for entry in _FDS.iterdir():
-        with contextlib.suppress(OSError):  # closed between the listing and the look
-            target = os.readlink(entry)  # noqa: PTH115  a Path would take `socket:[1]` apart
+        with contextlib.suppress(OSError):  # closed since the listing
+            target = os.readlink(entry)  # noqa: PTH115  `socket:[1]` is not a path
             if target.startswith("socket:"):
                 found[target] = int(entry.name)
     return found
 
 
 class WorldSockets:
-    """The sockets of the world that was formed last."""
+    """The sockets of the newest world."""
 
     def __init__(self) -> None:
         self._inodes: frozenset[str] = frozenset()
@@ -42,17 +42,16 @@ class WorldSockets:
             self._inodes = frozenset(open_sockets().keys() - self._before)
 
     def _close(self) -> None:
-        """In a forked child (a loader's process): it would keep a dead parent's connections open while it lives."""
+        """Close them in a forked child (a loader process), which would keep a dead parent's connections open."""
         if self._inodes:
             for inode, fd in open_sockets().items():
                 if inode in self._inodes:
                     os.close(fd)
 
     def cut(self) -> int:
-        """Shut down those of the world's sockets that are still open; how many there were.
+        """Shut down the world's sockets that are still open. Return their number.
 
-        The descriptors stay open: they are Gloo's to close, and closing them here would let a later file take their
-        number.
+        The descriptors stay open: Gloo closes them, and if they were closed here a later file could get their number.
         """
         left = [fd for inode, fd in open_sockets().items() if inode in self._inodes]
         _shut_down(left)
@@ -60,7 +59,7 @@ class WorldSockets:
         return len(left)
 
     def cut_new(self) -> None:
-        """Shut down those that have appeared since `note` was called, from another thread: it ends `init`."""
+        """Shut down the sockets that have appeared since `note` began. From another thread, this ends its `init`."""
         _shut_down([fd for inode, fd in open_sockets().items() if inode not in self._before])
 
 

@@ -1,6 +1,7 @@
-"""Mistakes in a training script that would show only at the first resize, found before the first step.
+"""Finds mistakes in a training script before the first step that would otherwise show only at the first resize.
 
-Each is a sentence that says what, which, and the way out. Nothing is guessed: what might be right is not a mistake.
+Each is a sentence that says what is wrong, where, and the way out. Nothing is guessed: what might be right is not
+reported.
 """
 
 import gc
@@ -8,32 +9,32 @@ from collections.abc import Iterator, Sequence
 
 
 def find(state: object) -> list[str]:
-    """Every mistake around `state`, an `hvd.elastic` state of any kind, as it stands before the first step."""
+    """Return every mistake around `state`, an `hvd.elastic` state of any kind, before the first step."""
     found = _look(state)
     if found:
-        # What is garbage only waits for its collection; that is slow, so it is done only where it can matter.
+        # Garbage may only be waiting for its collection. Collecting is slow, so it is done only if it can matter.
         gc.collect()
         found = _look(state)
     return found
 
 
 def plain_optimizers(state: object) -> frozenset[str]:
-    """Names of the state's optimizers that `hvd.DistributedOptimizer` has not wrapped."""
+    """Return the names of the state's optimizers that `hvd.DistributedOptimizer` has not wrapped."""
     return frozenset(name for name, value in vars(state).items() if _is_optimizer(value) and not is_wrapped(value))
 
 
 def find_wrapped_since(state: object, before: frozenset[str]) -> list[str]:
-    """What the training function itself has wrapped; `before` is what was plain when it was first called."""
+    """Return a mistake for each optimizer that the training function wraps. `before`: those that it found plain."""
     return [
         f"the training function wraps state.{name} with hvd.DistributedOptimizer: it is called again after every "
-        "resize, and to wrap it twice fails. Wrap it before the state is made."
+        "resize, and wrapping twice fails. Wrap the optimizer before you create the state."
         for name in sorted(before)
         if is_wrapped(getattr(state, name, None))
     ]
 
 
 def is_wrapped(optimizer: object) -> bool:
-    """Whether `hvd.DistributedOptimizer` returned it."""
+    """Whether `hvd.DistributedOptimizer` has returned `optimizer`."""
     return any("_allreduce_grad_async" in vars(base) for base in type(optimizer).__mro__)
 
 
@@ -54,7 +55,7 @@ def _is_optimizer(value: object) -> bool:
 
 
 def _optimizer_left_out(models: Sequence[object], optimizers: Sequence[object], alive: list[object]) -> Iterator[str]:
-    """An optimizer over the state's models whose own state would stay behind at a resize."""
+    """Find an optimizer of the state's models whose own state would be lost at a resize."""
     import torch
 
     weights = {id(weight) for model in models if isinstance(model, torch.nn.Module) for weight in model.parameters()}
@@ -65,7 +66,7 @@ def _optimizer_left_out(models: Sequence[object], optimizers: Sequence[object], 
             continue
         name = type(other).__name__
         if not weights & covered:
-            yield f"the optimizer {name} is not part of the state: give it as State(model=..., optimizer=...)."
+            yield f"the optimizer {name} is not part of the state: pass it as State(model=..., optimizer=...)."
         elif is_wrapped(other) and has_plain:
             yield (
                 f"the state has the plain optimizer {name}, but training uses the one that hvd.DistributedOptimizer "
@@ -79,8 +80,8 @@ def _sampler_left_out(alive: list[object]) -> Iterator[str]:
     for other in alive:
         if isinstance(other, ElasticSampler):
             yield (
-                "an hvd.elastic.ElasticSampler is not part of the state: after a resize its processes would disagree "
-                "on what was seen. Give it to the state (sampler=...), or iterate state.batches(dataset, ...) instead."
+                "an hvd.elastic.ElasticSampler is not part of the state: after a resize the processes would disagree "
+                "on which samples were used. Pass it to the state (sampler=...), or use state.batches(dataset, ...)."
             )
 
 
@@ -90,11 +91,11 @@ def _parameters(optimizer: object) -> set[int]:
 
 
 def _alive() -> list[object]:
-    """Every optimizer and elastic sampler of this process."""
+    """Return every optimizer and elastic sampler of this process."""
     import torch
     from horovod.torch.elastic.sampler import ElasticSampler
 
-    # `type()`, because isinstance asks a lazy proxy for its class, which may import or raise; once for each class,
+    # `type()`, because isinstance asks a lazy proxy for its class, which may import or raise. Once for each class,
     # because there are some hundred thousand objects of a few thousand classes.
     wanted = (torch.optim.Optimizer, ElasticSampler)
     known: dict[type, bool] = {}
