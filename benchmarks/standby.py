@@ -104,7 +104,7 @@ def answering(run_dir: Path) -> Iterator[None]:
         server.close()
 
 
-def answer(client: adopt_socket.Client) -> None:
+def answer(client: adopt_socket.AdoptClient) -> None:
     client.finish(0)
 
 

@@ -27,7 +27,7 @@ class RunDirError(HvdElasticError):
 
 
 class Generation:
-    """Counts how often this pod became usable with new processes, also over restarts of its container."""
+    """Counts how often this pod became usable with new processes, over restarts of its container too: the UID stays."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / "generation"
@@ -211,7 +211,7 @@ class EntryPoint:
 
     def _give_up_sshd(self) -> None:
         if not self._is_training:
-            log.error("sshd does not stay up: no launcher could ever reach this worker")
+            log.error("sshd does not stay up, so no launcher can reach this worker")
             self._code = int(Exit.ERROR)
             self._loop.stop()
 

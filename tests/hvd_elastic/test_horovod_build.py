@@ -158,7 +158,7 @@ def test_the_command_says_where_the_wheel_is() -> None:
 
 
 def test_of_a_long_log_the_compilers_own_words_are_shown() -> None:
-    said = ["compiling", "x.cc:506: fatal error: No space left on device", *["removing 'build'"] * 100]
+    lines = ["compiling", "x.cc:506: fatal error: No space left on device", *["removing 'build'"] * 100]
 
-    assert horovod_build._why("\n".join(said)) == said[1]
-    assert horovod_build._why("\n".join(said[2:])).count("\n") == 19
+    assert horovod_build._why("\n".join(lines)) == lines[1]
+    assert horovod_build._why("\n".join(lines[2:])).count("\n") == 19

@@ -73,7 +73,7 @@ def test_a_worker_that_adopts(yard: Yard, files: tuple[str, ...], command: tuple
     write_project(yard, files, IMPORTS.format(init="hvd.init()"))
     with yard.pod(*command, standby=standby) as pod:
         pod.ready()
-        assert ("standby" in pod.said) == (standby == "init")
+        assert ("standby" in pod.log_text) == (standby == "init")
         assert pod.run(cwd=yard.folder) == (0, f"{PRINTED}\n")
 
 
@@ -118,8 +118,8 @@ def test_an_sdk_that_installs_a_top_level_mpijob_is_imported_beside_ours(tmp_pat
     )
     environment = {"PYTHONPATH": f"{package.parents[1]}:{ROOT}", "PATH": "/usr/bin:/bin"}
     output = run(sys.executable, "-c", code, folder=tmp_path, environment=environment)
-    theirs = package.parent / "__init__.py"
-    assert output.split() == [str(theirs), "mpijob.models", "hvd_elastic.mpijob.manifests.render", "2223"]
+    sdk = package.parent / "__init__.py"
+    assert output.split() == [str(sdk), "mpijob.models", "hvd_elastic.mpijob.manifests.render", "2223"]
 
 
 def test_the_wheel_has_one_top_level_package(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_an_elastic_script_trains_where_it_waited(real: Yard, standby: str) -> N
     real.write(ELASTIC)
     with real.pod(standby=standby, env={"SLOW": "1"}) as pod:
         pod.ready()
-        assert ("set up as rank 0 of 1" in pod.said) == (standby == "solo")
+        assert ("set up as rank 0 of 1" in pod.log_text) == (standby == "solo")
         code, output = pod.run(cwd=real.folder)
         assert code == 0, output
         assert output.splitlines()[-1] == f"trained 5 as rank 0 of 1 {standby == 'init'}"

@@ -125,7 +125,7 @@ def _serve_metrics() -> None:
 
 @contextlib.contextmanager
 def _mistakes_end_the_script() -> Iterator[None]:
-    """End with a message and an exit code of its own, without a traceback, what no restart can repair."""
+    """Turn an error that no restart can repair into a message and an exit code of its own, without a traceback."""
     try:
         yield
     except HvdElasticError as error:

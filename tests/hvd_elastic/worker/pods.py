@@ -1,4 +1,4 @@
-"""Real worker pods, less the cluster: the entry point in a process of its own, and launchers' commands that it adopts.
+"""Real worker pods without a cluster: the entry point in its own process, and launchers' commands that it adopts.
 
 The script's `torch` and `horovod` are a few lines here, so that a pod starts in a fraction of a second; tests that are
 marked `horovod` use the real ones.
@@ -127,13 +127,13 @@ class Pod:
         return Answer(generation=int(generation), state=state, step=int(step), age=int(age))
 
     def ready(self, *, generation: int = 1, state: str = "waiting") -> Answer:
-        """Wait until the port says so."""
+        """Wait until READY_PORT answers with this generation and state."""
 
         def look() -> Answer | None:
             answer = self.ask()
             return answer if answer and (answer.generation, answer.state) == (generation, state) else None
 
-        return eventually(look, lambda: f"{state}, generation {generation}; now {self.ask()}; log:\n{self.said}")
+        return eventually(look, lambda: f"{state}, generation {generation}; now {self.ask()}; log:\n{self.log_text}")
 
     def adopt(self, *argv: str, env: Mapping[str, str] | None = None, **options: object) -> subprocess.Popen[bytes]:
         """Run RUN_DIR/adopt as a launcher would; the pod's own command where `argv` is empty."""
@@ -151,7 +151,7 @@ class Pod:
         return client.returncode, (output or b"").decode()
 
     @property
-    def said(self) -> str:
+    def log_text(self) -> str:
         """The pod's log so far."""
         return self.log.read_text(errors="replace")
 
@@ -171,7 +171,7 @@ class Pod:
 
 
 def marked(mark: str) -> dict[int, str]:
-    """Processes with `mark` in their environment that are no zombies: id to command line."""
+    """Processes with `mark` in their environment that are not zombies: id to command line."""
     found: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -152,7 +152,7 @@ def test_of_two_commands_that_wait_the_newer_one_is_served(yard: Yard) -> None:
         pod.ready()
         first_line(pod.adopt())
         second, third = pod.adopt(), None
-        eventually(lambda: "replaces process" in pod.said, "the second command waits")
+        eventually(lambda: "replaces process" in pod.log_text, "the second command waits")
         third = pod.adopt()
         output, _ = second.communicate(timeout=DEADLINE_SECONDS)
         assert second.returncode == Exit.HOST_CHANGE
@@ -166,7 +166,7 @@ def test_a_command_that_waits_and_goes_leaves_a_new_generation(yard: Yard) -> No
         pod.ready()
         first_line(pod.adopt())
         second = pod.adopt()
-        eventually(lambda: "replaces process" in pod.said, "the second command waits")
+        eventually(lambda: "replaces process" in pod.log_text, "the second command waits")
         second.kill()
         pod.ready(generation=2)
 
@@ -231,7 +231,7 @@ def test_a_script_that_fails_before_init_is_left_to_the_launcher(yard: Yard) -> 
     yard.write(INIT + "raise RuntimeError('no such data set')")
     with yard.pod() as pod:
         pod.ready()
-        assert pod.said.count("RuntimeError: no such data set") == 2
+        assert pod.log_text.count("RuntimeError: no such data set") == 2
         code, output = pod.run(cwd=yard.folder)
         assert code == 1
         assert output == (
@@ -251,7 +251,7 @@ def test_a_script_that_recovers_is_warm_again(yard: Yard) -> None:
     )
     with yard.pod() as pod:
         pod.ready()
-        assert "not yet" in pod.said
+        assert "not yet" in pod.log_text
         assert len(pod.processes()) == 1
 
 
@@ -259,7 +259,7 @@ def test_a_script_without_init_is_started_by_the_launcher(yard: Yard) -> None:
     yard.write("print('worked')")
     with yard.pod() as pod:
         pod.ready()
-        assert "ended without hvd.init()" in pod.said
+        assert "ended without hvd.init()" in pod.log_text
         assert pod.run(cwd=yard.folder) == (0, "worked\n")
 
 

@@ -53,8 +53,8 @@ def test_whatever_is_killed_the_pod_recovers_and_leaks_nothing(yard: Yard, seed:
             generations.append(answer.generation)
             return answer.state == "waiting" and pod.descriptors() <= before
 
-        eventually(warm, lambda: f"the pod is warm again; log:\n{pod.said}")
+        eventually(warm, lambda: f"the pod is warm again; log:\n{pod.log_text}")
         assert len(pod.processes()) in (0, slots)  # 0: it was killed on its way to init so often that it went cold
-        assert "a handler failed" not in pod.said
+        assert "a handler failed" not in pod.log_text
         assert pod.run(cwd=yard.folder)[0] == 3
         assert pod.end() == 0

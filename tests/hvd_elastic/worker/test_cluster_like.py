@@ -179,7 +179,7 @@ def test_over_ssh_a_cut_connection_ends_training_and_the_last_exit_code_travels(
         output, _ = client.communicate(timeout=DEADLINE_SECONDS)
         assert (client.returncode, output) == (5, b"stopped by 15\n")
         assert pod.process.wait(DEADLINE_SECONDS) == 0
-        assert "Server listening" not in pod.said
+        assert "Server listening" not in pod.log_text
 
 
 def training(client: subprocess.Popen[bytes], pod: Pod) -> subprocess.Popen[bytes] | None:

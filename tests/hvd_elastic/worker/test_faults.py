@@ -121,7 +121,7 @@ def test_fifty_adoptions_leak_nothing(yard: Yard) -> None:
 
 
 def test_the_training_process_holds_no_descriptor_of_the_entry_point(yard: Yard) -> None:
-    """A descriptor that outlives its owner keeps an ssh session open for ever."""
+    """A descriptor that outlives its owner keeps an ssh session open without end."""
     yard.write(
         INIT
         + "hvd.init()\nfor name in sorted(os.listdir('/proc/self/fd')):\n"
@@ -159,7 +159,7 @@ def test_other_users_are_refused_whatever_the_files_mode_says(yard: Yard) -> Non
         command = [sys.executable, "-IS", "-c", STRANGER, str(path)]
         output = subprocess.run(command, capture_output=True, check=True, text=True, timeout=DEADLINE_SECONDS).stdout
         assert output == "b''\n"
-        assert "user 1000 was refused" in pod.said
+        assert "user 1000 was refused" in pod.log_text
 
 
 def test_a_long_run_folder_works(yard: Yard, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_taken_port_is_waited_for(yard: Yard) -> None:
         socket.create_server((address, READY_PORT)) as taken,
         yard.pod(env={"HVD_ELASTIC_READY_ADDRESS": address}) as pod,
     ):
-        eventually(lambda: "cannot be opened yet" in pod.said, "the port is taken")
+        eventually(lambda: "cannot be opened yet" in pod.log_text, "the port is taken")
         taken.close()
         pod.ready()
 
@@ -188,15 +188,15 @@ def test_a_bad_environment_is_one_message_with_every_problem(yard: Yard) -> None
     with yard.pod(env=env) as pod:
         assert pod.process.wait(DEADLINE_SECONDS) == 2
         for name, value in env.items():
-            assert f"{name}: {value!r} is not" in pod.said
-        assert "Traceback" not in pod.said
+            assert f"{name}: {value!r} is not" in pod.log_text
+        assert "Traceback" not in pod.log_text
 
 
 def test_a_run_folder_that_cannot_be_made_is_said(yard: Yard) -> None:
     yard.write("", "file")
     with yard.pod(env={"HVD_ELASTIC_RUN_DIR": str(yard.folder / "file" / "run")}) as pod:
         assert pod.process.wait(DEADLINE_SECONDS) == 2
-        assert "Not a directory" in pod.said
+        assert "Not a directory" in pod.log_text
 
 
 def test_the_client_is_a_file_that_only_its_pod_writes(yard: Yard) -> None:

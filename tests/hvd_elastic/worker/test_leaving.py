@@ -67,7 +67,7 @@ def test_when_the_grace_is_nearly_over_it_ends_by_itself(yard: Yard) -> None:
         begin = time.monotonic()
         assert pod.end() == 0
         assert time.monotonic() - begin > 0.5
-        assert "grace is over" in pod.said
+        assert "grace is over" in pod.log_text
         assert client.wait(DEADLINE_SECONDS) == 137
         assert pod.processes() == {}
 
@@ -88,7 +88,7 @@ def test_asked_twice_it_ends_at_once(yard: Yard, second: signal.Signals) -> None
 def test_a_standby_that_warms_up_is_no_reason_to_stay(yard: Yard) -> None:
     yard.write("import time; print('warming', flush=True); time.sleep(999)")
     with yard.pod(grace=600) as pod:
-        eventually(lambda: "warming" in pod.said, "the script runs")
+        eventually(lambda: "warming" in pod.log_text, "the script runs")
         assert pod.end() == 0
         assert pod.processes() == {}
 
@@ -98,7 +98,7 @@ def test_a_command_that_waits_for_its_predecessor_is_told_to_go_elsewhere(yard: 
     with yard.pod(grace=600, end_seconds=600) as pod:
         train(pod, yard)
         second = pod.adopt(cwd=yard.folder)
-        eventually(lambda: "replaces process" in pod.said, "the second command waits")
+        eventually(lambda: "replaces process" in pod.log_text, "the second command waits")
         pod.process.terminate()
         assert second.wait(DEADLINE_SECONDS) == Exit.HOST_CHANGE
         (yard.folder / "removed").touch()
@@ -127,7 +127,7 @@ def test_a_killed_entry_point_takes_its_processes_along(yard: Yard, moment: str)
     with yard.pod() as pod:
         client = None
         if moment == "warming":
-            eventually(lambda: "warming" in pod.said, "the script runs")
+            eventually(lambda: "warming" in pod.log_text, "the script runs")
         else:
             pod.ready()
         if moment == "training":

@@ -49,7 +49,7 @@ def test_a_lost_slot_closes_the_host_until_the_others_have_left(yard: Yard) -> N
         pod.ready(state="training")
         dying.send_signal(signal.SIGKILL)
         eventually(lambda: pod.ask() is None, "the host is gone")
-        eventually(lambda: pod.said.count("slot 1: standby") == 2, "slot 1 has a standby again")
+        eventually(lambda: pod.log_text.count("slot 1: standby") == 2, "slot 1 has a standby again")
         assert pod.ask() is None
         assert staying.poll() is None
         staying.terminate()
@@ -122,7 +122,7 @@ def test_solo_standbys_know_their_slots_and_become_one_world(tmp_path: Path) -> 
     server.init(world)
     with yard.pod(slots=2, standby="solo") as pod:
         pod.ready()
-        assert {line for line in pod.said.splitlines() if "set up" in line} == {
+        assert {line for line in pod.log_text.splitlines() if "set up" in line} == {
             "set up as 0 1 0 2",
             "set up as 0 1 1 2",
         }

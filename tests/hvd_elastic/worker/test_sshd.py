@@ -1,4 +1,4 @@
-"""sshd beside the training process: a stand-in that can be told to die, and the real one where it is installed."""
+"""sshd beside the training process, as a shell script that can be made to die."""
 
 import os
 import signal
@@ -35,8 +35,8 @@ def test_a_pod_that_no_launcher_can_reach_fails(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod(options=(), sshd=stand_in(yard, "echo no hostkeys available >&2; exit 255")) as pod:
         assert pod.process.wait(DEADLINE_SECONDS) == 1
-        assert "no hostkeys available" in pod.said
-        assert "sshd does not stay up" in pod.said
+        assert "no hostkeys available" in pod.log_text
+        assert "sshd does not stay up" in pod.log_text
 
 
 def test_training_outlives_an_sshd_that_does_not_come_back(yard: Yard) -> None:

@@ -10,7 +10,7 @@ from hvd_elastic.trainer.elastic import departure
 @pytest.mark.parametrize(
     ("gone", "left"),
     [
-        pytest.param(None, 24.0, id="0.8 of the grace while nobody ends the pod"),
+        pytest.param(None, 24.0, id="0.8 of the grace before the pod is ending"),
         pytest.param(0.0, 24.0, id="at once after SIGTERM"),
         pytest.param(20.0, 9.0, id="what the pod still waits: the grace less a second of reserve"),
         pytest.param(60.0, 0.0, id="over"),

@@ -104,7 +104,7 @@ def _kill_one_after_the_other(job: Faulty) -> None:
     job.trains(3)
     job.dies(job.order("c-2", "sync"), job.order("a", "uploaded"))
     job.trains(1)
-    assert job.events("step")[-1]["host"] == "b-2", "whoever is left goes on, as rank 0 and the writer"
+    assert job.events("step")[-1]["host"] == "b-2", "the process that is left goes on, as rank 0 and the writer"
     job.dies(job.order("b-2", "manifest"))
     assert job.ends() == Exit.ALL_WORKERS_LOST
 
@@ -142,7 +142,7 @@ def test_a_death_inside_init_costs_nobody_else(tmp_path: Path) -> None:
 
 
 def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -> None:
-    """Stock Gloo tells all who wait for a message but not who has begun to receive it: a wait of the Gloo time-out."""
+    """Stock Gloo tells peers that wait for a message, but not one that is receiving it: that one waits the time-out."""
     with faulty(tmp_path, TEST_BALLAST=str(60_000_000)) as job:
         assert int(job.environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 240, "longer than `trains` waits"
         job.offer("a", "b")
@@ -193,7 +193,7 @@ def test_pods_that_all_leave_give_their_places_back_as_soon_as_the_state_is_dura
             for pod in pods.values():
                 pod.process.terminate()
             assert [pod.process.wait(240) for pod in pods.values()] == [0, 0]
-            assert all("grace is over" not in pod.said for pod in pods.values())
+            assert all("grace is over" not in pod.log_text for pod in pods.values())
             assert job.ends() == Exit.ALL_WORKERS_LOST
         finally:
             job.close()
@@ -201,17 +201,17 @@ def test_pods_that_all_leave_give_their_places_back_as_soon_as_the_state_is_dura
     found = checkpoints.latest()
     checkpoints.close()
     assert found is not None
-    assert found.step == max(event["step"] for event in job.events("step")), "the last step that anybody took"
+    assert found.step == max(event["step"] for event in job.events("step")), "the last step that any process took"
 
 
 def check_steps(events: list[Event]) -> None:
-    """Whoever took a step, and however often: the same samples, and the same weights after it."""
-    told: dict[int, list[Event]] = {}
+    """A step has the same samples, and the same weights after it, in every process and at every repetition."""
+    steps: dict[int, list[Event]] = {}
     for event in events:
-        told.setdefault(event["step"], []).append(event)
-    assert sorted(told) == list(range(1, max(told) + 1)), "no step was left out"
+        steps.setdefault(event["step"], []).append(event)
+    assert sorted(steps) == list(range(1, max(steps) + 1)), "no step was left out"
     per_epoch = -(-LENGTH // BATCH)
-    for step, same in told.items():
+    for step, same in steps.items():
         epoch, index = divmod(step - 1, per_epoch)
         position = min(LENGTH, (index + 1) * BATCH)
         assert {(event["epoch"], event["samples"]) for event in same} == {(epoch, position)}, same

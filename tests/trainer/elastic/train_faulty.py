@@ -1,4 +1,4 @@
-"""A training script that kills itself where a test orders it, and tells of each step what must not depend on that."""
+"""A training script that kills itself where a test orders it, and logs for each step what must not depend on that."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from hvd_elastic.trainer.state import elastic_state as states
 ORDERS = Path(os.environ["TEST_ORDERS"])
 LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
 BALLAST = int(os.environ.get("TEST_BALLAST", "0"))
-"""Parameters that are of no use but to take long on the wire."""
+"""The number of useless parameters, which take long on the wire."""
 PROCESS_SETS = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
 """Whether all ranks but the last have a process set of their own."""
 
