@@ -345,7 +345,7 @@ def test_a_script_that_hangs_fails_or_lies_takes_no_host_away(job: Job, tmp_path
     job.trains("localhost:0", "localhost:1")
     for trouble in ("exit 3", "echo 'a b c'", "sleep 60", "echo localhost:two"):
         now.write_text(trouble)
-        job.until(lambda: job.said().count("stay as they are") > 0, trouble, 15)
+        job.until(lambda: job.said().count("stay as they are") > 0, trouble)
         job.trains("localhost:0", "localhost:1")
     now.write_text("echo localhost:2; echo 127.0.0.1:1")
     job.trains("localhost:0", "localhost:1", "127.0.0.1:0")

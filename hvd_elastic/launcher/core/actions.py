@@ -104,11 +104,19 @@ class ActionQueue:
 
     def __init__(self) -> None:
         self.wake_at = math.inf
+        self.finished = False
+        """Whether the job was told to end."""
         self._actions: list[Action] = []
 
     def add(self, action: Action) -> None:
         """Append an action."""
         self._actions.append(action)
+
+    def finish(self, exit_code: int, reason: str) -> None:
+        """Have the job end; only the first call counts."""
+        if not self.finished:
+            self.finished = True
+            self.add(FinishJob(exit_code=int(exit_code), reason=reason))
 
     def take(self) -> list[Action]:
         """Remove and return all actions; the caller carries them out."""

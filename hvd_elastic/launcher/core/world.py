@@ -17,25 +17,24 @@ processes are drawn in `process`. Promises:
 """
 
 import math
-from collections.abc import Iterable
 
-from hvd_elastic.launcher.core.actions import ActionQueue, AnswerRequest, FinishJob, FormWorld, Ticket
+from hvd_elastic.launcher.core.actions import ActionQueue, AnswerRequest, Ticket
 from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.cause import Cause, CauseKind, describe_causes
 from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.host_pool import HostPool
 from hvd_elastic.launcher.core.host_update_notices import HostUpdateNotices
 from hvd_elastic.launcher.core.hosts import WorkerHost
 from hvd_elastic.launcher.core.join_barrier import JoinBarrier
 from hvd_elastic.launcher.core.newcomers import Newcomers
-from hvd_elastic.launcher.core.next_hosts import next_hosts, state_holders_first
+from hvd_elastic.launcher.core.next_hosts import next_hosts
 from hvd_elastic.launcher.core.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.process_control import ProcessControl
 from hvd_elastic.launcher.core.process_table import ProcessTable
-from hvd_elastic.launcher.core.resize_causes import ResizeCauses, world_differences
-from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, Slot, SlotKey, place
+from hvd_elastic.launcher.core.resize_causes import ResizeCauses
+from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, SlotKey, place
+from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
-from hvd_elastic.mpijob.contract import Exit, JoinAnswer
+from hvd_elastic.mpijob.contract import JoinAnswer
 
 
 class World:
@@ -48,21 +47,38 @@ class World:
     def __init__(self, limits: WorldLimits, blacklist: Blacklist, holds: Blacklist) -> None:
         self.actions = ActionQueue()
         self.processes = ProcessTable()
-        self.resets = 0
-        self.finished = False
-        self.forming = False
-        """Whether the current world waits for members."""
         self._limits = limits
         self._hosts = HostPool(self.processes, blacklist, holds)
         self._causes = ResizeCauses()
         self._control = ProcessControl(limits, self.processes, self.actions, self._causes, self._hosts)
+        self._formation = WorldFormation(
+            limits,
+            self.processes,
+            hosts=self._hosts,
+            control=self._control,
+            causes=self._causes,
+            actions=self.actions,
+        )
         self._barrier = JoinBarrier(limits, self.processes, self._control, self._hosts)
         self._newcomers = Newcomers(limits, self.processes, self._control)
         self._notices = HostUpdateNotices(limits, self.processes, self.actions)
-        self._short_since: float | None = None
-        """Since when there are too few slots for a world."""
         self._succeeded = False
         """Whether a member has ended with success: no further world is formed."""
+
+    @property
+    def forming(self) -> bool:
+        """Whether the current world waits for members."""
+        return self._formation.forming
+
+    @property
+    def resets(self) -> int:
+        """Worlds after the first one."""
+        return self._formation.resets
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended."""
+        return self.actions.finished
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
@@ -156,7 +172,7 @@ class World:
 
     def stop(self, exit_code: int, reason: str) -> None:
         """End the job: a signal, or an error of the launcher itself."""
-        self._finish(exit_code, reason)
+        self.actions.finish(exit_code, reason)
 
     # --- Decisions ---------------------------------------------------------------------------------------------------
 
@@ -166,11 +182,11 @@ class World:
         if self.finished:
             return
         if not self.processes.slots:
-            self._begin(now)
+            self._formation.begin(now)
         else:
             if self.forming and self._barrier.check(now):
                 self._run(now)
-            self._reform(now)
+            self._formation.leave_when_all_ask(now, succeeded=self._succeeded)
         self._follow_up(now)
 
     def _follow_up(self, now: float) -> None:
@@ -193,111 +209,14 @@ class World:
         """Aliases that are left out because a process died there."""
         return self._hosts.blacklisted(now)
 
-    # --- Forming a world ---------------------------------------------------------------------------------------------
-
-    def _begin(self, now: float) -> None:
-        """Without a world: wait for enough hosts, then start all processes."""
-        slots = place(self._hosts.eligible(now), self._limits.maximum)
-        needed = self._limits.start if self.processes.generation == 0 else self._limits.minimum
-        if len(slots) < needed:
-            self._wait_for_slots(len(slots), needed, now)
-            return
-        settled = self._hosts.unchanged_since + self._limits.settle
-        if now < settled and len(slots) != self._limits.maximum:
-            self.actions.wake_by(settled)
-            return
-        self._form(slots, now)
+    # --- The world that forms or runs --------------------------------------------------------------------------------
 
     def _run(self, now: float) -> None:
         """All members have arrived: the world that was forming runs."""
         self._barrier.release(now)
         self.actions.add(self._causes.end_pause(self.processes.generation, len(self.processes.slots), now))
-        self.forming = False
+        self._formation.forming = False
         self._notices.restart(now)
-
-    def _reform(self, now: float) -> None:
-        """Leave the current world once all its members ask or are gone."""
-        alive = self.processes.alive()
-        asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
-        if alive and not asking:
-            return
-        blocking = [
-            p
-            for p in alive
-            if p.phase is not ProcessPhase.ASKING and not (p.phase is ProcessPhase.ASSIGNED and p.never_asked)
-        ]
-        if self._succeeded:
-            if not blocking:
-                self._finish(Exit.OK, "the script has ended")
-            return
-        still_awaited = [self._is_awaited(process, asking, now) for process in blocking]
-        if not any(still_awaited):
-            self._leave_world(now)
-
-    def _leave_world(self, now: float) -> None:
-        alive = self.processes.alive()
-        holders = [p for p in alive if p.holds_state]
-        limit = self._limits.reset_limit
-        if self.processes.state_exists and not holders:
-            self._finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
-        elif not alive:
-            self.processes.dissolve()
-            self.forming = False
-            self._begin(now)
-        elif limit is not None and self.resets >= limit:
-            self._finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
-        else:
-            self._form_next(holders, now)
-
-    def _form_next(self, holders: list[Process], now: float) -> None:
-        usable = next_hosts(self._hosts.eligible(now), self.processes)
-        hosts, handover = state_holders_first(usable, holders)
-        maximum = self._limits.maximum
-        slots = place(hosts, None if maximum is None else maximum + handover)
-        if len(slots) - handover < self._limits.minimum:
-            self._keep_only(hosts, now)
-            self._wait_for_slots(len(slots) - handover, self._limits.minimum, now)
-        else:
-            self._form(slots, now)
-
-    def _form(self, slots: tuple[Slot, ...], now: float) -> None:
-        self._causes.add(*world_differences(self.processes.slots, slots, self._causes.causes))
-        if not self._causes.causes:
-            self._causes.add(self._own_wish())
-        generation = self.processes.generation + 1
-        self.resets += generation > 1
-        self.forming, self._short_since = True, None
-        self.actions.add(FormWorld(generation=generation, slots=slots))
-        places = {slot.key: slot for slot in slots}
-        for process in self.processes.present():
-            if process.key in places:
-                self._control.admit(process, places[process.key], generation, now)
-            elif self.processes.is_member(process):
-                self._control.let_go(process, now)
-        for slot in slots:
-            if self.processes.at(slot.key) is None:
-                self._control.start(slot, generation=generation, phase=ProcessPhase.ASSIGNED, now=now)
-        self.processes.form(slots)
-
-    def _keep_only(self, hosts: Iterable[WorkerHost], now: float) -> None:
-        """Too few slots for a world: processes that it will not include need not wait for it."""
-        staying = {host.alias for host in hosts}
-        if any(p.holds_state and p.alias in staying for p in self.processes.alive()):
-            for process in self.processes.alive():
-                if process.alias not in staying and process.phase is ProcessPhase.ASKING:
-                    self._causes.add(Cause(kind=CauseKind.REMOVED, host=process.slot.host.label))
-                    self._control.let_go(process, now)
-
-    def _wait_for_slots(self, have: int, need: int, now: float) -> None:
-        if self._short_since is None:
-            self._short_since = now
-        deadline = self._short_since + self._limits.elastic_timeout
-        if now >= deadline:
-            self._finish(
-                Exit.MIN_WORKERS_TIMEOUT,
-                f"{have} of {need} needed slots for {self._limits.elastic_timeout:g} s ({self._why()})",
-            )
-        self.actions.wake_by(deadline)
 
     def _notify(self, now: float) -> None:
         if self.forming or self._succeeded or any(p.phase is ProcessPhase.ASKING for p in self.processes.alive()):
@@ -312,12 +231,6 @@ class World:
         if member.phase is ProcessPhase.ASSIGNED and not member.uses_barrier:
             member.enter(ProcessPhase.ARRIVED, now)
 
-    def _is_awaited(self, process: Process, asking: list[Process], now: float) -> bool:
-        """Whether the members that ask still wait for this one; if not, it is written off."""
-        patience = self._limits.removed_patience if self._hosts.has_left(process.alias) else self._limits.hang_timeout
-        deadline = max(process.phase_since, *(p.phase_since for p in asking)) + patience
-        return self._control.check_deadline(process, deadline, f"does not answer ({patience:g} s)", now)
-
     def _ended_unasked(self, process: Process, code: int, message: str, now: float) -> None:
         verdict = judge(code, restart_errors=self._limits.restart_errors)
         expendable = process.phase in {ProcessPhase.STARTED, ProcessPhase.WAITING} or (
@@ -328,25 +241,10 @@ class World:
             return
         if verdict is ExitVerdict.MISTAKE or (verdict is ExitVerdict.SCRIPT_ERROR and not expendable):
             reason = f"rank {process.slot.rank} on {process.name} failed: {explain(code)}\n{message}"
-            self._finish(code, reason.rstrip())
+            self.actions.finish(code, reason.rstrip())
             return
         if self.processes.is_member(process):
             self._causes.begin_pause(now)
             # The survivors learn of it from their broken connections; a notice as well would make them reset twice.
             self._notices.postpone(now)
         self._control.lose(process, code, verdict, message, now)
-
-    # --- The end -----------------------------------------------------------------------------------------------------
-
-    def _finish(self, exit_code: int, reason: str) -> None:
-        if not self.finished:
-            self.finished = True
-            self.actions.add(FinishJob(exit_code=int(exit_code), reason=reason))
-
-    def _own_wish(self) -> Cause:
-        asking = [p for p in self.processes.alive() if p.phase is ProcessPhase.ASKING]
-        _, rank = min((p.phase_since, p.slot.rank) for p in asking)
-        return Cause(kind=CauseKind.OTHER, detail=f"asked for by rank {rank}")
-
-    def _why(self) -> str:
-        return describe_causes(self._causes.causes) or f"hosts: {self._hosts}"

@@ -1,0 +1,157 @@
+"""How one world follows another: when the current one is left, and which slots the next one has."""
+
+from collections.abc import Iterable
+
+from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld
+from hvd_elastic.launcher.core.cause import Cause, CauseKind, describe_causes
+from hvd_elastic.launcher.core.host_pool import HostPool
+from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.next_hosts import next_hosts, state_holders_first
+from hvd_elastic.launcher.core.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.process_control import ProcessControl
+from hvd_elastic.launcher.core.process_table import ProcessTable
+from hvd_elastic.launcher.core.resize_causes import ResizeCauses, world_differences
+from hvd_elastic.launcher.core.slot_placement import Slot, place
+from hvd_elastic.launcher.core.world_limits import WorldLimits
+from hvd_elastic.mpijob.contract import Exit
+
+
+class WorldFormation:
+    """Forms the worlds of a job, or ends the job where no further world is possible."""
+
+    def __init__(
+        self,
+        limits: WorldLimits,
+        processes: ProcessTable,
+        *,
+        hosts: HostPool,
+        control: ProcessControl,
+        causes: ResizeCauses,
+        actions: ActionQueue,
+    ) -> None:
+        self._limits = limits
+        self._processes = processes
+        self._hosts = hosts
+        self._control = control
+        self._causes = causes
+        self._actions = actions
+        self.forming = False
+        """Whether the current world waits for members. The owner clears it when the world runs."""
+        self.resets = 0
+        """Worlds after the first one."""
+        self._short_since: float | None = None
+        """Since when there are too few slots for a world."""
+
+    def begin(self, now: float) -> None:
+        """Form a world where there is none, once there are enough hosts."""
+        slots = place(self._hosts.eligible(now), self._limits.maximum)
+        needed = self._limits.start if self._processes.generation == 0 else self._limits.minimum
+        if len(slots) < needed:
+            self._wait_for_slots(len(slots), needed, now)
+            return
+        settled = self._hosts.unchanged_since + self._limits.settle
+        if now < settled and len(slots) != self._limits.maximum:
+            self._actions.wake_by(settled)
+            return
+        self._form(slots, now)
+
+    def leave_when_all_ask(self, now: float, *, succeeded: bool) -> None:
+        """Leave the current world once all its members ask or are gone.
+
+        `succeeded`: a member has ended with success, so the job ends instead of forming another world.
+        """
+        alive = self._processes.alive()
+        asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
+        if alive and not asking:
+            return
+        blocking = [
+            p
+            for p in alive
+            if p.phase is not ProcessPhase.ASKING and not (p.phase is ProcessPhase.ASSIGNED and p.never_asked)
+        ]
+        if succeeded:
+            if not blocking:
+                self._actions.finish(Exit.OK, "the script has ended")
+            return
+        still_awaited = [self._is_awaited(process, asking, now) for process in blocking]
+        if not any(still_awaited):
+            self._leave_world(now)
+
+    def _leave_world(self, now: float) -> None:
+        alive = self._processes.alive()
+        holders = [p for p in alive if p.holds_state]
+        limit = self._limits.reset_limit
+        if self._processes.state_exists and not holders:
+            self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
+        elif not alive:
+            self._processes.dissolve()
+            self.forming = False
+            self.begin(now)
+        elif limit is not None and self.resets >= limit:
+            self._actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
+        else:
+            self._form_next(holders, now)
+
+    def _form_next(self, holders: list[Process], now: float) -> None:
+        usable = next_hosts(self._hosts.eligible(now), self._processes)
+        hosts, handover = state_holders_first(usable, holders)
+        maximum = self._limits.maximum
+        slots = place(hosts, None if maximum is None else maximum + handover)
+        if len(slots) - handover < self._limits.minimum:
+            self._keep_only(hosts, now)
+            self._wait_for_slots(len(slots) - handover, self._limits.minimum, now)
+        else:
+            self._form(slots, now)
+
+    def _form(self, slots: tuple[Slot, ...], now: float) -> None:
+        self._causes.add(*world_differences(self._processes.slots, slots, self._causes.causes))
+        if not self._causes.causes:
+            self._causes.add(self._own_wish())
+        generation = self._processes.generation + 1
+        self.resets += generation > 1
+        self.forming, self._short_since = True, None
+        self._actions.add(FormWorld(generation=generation, slots=slots))
+        places = {slot.key: slot for slot in slots}
+        for process in self._processes.present():
+            if process.key in places:
+                self._control.admit(process, places[process.key], generation, now)
+            elif self._processes.is_member(process):
+                self._control.let_go(process, now)
+        for slot in slots:
+            if self._processes.at(slot.key) is None:
+                self._control.start(slot, generation=generation, phase=ProcessPhase.ASSIGNED, now=now)
+        self._processes.form(slots)
+
+    def _keep_only(self, hosts: Iterable[WorkerHost], now: float) -> None:
+        """Too few slots for a world: processes that it will not include need not wait for it."""
+        staying = {host.alias for host in hosts}
+        if any(p.holds_state and p.alias in staying for p in self._processes.alive()):
+            for process in self._processes.alive():
+                if process.alias not in staying and process.phase is ProcessPhase.ASKING:
+                    self._causes.add(Cause(kind=CauseKind.REMOVED, host=process.slot.host.label))
+                    self._control.let_go(process, now)
+
+    def _wait_for_slots(self, have: int, need: int, now: float) -> None:
+        if self._short_since is None:
+            self._short_since = now
+        deadline = self._short_since + self._limits.elastic_timeout
+        if now >= deadline:
+            self._actions.finish(
+                Exit.MIN_WORKERS_TIMEOUT,
+                f"{have} of {need} needed slots for {self._limits.elastic_timeout:g} s ({self._why()})",
+            )
+        self._actions.wake_by(deadline)
+
+    def _is_awaited(self, process: Process, asking: list[Process], now: float) -> bool:
+        """Whether the members that ask still wait for this one; if not, it is written off."""
+        patience = self._limits.removed_patience if self._hosts.has_left(process.alias) else self._limits.hang_timeout
+        deadline = max(process.phase_since, *(p.phase_since for p in asking)) + patience
+        return self._control.check_deadline(process, deadline, f"does not answer ({patience:g} s)", now)
+
+    def _own_wish(self) -> Cause:
+        asking = [p for p in self._processes.alive() if p.phase is ProcessPhase.ASKING]
+        _, rank = min((p.phase_since, p.slot.rank) for p in asking)
+        return Cause(kind=CauseKind.OTHER, detail=f"asked for by rank {rank}")
+
+    def _why(self) -> str:
+        return describe_causes(self._causes.causes) or f"hosts: {self._hosts}"
