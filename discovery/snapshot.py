@@ -34,17 +34,18 @@ class Host:
     """Processes that fit, at least 1."""
     pod: str = ""
     """The pod's name, or the local host's folder; empty for a host that is no pod."""
-    line: bytes = field(init=False, repr=False, compare=False)
-    """Its line in the snapshot, made once because each change of any host writes it. Empty for a host that no snapshot
-    may hold: one without a pod, or with a character that the grammar does not allow."""
+    _line: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         line = f"host {self.address} {self.slots} {self.alias} {self.pod}"
-        object.__setattr__(self, "line", f"{line}\n".encode("ascii") if _HOST.fullmatch(line) else b"")
+        object.__setattr__(self, "_line", f"{line}\n".encode("ascii") if _HOST.fullmatch(line) else b"")
 
-    def __hash__(self) -> int:
-        # Sets of a thousand hosts are compared at each change; hashing four fields takes three times as long.
-        return hash(self.alias)
+    @property
+    def line(self) -> bytes:
+        """Its line in the snapshot. Raises InvalidHostError without a pod, or with a character that is not allowed."""
+        if not self._line:
+            raise InvalidHostError(f"not allowed in a snapshot: {self}")
+        return self._line
 
     @property
     def label(self) -> str:
@@ -107,14 +108,13 @@ def _uptime() -> int:
     return os.open("/proc/uptime", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def render(snapshot: Snapshot) -> bytes:
-    """The file's content. Raises InvalidHostError for a host that would break the grammar."""
-    lines = [host.line for host in snapshot.hosts]
-    if not all(lines):
-        raise InvalidHostError(f"not allowed in a snapshot: {snapshot.hosts[lines.index(b'')]}")
-    count, state = len(lines), snapshot.state
+def render(snapshot: Snapshot, lines: bytes | None = None) -> bytes:
+    """The file's content. `lines`: the hosts' lines, if the caller keeps them joined. Raises InvalidHostError."""
+    if lines is None:
+        lines = b"".join([host.line for host in snapshot.hosts])
+    count, state = len(snapshot.hosts), snapshot.state
     end = f"end {snapshot.generation} {count} {snapshot.uptime_seconds} {snapshot.unix_seconds} {state}\n"
-    return b"".join(lines) + end.encode("ascii")
+    return lines + end.encode("ascii")
 
 
 def parse(text: str) -> Snapshot:
@@ -136,12 +136,12 @@ def parse(text: str) -> Snapshot:
     )
 
 
-def write_snapshot(folder: Path, snapshot: Snapshot) -> None:
-    """Replace the snapshot in `folder` whole. Raises OSError and InvalidHostError.
+def write_snapshot(folder: Path, snapshot: Snapshot, lines: bytes | None = None) -> None:
+    """Replace the snapshot in `folder` whole; `lines` as for `render`. Raises OSError and InvalidHostError.
 
     Not synced to disk: after a crash of the node the list is worthless anyway.
     """
-    replace_file(folder / SNAPSHOT_FILE, render(snapshot))
+    replace_file(folder / SNAPSHOT_FILE, render(snapshot, lines))
 
 
 def read_snapshot(

@@ -10,6 +10,7 @@ from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules, LeftOut, judge
+from hvd_elastic.discovery.snapshot import Host
 
 
 class Inventory:
@@ -94,6 +95,18 @@ class Inventory:
         self._judge(affected & self.pods.keys())
         return self._index.eligible_hosts(self._rules)
 
+    def mark(self) -> None:
+        """Take the last decision as published: `changed_hosts` compares with it from now on."""
+        self._index.mark()
+
+    def changed_hosts(self) -> Mapping[str, Host | None] | None:
+        """As `EligibilityIndex.changed_hosts`."""
+        return self._index.changed_hosts()
+
+    def lines(self) -> bytes | None:
+        """As `EligibilityIndex.lines`."""
+        return self._index.lines()
+
     def why_left_out(self, uid: str) -> str:
         """Why a host is no longer offered, in words."""
         verdict = self._index.verdict(uid)
@@ -113,7 +126,7 @@ class Inventory:
         changed = pods != self.pods
         self.pods = pods
         self._ending = {uid for uid, pod in pods.items() if pod.is_ending}
-        self._index.clear()
+        self._index = EligibilityIndex()
         self.addresses.clear()
         self.address_changes += 1
         self.workers = {uid: worker for uid, worker in self.workers.items() if uid in pods}

@@ -55,21 +55,22 @@ class ListUpdater:
             now: the time.
         """
         eligible = inventory.eligible_hosts()
-        change = self._publisher.compare(eligible)
+        change = self._publisher.compare(eligible, inventory.changed_hosts())
         if quarantine := self._address_reuse.quarantine(change.joined, now):
             eligible = inventory.eligible_hosts(quarantine)
-            change = self._publisher.compare(eligible)
+            change = self._publisher.compare(eligible, inventory.changed_hosts())
         self.eligible = eligible
         if not self._first_list_is_out and not self._first_list_may_go_out(inventory, listed, now):
             return False
         self._first_list_is_out = self._first_list_is_out or bool(eligible.hosts)
         state = SnapshotState.SHORT if eligible.is_short(inventory.rules) else SnapshotState.OK
         self._save_before_loss(eligible, state)
-        if self._publisher.publish(eligible, state, now - last_contact):
+        if self._publisher.publish(eligible, change, state, now - last_contact, inventory.lines()):
             self._address_reuse.published(change.joined, change.left, now)
             assert self._publisher.last is not None
             self._metrics.generation.set(self._publisher.last.generation)
             self._change_log.add(self._publisher.last, change, inventory)
+        inventory.mark()
         self._change_log.flush_if_due(now)
         return not quarantine
 

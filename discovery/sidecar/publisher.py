@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -49,7 +49,7 @@ class Publisher:
             log.debug("no usable snapshot: %s", error)
             # The host script waits for a missing snapshot, but fails at once on one that is too old.
             (folder / SNAPSHOT_FILE).unlink(missing_ok=True)
-        self._offered = frozenset(self.hosts)
+        self._offered = _by_uid(self.hosts)
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -61,15 +61,37 @@ class Publisher:
         """Whether that list says that workers are missing."""
         return self.last is not None and self.last.state is SnapshotState.SHORT
 
-    def compare(self, eligible: EligibleHosts) -> SnapshotChange:
-        """How `eligible` differs from the launcher's list. The order within the change means nothing."""
-        hosts = frozenset(eligible.hosts)
-        return SnapshotChange(joined=tuple(hosts - self._offered), left=tuple(self._offered - hosts))
+    def compare(
+        self, eligible: EligibleHosts, changed_hosts: Mapping[str, Host | None] | None = None
+    ) -> SnapshotChange:
+        """How `eligible` differs from the launcher's list. The order within the change means nothing.
 
-    def publish(self, eligible: EligibleHosts, state: SnapshotState, contact_age_seconds: float) -> bool:
+        `changed_hosts`: by UID, the only pods that may differ, if they are known.
+        """
+        if changed_hosts is None:
+            changed_hosts = dict.fromkeys(self._offered) | _by_uid(eligible.hosts)
+        pairs = [(self._offered.get(uid), host) for uid, host in changed_hosts.items()]
+        return SnapshotChange(
+            joined=tuple([new for old, new in pairs if new and new != old]),
+            left=tuple([old for old, new in pairs if old and new != old]),
+        )
+
+    def publish(
+        self,
+        eligible: EligibleHosts,
+        change: SnapshotChange,
+        state: SnapshotState,
+        contact_age_seconds: float,
+        lines: bytes | None = None,
+    ) -> bool:
         """Write the snapshot if it is new or due; return whether the list of hosts changed. Raises OSError.
 
-        `contact_age_seconds`: since the API server last confirmed the list.
+        Args:
+            eligible: the list.
+            change: the result of `compare`.
+            state: the snapshot's.
+            contact_age_seconds: since the API server last confirmed the list.
+            lines: the hosts' lines, if the caller keeps them joined.
         """
         hosts = eligible.hosts
         last = self.last
@@ -86,8 +108,14 @@ class Publisher:
             unix_seconds=int(self._wall() - contact_age_seconds),
             state=state,
         )
-        write_snapshot(self._folder, snapshot)
+        write_snapshot(self._folder, snapshot, lines)
         self.last, self.inherited = snapshot, False
         if not same:
-            self._offered = frozenset(hosts)
+            for host in change.left:
+                del self._offered[host.uid]
+            self._offered |= _by_uid(change.joined)
         return not same
+
+
+def _by_uid(hosts: tuple[Host, ...]) -> dict[str, Host]:
+    return {host.uid: host for host in hosts}

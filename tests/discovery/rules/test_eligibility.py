@@ -9,6 +9,7 @@ from hvd_elastic.discovery import (
     AtRisk,
     EligibilityRules,
     EligibleHosts,
+    Host,
     NodeView,
     PodView,
     Reason,
@@ -203,7 +204,39 @@ def test_an_index_kept_over_changes_decides_as_a_fresh_one(
         if place < len(pods):
             index.remove(pods[place].uid)
             kept.pop(pods[place].uid, None)
-    assert index.eligible_hosts(rules) == eligible_hosts(kept.values(), rules, nodes=NODES)
+    eligible = index.eligible_hosts(rules)
+    assert eligible == eligible_hosts(kept.values(), rules, nodes=NODES)
+    assert index.lines() in {None, b"".join(host.line for host in eligible.hosts)}
+
+
+@given(rounds=st.lists(st.lists(PODS, max_size=5), max_size=5), min_workers=st.integers(1, 3))
+def test_the_changed_hosts_are_what_has_changed_since_the_mark(rounds: list[list[PodView]], min_workers: int) -> None:
+    rules, index = EligibilityRules(min_workers=min_workers), EligibilityIndex()
+    marked: dict[str, Host] = {}
+    for views in rounds:
+        for view in views:
+            uid = view.name  # few, so that pods change
+            index.put(uid, judge(replace(view, uid=uid), rules, NODES[view.node], WorkerView()))
+        eligible = index.eligible_hosts(rules)
+        now = {host.uid: host for host in eligible.hosts}
+        changed = index.changed_hosts()
+        if changed is not None:
+            assert {uid: host for uid, host in (marked | dict(changed)).items() if host} == now
+        index.mark()
+        marked = now
+
+
+def test_changed_hosts_and_lines_are_known_where_every_candidate_is_offered() -> None:
+    index = EligibilityIndex()
+    index.put("a", judge(GOOD, RULES, None, WorkerView()))
+    (host,) = index.eligible_hosts(RULES).hosts
+    assert (index.changed_hosts(), index.lines()) == (None, host.line)
+    index.mark()
+    index.eligible_hosts(RULES)
+    assert index.changed_hosts() == {}
+    index.put("a", judge(replace(GOOD, ready=False), RULES, None, WorkerView()))
+    index.eligible_hosts(RULES)
+    assert (index.changed_hosts(), index.lines()) == ({"a": None}, b"")
 
 
 UIDS = st.sampled_from("abcdef")

@@ -1,5 +1,5 @@
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -19,10 +19,10 @@ INTERVAL_SECONDS = 0.02
 
 
 class Probing:
-    def __init__(self, workers: Workers, **addresses: str) -> None:
+    def __init__(self, workers: Workers, clock: Callable[[], float] = time.monotonic, **addresses: str) -> None:
         self.reports: list[Views] = []
         self.prober = Prober(
-            self.reports.append, port=workers.port, interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.1
+            self.reports.append, port=workers.port, interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.1, clock=clock
         )
         self.prober.set_targets(addresses)
 
@@ -101,13 +101,19 @@ def test_asks_no_longer_who_is_gone(workers: Workers, probing: Probing) -> None:
     assert set(probing.prober.views) == {"b"}
 
 
-def test_who_has_just_answered_is_left_alone_for_the_interval(probing: Probing) -> None:
+def test_a_worker_that_has_just_answered_is_left_alone_for_the_interval(workers: Workers) -> None:
+    now = [0.0]
+    probing = Probing(workers, clock=lambda: now[0], a=A)
     probing.until_reports(1)
-    probing.probes(1)
-    started, first = time.monotonic(), probing.prober.probes
-    probing.probes(20)
-    # A quarter less: those due soon are asked together.
-    assert time.monotonic() - started >= (probing.prober.probes - first - 1) * INTERVAL_SECONDS * 3 / 4
+    # Those due within a quarter of the interval are probed early.
+    now[0] = 0.7 * INTERVAL_SECONDS
+    for _ in range(3):
+        probing.prober.turn()
+    assert probing.prober.probes == 1
+    now[0] = 0.8 * INTERVAL_SECONDS
+    probing.prober.turn()
+    assert probing.prober.probes == 2
+    probing.prober.close()
 
 
 def test_a_large_job_is_asked_no_more_often_than_a_hundred_a_second(workers: Workers) -> None:
