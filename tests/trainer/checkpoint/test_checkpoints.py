@@ -121,6 +121,9 @@ def test_a_new_rank_0_of_the_same_launcher_takes_over(url: str, opened: Open) ->
 def test_unknown_launchers_follow_one_another(url: str, opened: Open) -> None:
     save(opened(url, ""), 1)
     save(opened(url, ""), 2)
+    found = opened(url, "").latest()
+    assert found is not None
+    assert found.step == 2
 
 
 def test_a_manifest_copied_from_another_prefix_is_not_used(tmp_path: Path, opened: Open) -> None:
