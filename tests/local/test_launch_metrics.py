@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def test_the_metrics_count_what_has_happened(job: Job) -> None:
     assert samples["resizes_total", "lost"] == 1
     assert samples["resets_total",] == samples["pause_seconds_count",] == 3
     assert samples["restarts_total",] == 2
-    assert 0 < samples["pause_seconds_sum",] < 30
+    assert 0 < samples["pause_seconds_sum",] < time.time() - job.events("started")[0]["time"]
     buckets = [value for (name, *_), value in samples.items() if name == "pause_seconds_bucket"]
     assert buckets == sorted(buckets)
     assert buckets[-1] == 3

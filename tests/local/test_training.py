@@ -10,7 +10,7 @@ import pytest
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import Exit
 from tests.local import forkserver
-from tests.local.training import HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
+from tests.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
 
@@ -60,7 +60,7 @@ def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed
         assert job.said().count(f"exit with status code {int(Exit.REMOVED)}") == 2
         assert len(job.events("left")) == 2
         pauses = [event["seconds"] for event in job.events("reset", size=1)]
-        assert max(pauses) < 15
+        assert max(pauses) < GLOO_TIMEOUT_SECONDS
 
         alone = {event["step"]: event["loss"] for event in undisturbed.events("step")}
         for step, told in committed_steps(job).items():
@@ -81,7 +81,7 @@ def test_a_killed_worker_costs_a_blink(tmp_path: Path) -> None:
         killed = job.kill(HOSTS[1])
         job.trains(2)
         (first, *_) = [e for e in job.events("step", size=2) if e["time"] > killed]
-        assert first["time"] - killed < 15
+        assert first["time"] - killed < GLOO_TIMEOUT_SECONDS
         assert {e["cause"] for e in job.events("reset", size=2)} == {"failure"}
         undone = {e["step"] for e in job.events("step", size=3)} & {e["step"] for e in job.events("step", size=2)}
         assert len(undone) <= 1
@@ -119,7 +119,6 @@ def test_the_launcher_of_ours_brings_a_killed_worker_back(tmp_path: Path) -> Non
         job.trains(2)
         killed = job.kill("b")
         job.until(lambda: [e for e in job.events("step", size=1) if e["time"] > killed], "the survivor steps")
-        assert job.events("step", size=1)[0]["time"] - killed < 15
         snapshot(job.run_dir, "a", "b-2", generation=2)
         job.trains(2)
 

@@ -22,6 +22,9 @@ STOCK_SCRIPT = Path(__file__).with_name("train_stock.py")
 HOSTS = ("localhost", "127.0.0.1", socket.gethostname())
 """Names that Horovod takes for this machine, so that it starts processes without ssh."""
 
+GLOO_TIMEOUT_SECONDS = 300
+"""How long survivors wait for a newcomer that imports torch on a busy machine; longer than any wait of a test."""
+
 Event = dict[str, Any]
 
 
@@ -40,8 +43,7 @@ class Training:
             "TEST_LOG": str(self.log),
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
-            # How long survivors wait for a newcomer that imports torch on a busy machine.
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": "300",
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_SECONDS),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **environment,
         }

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import time
 import types
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -76,13 +77,14 @@ def test_samples_taken_again_are_not_counted_as_negative(scrape: Callable[[], di
 def test_checkpoints_are_read_when_scraped(tmp_path: Path, scrape: Callable[[], dict[str, float]]) -> None:
     assert "checkpoint_lag_seconds" not in scrape()
     checkpoints = open_checkpoints(f"file://{tmp_path}/a", job="a", incarnation="one")
+    began = time.time()
     checkpoints.save({"weight": torch.zeros(1000)}, step=7, world_size=1, reason="interval")
     assert checkpoints.flush(30)
     read = scrape()
     checkpoints.close()
     assert (read["checkpoint_step"], read["checkpoints_totaldurable"], read["checkpoints_totalfailed"]) == (7, 1, 0)
     assert read["checkpoint_size_bytes"] > 4000
-    assert 0 <= read["checkpoint_lag_seconds"] < 60
+    assert 0 <= read["checkpoint_lag_seconds"] <= time.time() - began
     assert "checkpoint_step" not in scrape(), "a process that is no longer the writer says nothing"
 
 
