@@ -1,8 +1,8 @@
-"""Durable checkpoints, side by side with what they are compared to, in one run on this machine.
+"""Durable checkpoints, compared with `torch.save` and boto3 in one run on this machine.
 
-* blocking: how long training stands still for `Checkpoints.save()`, against a synchronous `torch.save` to the disk;
-* upload: bytes a second into moto's S3 server (a process of its own), against boto3's `upload_file` of a file of the
-  same size; the checkpoint's parts carry and verify SHA-256, boto3's its default CRC32.
+* blocking: how long `Checkpoints.save()` stops training, compared with a synchronous `torch.save` to the disk;
+* upload: bytes per second into moto's S3 server (in its own process), compared with boto3's `upload_file` of a file of
+  the same size. The checkpoint's parts carry and verify SHA-256, those of boto3 its default CRC32.
 
     python -m benchmarks.checkpoint [--parameters 100] [--upload-mib 256] [--repeats 5]
 """
@@ -38,7 +38,7 @@ sys.stdin.read()
 
 
 def model_state(millions: int) -> dict[str, object]:
-    """Host memory as `State.commit()` leaves it: parameters of a transformer's shape."""
+    """Return host memory as after `State.commit()`: parameters in the shapes of a transformer."""
     tensors: dict[str, object] = {}
     width, left = 1024, millions * 1_000_000
     while left > 0:
@@ -64,20 +64,20 @@ def save_synchronously(snapshot: dict[str, object], path: Path) -> None:
 def blocking(snapshot: dict[str, object], repeats: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="bench-checkpoint-"))
     checkpoints = open_checkpoints(f"file://{folder}/ours", job="bench", incarnation="one", keep=1)
-    ours, whole, theirs = [], [], []
+    ours, whole, stock = [], [], []
     try:
         for step in range(1, repeats + 1):
-            hand_over = timed(lambda step=step: save(checkpoints, snapshot, step))  # type: ignore[misc]
-            ours.append(hand_over)
-            whole.append(hand_over + timed(lambda: durable(checkpoints)))
-            theirs.append(timed(lambda: save_synchronously(snapshot, folder / "theirs.pt")))
+            blocked = timed(lambda step=step: save(checkpoints, snapshot, step))  # type: ignore[misc]
+            ours.append(blocked)
+            whole.append(blocked + timed(lambda: durable(checkpoints)))
+            stock.append(timed(lambda: save_synchronously(snapshot, folder / "stock.pt")))
     finally:
         checkpoints.close()
         shutil.rmtree(folder)
     report("blocking, Checkpoints.save()", ours, "s")
     report("  until durable, with SHA-256 and fsync", whole, "s")
-    report("synchronous torch.save, with fsync", theirs, "s")
-    print(f"  ratio of the medians: {100 * statistics.median(ours) / statistics.median(theirs):.3f} % (promise: 2 %)")
+    report("synchronous torch.save, with fsync", stock, "s")
+    print(f"  ratio of the medians: {100 * statistics.median(ours) / statistics.median(stock):.3f} % (promise: 2 %)")
 
 
 def save(checkpoints: Checkpoints, snapshot: dict[str, object], step: int) -> None:
@@ -111,17 +111,17 @@ def upload(mib: int, repeats: int) -> None:
         weight.numpy().tofile(file.name)
         url = f"s3://bench/ours?endpoint={endpoint}"
         checkpoints = open_checkpoints(url, job="bench", incarnation="one", keep=1)
-        ours, theirs = [], []
-        for step in range(repeats + 1):  # the first warms both up and does not count
+        ours, stock = [], []
+        for step in range(repeats + 1):  # the first round is a warm-up
             save(checkpoints, {"weight": weight}, step)
             durable(checkpoints)
             ours.append(mib / checkpoints.counts.seconds)
-            theirs.append(mib / timed(lambda: client.upload_file(file.name, "bench", "theirs")))
-            client.delete_object(Bucket="bench", Key="theirs")
+            stock.append(mib / timed(lambda: client.upload_file(file.name, "bench", "stock")))
+            client.delete_object(Bucket="bench", Key="stock")
         checkpoints.close()
     report("upload, checkpoint with manifest", ours[1:], "MiB/s")
-    report("boto3 upload_file", theirs[1:], "MiB/s")
-    ratio = statistics.median(ours[1:]) / statistics.median(theirs[1:])
+    report("boto3 upload_file", stock[1:], "MiB/s")
+    ratio = statistics.median(ours[1:]) / statistics.median(stock[1:])
     print(f"  ratio of the medians: {100 * ratio:.0f} % (promise: at least 90 %)")
 
 

@@ -1,17 +1,17 @@
-"""What `Trainer` costs a step, beside the same loop on raw Horovod: two processes that take turns, block by block.
+"""The cost of a `Trainer` step, compared with the same loop on raw Horovod: two processes take turns, block by block.
 
     python -m benchmarks.loop [--processes 12] [--pairs 10] [--steps 10] [--batch 512] [--width 1024]
 
-No launcher, one thread, on the CPU: what is measured is the loop, its commits, events and metrics, not the network.
-Each loop has a process of its own, as it has when it trains: in one process the one that runs second finds the other's
-freed memory, which is worth more than what is looked for. While one runs a block the other waits. A block of the
-Trainer holds one commit, from the middle of one interval to the middle of the next, so that the copy that runs beside
-the next step is paid for where it belongs. Every block is compared with the mean of the raw blocks before and after it;
-a pair of processes gives the median of these differences. Given are their medians: by the clock and, for a machine that
-others use too, by the CPU time of all threads.
+There is no launcher, and one thread on the CPU: this measures the loop with its commits, events and metrics, not the
+network. Each loop has its own process, as in training: in one process, the second loop would reuse the memory that the
+first has freed, an effect larger than the one measured. While one process runs a block, the other waits. A block of the
+Trainer contains one commit and goes from the middle of one interval to the middle of the next, so that it includes the
+copy that overlaps the next step. Each block is compared with the mean of the raw blocks before and after it, and a pair
+of processes gives the median of these differences. The result is the median over the pairs: by the clock and, for a
+machine that others use too, by the CPU time of all threads.
 
-Between steps glibc gives memory back to the kernel and takes it again, so that a block is a few per cent faster or
-slower by luck. Unless `--return-memory` is given, both processes keep what they have.
+Between steps, glibc returns memory to the kernel and requests it again, so a block is a few per cent faster or slower
+by chance. Unless `--return-memory` is given, both processes keep their memory.
 """
 
 import argparse
@@ -34,29 +34,29 @@ from torch.utils.data import DataLoader, TensorDataset
 from hvd_elastic.trainer.fit.trainer import Trainer
 
 WARM: Final = 3
-"""Blocks that are left out: the first commits allocate their memory and are verified."""
+"""Blocks that do not count: the first commits allocate their memory and are verified."""
 
 EPOCH: Final = 8
-"""Blocks: the end of an epoch, with a commit of its own, is seen in few of them."""
+"""Blocks in an epoch. The end of an epoch has its own commit, so it should fall into few blocks."""
 
 KEEP_MEMORY: Final = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-"""glibc's mallopt(3); the second is the most that it takes."""
+"""See glibc's mallopt(3). The second value is the largest that it allows."""
 
 
 class Spent(NamedTuple):
-    """What a block took."""
+    """The time that a block took."""
 
     clock: float
     """Seconds."""
     cpu: float
-    """Seconds, of all threads."""
+    """Seconds, over all threads."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--processes", type=int, default=12, help="pairs of them, one after the other")
-    parser.add_argument("--pairs", type=int, default=10, help="of blocks, for each pair of processes")
-    parser.add_argument("--steps", type=int, default=10, help="of a block, which holds one commit")
+    parser.add_argument("--processes", type=int, default=12, help="pairs of processes, one after the other")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of blocks, for each pair of processes")
+    parser.add_argument("--steps", type=int, default=10, help="steps in a block, which contains one commit")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--return-memory", action="store_true", help="leave glibc as it is")
@@ -90,10 +90,10 @@ class Side:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()  # the end of its input ends it
+        self._process.communicate()  # closing its input ends it
 
     def block(self) -> Spent:
-        """Have it run one."""
+        """Run one block in the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -105,17 +105,17 @@ class Side:
 
 
 def measured(options: argparse.Namespace) -> tuple[Spent, Spent]:
-    """Give what a raw block takes, and by how many per cent the Trainer's takes more."""
+    """Return the time of a raw block, and by how many per cent a block of the Trainer takes longer."""
     with Side("raw", options) as raw, Side("trainer", options) as trainer:
         for _ in range(WARM):
             raw.block(), trainer.block()
-        before, theirs, more = raw.block(), [], []
+        before, raw_blocks, more = raw.block(), [], []
         for _ in range(options.pairs):
             mine, after = trainer.block(), raw.block()
             more.append(Spent(*(100 * (2 * t / (b + a) - 1) for t, b, a in zip(mine, before, after, strict=True))))
-            theirs.append(after)
+            raw_blocks.append(after)
             before = after
-    return medians(theirs), medians(more)
+    return medians(raw_blocks), medians(more)
 
 
 def medians(blocks: list[Spent]) -> Spent:
@@ -138,18 +138,18 @@ def report(results: list[tuple[Spent, Spent]], options: argparse.Namespace) -> N
 # --- The processes that are compared ---------------------------------------------------------------------------------
 
 
-class Enough(Exception):  # noqa: N818  it is no error
-    """No further block is asked for."""
+class Enough(Exception):  # noqa: N818  it is not an error
+    """No further block is requested."""
 
 
 class Turns:
-    """A process's blocks: each is asked for by a line of input, and answered with what it took."""
+    """The blocks of a process. Each is requested by a line of input, and answered with its time."""
 
     def __init__(self) -> None:
         self._begun: Spent | None = None
 
     def next(self) -> None:
-        """End a block, and begin another when asked. Raises Enough."""
+        """End a block, and begin the next one when it is requested. Raises Enough."""
         if self._begun is not None:
             end = now()
             print(json.dumps([end.clock - self._begun.clock, end.cpu - self._begun.cpu]), flush=True)
@@ -163,7 +163,7 @@ def now() -> Spent:
 
 
 def train_raw(options: argparse.Namespace) -> None:
-    """Train by the loop that Horovod's documentation shows, without any elasticity."""
+    """Train with the loop in Horovod's documentation, without elasticity."""
     data, model = problem(options)
     plain = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
@@ -183,7 +183,7 @@ def batches(data: TensorDataset, options: argparse.Namespace) -> Iterator[Any]:
 
 
 def train_by_trainer(options: argparse.Namespace) -> None:
-    """Train the same by the Trainer, whose blocks begin in the middle between two commits."""
+    """Train the same with the Trainer. A block begins in the middle between two commits."""
     data, model = problem(options)
     turns, steps = Turns(), count()
 

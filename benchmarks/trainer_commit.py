@@ -1,10 +1,10 @@
-"""What a commit costs: `elastic.State` beside Horovod's own TorchState, same model, same process.
+"""The cost of a commit: `elastic.State` compared with Horovod's TorchState, same model, same process.
 
     python -m benchmarks.trainer_commit [--parameters 100] [--commits 6] [--step 0.1] [--steps 10]
 
-A step is a pause, as it is for a host whose GPU computes, followed by the optimizer's step. Blocked is what the
-training thread loses: the time in `commit()`, and before the optimizer's next step the wait for what is still being
-copied. The copy hides behind one step, so it costs nothing where memory is copied within a step's time.
+A step is a pause, as on a host whose GPU computes, followed by the optimizer's step. The blocked time is what the
+training thread loses: the time in `commit()`, and before the optimizer's next step the wait for copies in progress. The
+copy overlaps one step, so it costs nothing if memory is copied within the time of a step.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _blocked(make: Callable[..., Any], options: argparse.Namespace, momentum: float) -> tuple[float, float]:
-    """Median seconds lost per commit: in it, and after it. The first ones, which allocate and verify, are left out."""
+    """Return the median seconds lost in a commit and after it, without the first commits, which allocate and verify."""
     model, optimizer = _model(options.parameters, momentum)
     state, waited = make(model, optimizer)
     lost: list[tuple[float, float]] = []
@@ -72,7 +72,7 @@ def _blocked(make: Callable[..., Any], options: argparse.Namespace, momentum: fl
 
 
 def _model(millions: int, momentum: float) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-    """Layers of 4 M weights, as in a transformer of that size."""
+    """Return a model with layers of 4 M weights, as in a transformer of that size."""
     model = torch.nn.Sequential(*(torch.nn.Linear(2000, 2000) for _ in range(millions // 4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9, momentum=momentum)
     for weight in model.parameters():
@@ -82,7 +82,7 @@ def _model(millions: int, momentum: float) -> tuple[torch.nn.Module, torch.optim
 
 
 def _step(optimizer: torch.optim.Optimizer) -> None:
-    """The optimizer's hooks without its arithmetic, which is the same for all and would drown what is measured."""
+    """Run only the optimizer's hooks. Its computation is the same for all, and longer than what is measured."""
     groups, optimizer.param_groups = optimizer.param_groups, []
     try:
         optimizer.step()
@@ -96,14 +96,14 @@ def _stock(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[An
 
 def _ours(model: torch.nn.Module, optimizer: torch.optim.Optimizer, overlap: bool = True) -> tuple[Any, list[float]]:
     state, waited = State(model=model, optimizer=optimizer, overlap=overlap), [0.0]
-    release = state._commits.memory.release
+    fence = state._commits.memory.fence
 
     def timed() -> None:
         start = time.perf_counter()
-        release()
+        fence()
         waited[0] += time.perf_counter() - start
 
-    state._commits.memory.release = timed  # type: ignore[method-assign]
+    state._commits.memory.fence = timed  # type: ignore[method-assign]
     state.sync()
     return state, waited
 

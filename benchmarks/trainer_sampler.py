@@ -1,9 +1,9 @@
-"""What it costs to know which samples come next: an epoch's start, a resize, a batch; beside Horovod's ElasticSampler.
+"""The cost of finding the next samples at an epoch's start, a resize and a batch, compared with Horovod's sampler.
 
     python -m benchmarks.trainer_sampler [--samples 100000000] [--stock 5000000]
 
-Horovod's sampler makes and shuffles a Python list at every epoch and every reset, so it is run on fewer samples: its
-time grows in proportion.
+Horovod's ElasticSampler makes and shuffles a Python list at every epoch and every reset, so it runs with fewer samples:
+its time is proportional to their number.
 """
 
 import argparse
@@ -41,8 +41,8 @@ def main() -> None:
     order = SampleOrder(length, seed=1)
     seconds, taken = _timed(lambda: sum(map(len, itertools.islice(plan.indices(order), count))))
     print(f"{length:,} samples: {seconds / count * 1e6:.0f} us a batch of 128, {seconds / taken * 1e9:.0f} ns a sample")
-    seconds, _ = _timed(lambda: sum(1 for _ in itertools.islice(plan.parts(), count)))
-    print(f"{length:,} samples: {seconds / count * 1e6:.1f} us a batch for its account")
+    seconds, _ = _timed(lambda: sum(1 for _ in itertools.islice(plan.micro_batches(), count)))
+    print(f"{length:,} samples: {seconds / count * 1e6:.1f} us a batch to count its samples")
     print(f"{length:,} samples: {_peak_mb() - before:.0f} MB more memory in all")
 
     before = _peak_mb()

@@ -1,6 +1,6 @@
-"""Durable checkpoints: the second tier, for when no process is left that holds the state in memory.
+"""Durable checkpoints: the second tier, used when no process is left that holds the state in memory.
 
-Only rank 0 of a job opens and writes them; what it loads reaches the others by `State.sync()`::
+Only rank 0 of a job opens and writes them. What it loads reaches the other ranks by `State.sync()`::
 
     checkpoints = open_checkpoints("s3://bucket/fashion", job="research/fashion", incarnation=uid)
     found = checkpoints.latest()                    # newest that verifies, or None

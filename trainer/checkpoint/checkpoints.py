@@ -1,4 +1,4 @@
-"""The public face of durable checkpoints: when one is due, handing it over, finding the newest."""
+"""The public interface of durable checkpoints: when one is due, saving it, finding the newest."""
 
 import logging
 import secrets
@@ -13,17 +13,17 @@ from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrl
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest
 from hvd_elastic.trainer.checkpoint.interval import Interval
-from hvd_elastic.trainer.checkpoint.reading import Checkpoint, Rejected, newest
+from hvd_elastic.trainer.checkpoint.reading import Checkpoint, Rejected, find_newest
 from hvd_elastic.trainer.checkpoint.stores.location import Location
 from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
-from hvd_elastic.trainer.checkpoint.writing import SaveOrder, prune, write
+from hvd_elastic.trainer.checkpoint.writing import SaveRequest, prune, write
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveCounts:
-    """What became of the saves of this process, for metrics and the log."""
+    """Numbers and outcome of this process's saves, for metrics and the log."""
 
     started: int = 0
     durable: int = 0
@@ -33,31 +33,31 @@ class SaveCounts:
     durable_time: float | None = None
     """UNIX seconds of that checkpoint."""
     seconds: float = 0.0
-    """Duration of the last finished save, from the hand-over to its manifest."""
+    """Duration of the last successful save, from `save()` to its manifest."""
     size_bytes: int = 0
-    """Bytes of that save."""
+    """Size of that save."""
     error: str = ""
-    """Why the last save failed; empty when it did not."""
+    """Why the last save failed; empty if it did not."""
 
 
 class Checkpoints:
-    """The durable tier of one job, as its one writer sees it. Made by `open_checkpoints`, used by one thread.
+    """The durable tier of one job, as its only writer sees it. Made by `open_checkpoints`, used by one thread.
 
     Who owns the snapshot's buffers, and when:
 
-    * `save()` walks the snapshot at once: containers and plain values are copied, CPU tensors are taken **by
-      reference**. It returns without having read a tensor's bytes.
-    * From then on the tensors belong to the checkpoint, until `busy` is False. The owner of the snapshot may read
-      them (a restore from memory) but must write its next commit into another set of buffers. Two sets are enough:
-      one snapshot at most is held, because a `save()` while `busy` waits for the one before it.
-    * A tensor that was written to while it was held (its version counter moved) makes that save fail with
-      `SnapshotError` before its manifest is written: a torn checkpoint never becomes visible.
+    * `save()` walks the snapshot at once: it copies containers and plain values, and keeps CPU tensors **by
+      reference**. It returns without reading a tensor's bytes.
+    * From then on the tensors belong to the checkpoint, until `busy` is False. The caller may read them (to restore
+      from memory) but must write its next commit into another set of buffers. Two sets are enough: at most one snapshot
+      is held, because a `save()` while `busy` waits for the previous one.
+    * If a tensor was written to while it was held (its version counter changed), that save fails with `CaptureError`
+      before its manifest is written: a torn checkpoint never becomes visible.
 
-    Tensors on an accelerator, or not contiguous, and numpy arrays are copied to new host memory within `save()`, which
-    then blocks for as long as that takes.
+    Tensors on an accelerator, non-contiguous tensors and numpy arrays are copied to new host memory within `save()`,
+    which blocks for that time.
 
-    A save that fails is logged and counted, and training goes on: it is due again within half a minute. Only a writer
-    that was fenced out is stopped, by the FencedError of its next `save()`.
+    A failed save is logged and counted, and training continues: the next save is due within half a minute. Only a
+    writer that was fenced out is stopped, by the FencedError of its next `save()`.
     """
 
     def __init__(
@@ -80,45 +80,51 @@ class Checkpoints:
         self._counts = SaveCounts()
         self._rejected: tuple[Rejected, ...] = ()
         self._fenced: FencedError | None = None
-        self._settled = threading.Event()
-        self._settled.set()
+        self._snapshot_released = threading.Event()
+        self._snapshot_released.set()
         self._last_step = 0
         self._last_clock = clock()
 
     @property
     def busy(self) -> bool:
-        """Whether a snapshot is still held, being stored in the background. Costs nothing."""
-        return not self._settled.is_set()
+        """Whether a snapshot is still held because it is being stored in the background. Costs nothing."""
+        return not self._snapshot_released.is_set()
 
     @property
     def counts(self) -> SaveCounts:
-        """What became of the saves so far."""
+        """Numbers and outcome of the saves so far."""
         return self._counts
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
-        """The manifests that the last `latest()` passed over, newest first."""
+        """The manifests that the last `latest()` rejected, newest first."""
         return self._rejected
 
     def due(self, step: int) -> bool:
-        """Whether the interval in steps or in seconds, whichever comes first, has gone by since the last save began.
+        """Whether the interval in steps or seconds, whichever is first, has passed since the last save began.
 
-        False while `busy`. After a failed save it is true again sooner than a whole interval. Costs nothing. True for a
-        writer that was fenced out, so that it learns of it from `save()`.
+        False while `busy`. After a failed save it is True before a whole interval has passed. Also True for a writer
+        that was fenced out, so that `save()` tells it. Costs nothing.
         """
         if self._thread is not None and self._thread.is_alive():
             return False
-        gone = self._clock() - self._last_clock
+        elapsed = self._clock() - self._last_clock
         failed = bool(self._counts.error)
-        return self._fenced is not None or self._interval.due(steps=step - self._last_step, seconds=gone, failed=failed)
+        return self._fenced is not None or self._interval.due(
+            steps=step - self._last_step, seconds=elapsed, failed=failed
+        )
 
     def save(self, snapshot: Mapping[str, object], *, step: int, world_size: int, reason: str) -> None:
-        """Take the snapshot over and store it in the background; see the class for who owns its buffers.
+        """Store the snapshot in the background; the class describes who owns its buffers.
 
-        `step` counts commits. `reason` goes into the manifest: "interval", "below-min", "sigterm" ...
+        Args:
+            snapshot: nested containers of tensors, numpy arrays and plain values.
+            step: number of commits so far.
+            world_size: number of processes that train.
+            reason: goes into the manifest: "interval", "below-min", "sigterm" ...
 
         Raises:
-            SnapshotError: a value that could only be stored as a pickle; every such value is named by its path.
+            CaptureError: a value could only be stored as a pickle; the message names every such value by its path.
             FencedError: a newer writer owns the prefix; this process should end.
         """
         self._join(None)
@@ -126,74 +132,74 @@ class Checkpoints:
             raise self._fenced
         capture = Capture.take(snapshot)
         started = self._counts.started + 1
-        order = SaveOrder(
+        request = SaveRequest(
             capture=capture, sequence=started, step=step, world_size=world_size, reason=reason, time=self._wall()
         )
         self._counts = replace(self._counts, started=started)
         self._last_step, self._last_clock = step, self._clock()
-        self._settled.clear()
-        self._thread = threading.Thread(target=self._run, args=(order,), name="checkpoint", daemon=True)
+        self._snapshot_released.clear()
+        self._thread = threading.Thread(target=self._run, args=(request,), name="checkpoint", daemon=True)
         self._thread.start()
 
-    def _run(self, order: SaveOrder) -> None:
+    def _run(self, request: SaveRequest) -> None:
         try:
-            manifest = write(self._claim, order, stop=self._stop)
-        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the next save tries again
-            self._failed(order, error)
-            self._settled.set()
+            manifest = write(self._claim, request, stop=self._stop)
+        except Exception as error:  # noqa: BLE001 - whatever it is, training continues and the next save tries again
+            self._record_failure(request, error)
+            self._snapshot_released.set()
             return
-        self._stored(order, manifest)
-        self._settled.set()
+        self._record_success(request, manifest)
+        self._snapshot_released.set()
         self._prune(manifest)
 
-    def _stored(self, order: SaveOrder, manifest: Manifest) -> None:
+    def _record_success(self, request: SaveRequest, manifest: Manifest) -> None:
         self._counts = replace(
             self._counts,
             durable=self._counts.durable + 1,
-            durable_step=order.step,
-            durable_time=order.time,
+            durable_step=request.step,
+            durable_time=request.time,
             seconds=self._clock() - self._last_clock,
             size_bytes=manifest.size_bytes,
             error="",
         )
-        log.info("step %d is durable as %s (%s)", order.step, manifest.key, order.reason)
+        log.info("step %d is durable as %s (%s)", request.step, manifest.key, request.reason)
 
     def _prune(self, manifest: Manifest) -> None:
         try:
             prune(self._claim, manifest, keep=self._keep, rejected=[r.manifest for r in self._rejected])
         except CheckpointError as error:
-            log.warning("old checkpoints could not be deleted, the next save tries again: %s", error)
+            log.warning("old checkpoints could not be deleted; the next save tries again: %s", error)
 
-    def _failed(self, order: SaveOrder, error: Exception) -> None:
+    def _record_failure(self, request: SaveRequest, error: Exception) -> None:
         if isinstance(error, FencedError):
             self._fenced = error
         self._counts = replace(self._counts, failed=self._counts.failed + 1, error=str(error) or repr(error))
-        log.warning("step %d is not durable: %s", order.step, error, exc_info=not isinstance(error, CheckpointError))
+        log.warning("step %d is not durable: %s", request.step, error, exc_info=not isinstance(error, CheckpointError))
 
     def _join(self, timeout_seconds: float | None) -> None:
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
-    def idle(self, timeout_seconds: float) -> bool:
-        """Wait until a `save()` would not have to wait for the one before it; False: not in time."""
+    def wait_idle(self, timeout_seconds: float) -> bool:
+        """Wait until a `save()` would not wait for the previous one. Returns False if that takes longer."""
         self._join(timeout_seconds)
         return self._thread is None or not self._thread.is_alive()
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until all that was handed to `save()` is durable. False: not in time, or the last save failed."""
-        return self._settled.wait(timeout_seconds) and not self._counts.error
+        """Wait until the last save is durable. Returns False if that takes longer, or if the save failed."""
+        return self._snapshot_released.wait(timeout_seconds) and not self._counts.error
 
     def latest(self) -> Checkpoint | None:
-        """Find the newest checkpoint that verifies, reading it whole; None when there is none.
+        """Find the newest checkpoint that verifies, and read it whole. Returns None if there is none.
 
-        Those that do not verify are logged, and listed in `rejected`.
+        Checkpoints that do not verify are logged and listed in `rejected`.
 
         Raises:
             StoreError: the store did not answer. Nothing is known then, so do not start from zero.
-            CorruptError: there are checkpoints, and none verifies: a person must decide.
+            CorruptError: there are checkpoints, but none verifies: a person must decide.
         """
-        found, self._rejected = newest(
-            self._claim.store, self._claim.owner, self._stop, named=self._claim.head.manifest
+        found, self._rejected = find_newest(
+            self._claim.store, self._claim.owner, self._stop, latest_manifest=self._claim.head.manifest
         )
         if found:
             self._last_step, self._last_clock = found.step, self._clock()
@@ -201,7 +207,7 @@ class Checkpoints:
         return found
 
     def close(self, timeout_seconds: float = 5.0) -> None:
-        """End the background thread. A save that is not finished is given up, with no manifest: `flush()` first."""
+        """End the background thread. An unfinished save is given up and leaves no manifest: call `flush()` first."""
         _open.discard(self)
         self._stop.set()
         self._join(timeout_seconds)
@@ -212,7 +218,7 @@ _open: "weakref.WeakSet[Checkpoints]" = weakref.WeakSet()
 
 
 def saves_of_this_process() -> SaveCounts | None:
-    """What became of the saves of the durable tier that is open in this process; None on all ranks but the writer."""
+    """Return the SaveCounts of the durable tier that is open in this process; None on all ranks but the writer."""
     return next((checkpoints.counts for checkpoints in tuple(_open)), None)
 
 
@@ -227,7 +233,7 @@ def open_checkpoints(
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> Checkpoints:
-    """Open the durable tier as its writer: claims the prefix for `job` and fences every earlier writer out.
+    """Open the durable tier as its writer: claim the prefix for `job` and fence out every earlier writer.
 
     Call it on rank 0 only, after `hvd.init()`, and again in a process that becomes rank 0. No thread outlives the call
     before the first `save()`.
@@ -235,11 +241,11 @@ def open_checkpoints(
     Args:
         url: `s3://bucket/prefix` (query: `endpoint`, `region`, `part_mib`, `threads`) or `file:///path`.
         job: identity of the job, `namespace/name`. A prefix belongs to the first job that opens it.
-        incarnation: identity of the launcher (`contract.ENV_INCARNATION`). One that was superseded may not come back;
-            the empty string is unknown, and always counts as a newer one.
-        interval_seconds: a save is due this long after the last began; None: never for this reason.
-        interval_steps: a save is due this many steps after the last; None: never for this reason.
-        keep: complete checkpoints to keep, at least 1.
+        incarnation: identity of the launcher (`contract.ENV_INCARNATION`). A superseded launcher cannot claim again. An
+            empty string means unknown and always counts as newer.
+        interval_seconds: a save is due this long after the last one began; None: never for this reason.
+        interval_steps: a save is due this many steps after the last one; None: never for this reason.
+        keep: number of complete checkpoints to keep, at least 1.
         clock: monotonic seconds, for the intervals.
         wall: UNIX seconds, for the manifest.
 
@@ -249,15 +255,15 @@ def open_checkpoints(
         FencedError: a newer launcher of this job has already opened it.
         StoreError: the store did not answer, or does not honour conditional writes.
     """
-    location = _checked(url, interval_seconds, interval_steps, keep)
+    location = _validate(url, interval_seconds, interval_steps, keep)
     stop = threading.Event()
 
     def pause(seconds: float) -> None:
         if stop.wait(seconds):
-            raise StoppedError("closed while the store was being tried again")
+            raise StoppedError("closed during a retry")
 
     store = location.open(sleep=pause)
-    claim = Claim.make(store, job=job, incarnation=incarnation, nonce=secrets.token_hex(16), time=wall())
+    claim = Claim.acquire(store, job=job, incarnation=incarnation, nonce=secrets.token_hex(16), time=wall())
     log.info("checkpoints of %s at %s: epoch %d", job, url, claim.head.epoch)
     interval = Interval(seconds=interval_seconds, steps=interval_steps)
     checkpoints = Checkpoints(claim, interval=interval, keep=keep, stop=stop, clock=clock, wall=wall)
@@ -265,14 +271,14 @@ def open_checkpoints(
     return checkpoints
 
 
-def _checked(url: str, seconds: float | None, steps: int | None, keep: int) -> Location:
+def _validate(url: str, seconds: float | None, steps: int | None, keep: int) -> Location:
     problems = []
     if seconds is not None and not seconds > 0:
         problems.append(f"interval_seconds: {seconds}: write a number above 0, or None")
     if steps is not None and steps < 1:
         problems.append(f"interval_steps: {steps}: write a whole number of at least 1, or None")
     if keep < 1:
-        problems.append(f"keep: {keep}: at least 1 must stay")
+        problems.append(f"keep: {keep}: write a whole number of at least 1")
     try:
         location = Location.parse(url)
     except CheckpointUrlError as error:

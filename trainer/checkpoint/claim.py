@@ -1,8 +1,8 @@
-"""Who may write below a prefix: one job for ever, and of that job the newest claim only.
+"""Who may write below a prefix: always the same job, and of that job only the newest claim.
 
-Two small objects carry it. `owner.json` is written once, by the first job. `latest` is a register that is moved by
-compare-and-swap: it names the newest epoch and the newest checkpoint. Opening the prefix moves it to the next epoch, so
-the writer before can move it no more and learns that it has a successor::
+Two small objects record it. `owner.json` is written once, by the first job. `latest` is a register that is updated by
+compare-and-swap: it names the newest epoch (of claims, not of training) and the newest checkpoint. Opening the prefix
+moves it to the next epoch. The former writer can then no longer update it, and so learns that it has a successor::
 
     epoch 4, checkpoint A  ──(open: epoch + 1)──►  epoch 5, checkpoint A  ──(save)──►  epoch 5, checkpoint B
 """
@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, FencedError, PrefixOwnedError, StoreError
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointKey
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId
 from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed, seal, unseal
 from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 OWNER: Final = "owner.json"
 LATEST: Final = "latest"
-REMEMBERED: Final = 64
-"""Superseded launchers that the register names. One that is not among them any more would need 64 successors."""
+MOST_SUPERSEDED: Final = 64
+"""Superseded launchers that the register remembers. To be forgotten, a launcher would need 64 successors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,12 @@ class Owner:
 
     job: str
     nonce: str
-    """Random; in every manifest, so that one copied from elsewhere is noticed."""
+    """Random; in every manifest, so that one copied from another prefix is noticed."""
     time: float
+    """UNIX seconds of the claim."""
 
     def encode(self) -> bytes:
-        """Serialise."""
+        """Serialize."""
         return seal(asdict(self))
 
     @classmethod
@@ -40,7 +41,7 @@ class Owner:
         try:
             return cls(**unseal(data))
         except TypeError as error:
-            raise CorruptError(f"it is of another format: {error}") from error
+            raise CorruptError(f"it has another format: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +51,18 @@ class Head:
     epoch: int
     incarnation: str
     superseded: tuple[str, ...]
-    """Launchers that had claims before this one's, newest last."""
+    """Launchers whose claims came before this one, newest last."""
     nonce: str
-    """Random, one a claim: no two writers ever write the same bytes."""
+    """Random, different for each claim: no two writers ever write the same bytes."""
     time: float
     """UNIX seconds of the claim."""
     manifest: str | None = None
+    """Key of the newest checkpoint's manifest; None before the first checkpoint."""
     step: int | None = None
+    """Step of that checkpoint."""
 
     def encode(self) -> bytes:
-        """Serialise."""
+        """Serialize."""
         return seal(asdict(self))
 
     @classmethod
@@ -69,14 +72,18 @@ class Head:
             body = unseal(data)
             return cls(**{**body, "superseded": tuple(body["superseded"])})
         except (KeyError, TypeError, CorruptError) as error:
-            raise CorruptError(f"{error}: delete it, the checkpoints are found without it") from error
+            raise CorruptError(f"{error}: delete it; the checkpoints are found without it") from error
 
 
-def successor(head: Head | None, *, incarnation: str, nonce: str, time: float, written: int) -> Head:
-    """Decide the next head.
+def next_head(head: Head | None, *, incarnation: str, nonce: str, time: float, written: int) -> Head:
+    """Return the content of `latest` for a new claim.
 
-    `written` is the greatest epoch that any manifest names, for a `latest` that was deleted. An incarnation of "" is
-    unknown and always counts as a newer one.
+    Args:
+        head: the present content; None if there is none.
+        incarnation: identity of the launcher. An empty string means unknown and always counts as newer.
+        nonce: random, for this claim only.
+        time: UNIX seconds of the claim.
+        written: greatest epoch that any manifest names, in case `latest` was deleted.
 
     Raises:
         FencedError: `incarnation` was superseded.
@@ -84,10 +91,10 @@ def successor(head: Head | None, *, incarnation: str, nonce: str, time: float, w
     if head is None:
         return Head(epoch=written + 1, incarnation=incarnation, superseded=(), nonce=nonce, time=time)
     if incarnation in head.superseded:
-        raise FencedError(f"launcher {incarnation} was superseded by {head.incarnation}: this process must not go on")
+        raise FencedError(f"launcher {incarnation} was superseded by {head.incarnation}: this process must end")
     superseded = head.superseded
     if head.incarnation and head.incarnation != incarnation:
-        superseded = (*superseded, head.incarnation)[-REMEMBERED:]
+        superseded = (*superseded, head.incarnation)[-MOST_SUPERSEDED:]
     return replace(
         head, epoch=max(head.epoch, written) + 1, incarnation=incarnation, superseded=superseded, nonce=nonce, time=time
     )
@@ -95,7 +102,7 @@ def successor(head: Head | None, *, incarnation: str, nonce: str, time: float, w
 
 @dataclass(slots=True)
 class Claim:
-    """The right to write, until somebody claims after us."""
+    """The right to write below a prefix, until the next claim."""
 
     store: Store
     owner: Owner
@@ -103,65 +110,69 @@ class Claim:
     version: str
 
     @classmethod
-    def make(cls, store: Store, *, job: str, incarnation: str, nonce: str, time: float) -> Self:
-        """Claim the prefix for `job`, and its next epoch for us.
+    def acquire(cls, store: Store, *, job: str, incarnation: str, nonce: str, time: float) -> Self:
+        """Claim the prefix for `job`, and its next epoch for this process.
 
         Raises:
-            PrefixOwnedError, FencedError, StoreError.
+            PrefixOwnedError: another job owns the prefix.
+            FencedError: this launcher was superseded.
+            StoreError: the store failed, or does not honour conditional writes.
         """
-        owner = _own(store, Owner(job=job, nonce=nonce, time=time))
-        store.vouch(OWNER, owner.encode())
+        owner = _claim_prefix(store, Owner(job=job, nonce=nonce, time=time))
+        store.check_conditional_writes(OWNER, owner.encode())
         while True:
-            head, standing = read_sealed(store, LATEST, Head.decode) or (None, None)
-            coming = successor(head, incarnation=incarnation, nonce=nonce, time=time, written=_written(store))
-            version = store.replace(LATEST, coming.encode(), version=standing)
+            head, existing = read_sealed(store, LATEST, Head.decode) or (None, None)
+            claimed = next_head(head, incarnation=incarnation, nonce=nonce, time=time, written=_greatest_epoch(store))
+            version = store.replace(LATEST, claimed.encode(), version=existing)
             if version is not None:
-                return cls(store, owner, coming, version)
+                return cls(store, owner, claimed, version)
 
     def check(self) -> None:
-        """Raise FencedError if there is a newer claim. Between this and the next write one may come: see `advance`."""
+        """Raise FencedError if there is a newer claim. One may still come before the next write: see `advance`."""
         head, _ = read_sealed(self.store, LATEST, Head.decode) or (None, None)
         if head is None or (head.epoch, head.nonce) != (self.head.epoch, self.head.nonce):
-            raise fenced(head, self.head)
+            raise _fenced_error(head, self.head)
 
     def advance(self, *, manifest: str, step: int) -> None:
-        """Move `latest` to a new checkpoint. Only the newest claim can: the store compares and swaps.
+        """Move `latest` to a new checkpoint by compare-and-swap. Only the newest claim can do so.
 
         Raises:
-            FencedError: there is a newer claim. Nothing may be deleted now.
+            FencedError: there is a newer claim. This process must not delete anything now.
         """
         head = replace(self.head, manifest=manifest, step=step)
         version = self.store.replace(LATEST, head.encode(), version=self.version)
         if version is None:
             self.check()
-            raise StoreError(f"`{LATEST}` is ours, yet it cannot be moved")
+            raise StoreError(f"`{LATEST}` belongs to this process, but it cannot be updated")
         self.head, self.version = head, version
 
 
-def fenced(head: Head | None, own: Head) -> FencedError:
-    """Say who came after us."""
+def _fenced_error(head: Head | None, own: Head) -> FencedError:
+    """Return the error that names the newer claim."""
     if head is None:
-        return FencedError(f"`{LATEST}` was deleted while epoch {own.epoch} was writing")
+        return FencedError(f"`{LATEST}` was deleted during epoch {own.epoch}, the claim of this process")
     return FencedError(
         f"launcher {head.incarnation or 'unknown'} has claimed the checkpoints (epoch {head.epoch}, ours {own.epoch}):"
-        " this process writes no more. Two running jobs of one name? Give each a prefix of its own"
+        " this process no longer writes. If two jobs of the same name are running, give each its own prefix"
     )
 
 
-def _own(store: Store, owner: Owner) -> Owner:
+def _claim_prefix(store: Store, owner: Owner) -> Owner:
     if store.create(OWNER, owner.encode()):
         return owner
     found = read_sealed(store, OWNER, Owner.decode)
     if found is None:
         raise StoreError(f"`{OWNER}` was deleted while the prefix was being claimed: try again")
-    standing = found[0]
-    if standing.job != owner.job:
+    existing = found[0]
+    if existing.job != owner.job:
         raise PrefixOwnedError(
-            f"the prefix belongs to job {standing.job!r}, this is {owner.job!r}: choose another prefix, or name the job"
-            f" {standing.job!r} to resume it, or delete the prefix"
+            f"the prefix belongs to job {existing.job!r}, this is {owner.job!r}: choose another prefix, or name the job"
+            f" {existing.job!r} to resume it, or delete the prefix"
         )
-    return standing
+    return existing
 
 
-def _written(store: Store) -> int:
-    return max((place.epoch for key in store.keys(FOLDER) if (place := CheckpointKey.of(key))), default=0)
+def _greatest_epoch(store: Store) -> int:
+    return max(
+        (checkpoint.epoch for key in store.keys(FOLDER) if (checkpoint := CheckpointId.from_key(key))), default=0
+    )

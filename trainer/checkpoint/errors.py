@@ -1,14 +1,14 @@
-"""What can go wrong with durable checkpoints, one class for each thing a caller can act on."""
+"""Errors of durable checkpoints: one class for each case that a caller can act on."""
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 
 class CheckpointError(HvdElasticError):
-    """Root of the errors of durable checkpoints."""
+    """Base class of the errors of durable checkpoints."""
 
 
 class CheckpointUrlError(CheckpointError):
-    """The URL, or an interval, cannot be used. `str()` gives every problem, one a line."""
+    """The URL or an interval cannot be used. `str()` names every problem, one per line."""
 
     exit_code = Exit.BAD_INPUT
 
@@ -20,11 +20,11 @@ class PrefixOwnedError(CheckpointError):
 
 
 class FencedError(CheckpointError):
-    """A newer writer has claimed the prefix; this one writes and deletes nothing any more."""
+    """A newer writer has claimed the prefix; this one no longer writes or deletes anything."""
 
 
 class StoreError(CheckpointError):
-    """The store did not do what was asked, after all retries."""
+    """A request to the store failed, after all retries."""
 
 
 class StoreFullError(StoreError):
@@ -32,8 +32,8 @@ class StoreFullError(StoreError):
 
 
 class CorruptError(CheckpointError):
-    """What was read is not what was written: a digest, a size or the structure differs."""
+    """What was read differs from what was written, in a digest, a size or the structure."""
 
 
 class CaptureError(CheckpointError):
-    """The snapshot cannot be stored: a value that needs pickle, or a buffer that changed while it was held."""
+    """The snapshot cannot be stored: a value needs pickle, or a buffer changed while it was held."""

@@ -1,21 +1,21 @@
-"""When a durable checkpoint is due: a decision over clock and step."""
+"""When a durable checkpoint is due: a pure decision over seconds and steps."""
 
 from dataclasses import dataclass
 from typing import Final
 
 RETRY_SECONDS: Final = 30.0
-"""After a failed save the next is due this much later at the latest: the store may be back."""
+"""After a failed save, the next one is due at most this much later: the store may be back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Seconds and steps between the beginnings of two saves; whichever is over first. None: not for this reason."""
+    """Seconds and steps between the beginnings of two saves, whichever passes first. None: not for this reason."""
 
     seconds: float | None
     steps: int | None
 
     def due(self, *, steps: int, seconds: float, failed: bool) -> bool:
-        """Decide, given what has gone by since the last save began, and whether it failed."""
+        """Decide, from the steps and seconds since the last save began and whether it failed."""
         if failed and seconds >= RETRY_SECONDS:
             return True
         over_time = self.seconds is not None and seconds >= self.seconds

@@ -1,4 +1,4 @@
-"""Finding the newest checkpoint that is whole."""
+"""Finds and verifies the newest complete checkpoint."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ import torch
 from hvd_elastic.trainer.checkpoint.claim import Owner
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.format.archive import restore
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointKey, Manifest
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed
 from hvd_elastic.trainer.checkpoint.stores.store import Store
 from hvd_elastic.trainer.checkpoint.stores.transfer import download
@@ -27,12 +27,12 @@ class Rejected:
 
 @dataclass(slots=True, kw_only=True)
 class Checkpoint:
-    """One complete checkpoint, verified whole: every part has the SHA-256 that its manifest names."""
+    """One complete, verified checkpoint: every part has the SHA-256 that the manifest names."""
 
     manifest: Manifest
     _store: Store = field(repr=False)
     _archive: torch.Tensor | None = field(repr=False)
-    """As it was read to verify it, until `load` hands it out."""
+    """The archive, as it was read for verification, until `load` returns it."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """Commits that had been made."""
+        """Number of commits when it was written."""
         return self.manifest.step
 
     @property
@@ -51,7 +51,7 @@ class Checkpoint:
 
     @property
     def time(self) -> float:
-        """UNIX seconds when its snapshot was handed over."""
+        """UNIX seconds of its `save()`."""
         return self.manifest.time
 
     @property
@@ -65,34 +65,34 @@ class Checkpoint:
         return self.manifest.size_bytes
 
     def load(self) -> dict[str, object]:
-        """Give the values back: dicts, lists, tuples, sets, plain values, CPU tensors, numpy arrays.
+        """Return the values: dicts, lists, tuples, sets, plain values, CPU tensors, numpy arrays.
 
-        The tensors are views of one buffer, which lives as long as any of them. No code in the checkpoint is run. What
-        was read to verify it is handed out, so that the first call reads nothing; a second one reads and verifies anew.
+        The tensors are views of one buffer, which exists as long as any of them. No code from the checkpoint is run.
+        The first call returns what was read for verification and reads nothing; a further call reads anew.
 
         Raises:
-            CorruptError: only on a second call, or for a format that this version does not know.
+            CorruptError: only on a further call, or for a format that this version does not know.
         """
         archive, self._archive = self._archive, None
         return restore(archive if archive is not None else download(self._store, self.manifest, threading.Event()))
 
 
-def newest(
-    store: Store, owner: Owner, stop: threading.Event, *, named: str | None = None
+def find_newest(
+    store: Store, owner: Owner, stop: threading.Event, *, latest_manifest: str | None = None
 ) -> tuple[Checkpoint | None, tuple[Rejected, ...]]:
-    """Return the newest checkpoint that verifies, and those newer ones that did not.
+    """Return the newest checkpoint that verifies, and the newer ones that do not.
 
-    `named` is the manifest that `latest` names: a listing that is stale may lack it.
+    `latest_manifest` is the manifest that `latest` names: a stale listing may lack it.
 
     Raises:
-        CorruptError: there are manifests, and none verifies.
+        CorruptError: there are manifests, but none verifies.
         StoreError: the store did not answer.
     """
     rejected: list[Rejected] = []
-    keys = {key for key in store.keys(FOLDER) if CheckpointKey.of(key)}
-    if named is not None and named not in keys and store.read(named) is not None:
-        keys.add(named)
-    for key in sorted(keys, key=_place, reverse=True):
+    keys = {key for key in store.keys(FOLDER) if CheckpointId.from_key(key)}
+    if latest_manifest is not None and latest_manifest not in keys and store.read(latest_manifest) is not None:
+        keys.add(latest_manifest)
+    for key in sorted(keys, key=_id_of, reverse=True):
         try:
             return _verified(store, key, owner, stop), tuple(rejected)
         except CorruptError as error:
@@ -100,14 +100,14 @@ def newest(
             rejected.append(Rejected(manifest=key, why=str(error)))
     if rejected:
         raise CorruptError(
-            "none of the checkpoints verifies, and starting from nothing would in time delete them: to do so all the"
-            " same, choose another prefix\n" + "\n".join(f"{r.manifest}: {r.why}" for r in rejected)
+            "none of the checkpoints verifies, and a job that starts from nothing would in time delete them: to start"
+            " from nothing, choose another prefix\n" + "\n".join(f"{r.manifest}: {r.why}" for r in rejected)
         )
     return None, ()
 
 
-def _place(key: str) -> CheckpointKey:
-    return CheckpointKey.of(key) or CheckpointKey(epoch=0, sequence=0)
+def _id_of(key: str) -> CheckpointId:
+    return CheckpointId.from_key(key) or CheckpointId(epoch=0, sequence=0)
 
 
 def _verified(store: Store, key: str, owner: Owner, stop: threading.Event) -> Checkpoint:

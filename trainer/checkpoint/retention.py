@@ -1,42 +1,48 @@
-"""Which checkpoints go: a decision over keys, carried out by the writer."""
+"""Which checkpoints to delete: a pure decision over keys, carried out by the writer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointKey
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retirement:
-    """Keys to delete. Manifests go before data: a crash between the two never leaves a manifest without its data."""
+class Deletions:
+    """Keys to delete. Delete manifests before data, so that a crash never leaves a manifest without its data."""
 
     manifests: tuple[str, ...]
     data: tuple[str, ...]
 
 
-def retire(
+def choose_deletions(
     manifests: Collection[str],
     data: Collection[str],
     *,
     keep: int,
-    newest: CheckpointKey,
+    newest: CheckpointId,
     rejected: Collection[str] = (),
-) -> Retirement:
+) -> Deletions:
     """Decide what the writer that has just written `newest` may delete.
 
-    Kept are the `keep` newest manifests that are not `rejected`, and whatever is newer than `newest`: it belongs to a
-    successor. Data stays as long as its manifest; data without one is the rest of a crash, and goes with its place.
+    The `keep` newest manifests that are not `rejected` are kept, and so is everything newer than `newest`: it belongs
+    to a successor. Data is kept as long as its manifest. Data without a manifest is what a crash left, and is deleted.
     """
-    ours = sorted((place, key) for key in manifests if (place := CheckpointKey.of(key)) and place <= newest)
-    good = [place for place, key in ours if key not in rejected]
+    ours = sorted(
+        (checkpoint, key) for key in manifests if (checkpoint := CheckpointId.from_key(key)) and checkpoint <= newest
+    )
+    good = [checkpoint for checkpoint, key in ours if key not in rejected]
     if len(good) < keep:
-        return Retirement(manifests=(), data=_orphans(data, {p for p, _ in ours}, newest))
+        return Deletions(manifests=(), data=_orphans(data, {p for p, _ in ours}, newest))
     bound = good[-keep]
-    kept = {place for place, _ in ours if place >= bound}
-    return Retirement(manifests=tuple(key for place, key in ours if place < bound), data=_orphans(data, kept, newest))
+    kept = {checkpoint for checkpoint, _ in ours if checkpoint >= bound}
+    return Deletions(
+        manifests=tuple(key for checkpoint, key in ours if checkpoint < bound), data=_orphans(data, kept, newest)
+    )
 
 
-def _orphans(data: Collection[str], kept: Collection[CheckpointKey], newest: CheckpointKey) -> tuple[str, ...]:
+def _orphans(data: Collection[str], kept: Collection[CheckpointId], newest: CheckpointId) -> tuple[str, ...]:
     return tuple(
-        key for key in sorted(data) if (place := CheckpointKey.of(key)) and place <= newest and place not in kept
+        key
+        for key in sorted(data)
+        if (checkpoint := CheckpointId.from_key(key)) and checkpoint <= newest and checkpoint not in kept
     )

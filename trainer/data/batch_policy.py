@@ -1,10 +1,10 @@
-"""How a step's samples are divided, and what that does to gradients and the learning rate: pure arithmetic.
+"""How a step's samples are divided, and what follows for gradients and the learning rate: pure arithmetic.
 
-A step takes `total` samples over `size` workers. Worker r takes `shares(total, size)[r]` of them, in micro-batches of
-at most what fits its memory. Every micro-batch has a weight, so that the average which Horovod takes over the workers
-is exactly the mean over all samples of the step, however unequal the shares::
+A step takes `total` samples over `size` workers. Worker r takes `shares(total, size)[r]` of them, in micro-batches that
+fit its memory. Every micro-batch has a weight, so that Horovod's average over the workers is exactly the mean over all
+samples of the step, even if the shares differ::
 
-    1/size * sum over workers, micro-batches of weight * mean = sum of part/total * mean = mean over the step
+    1/size * sum over workers, micro-batches of weight * mean = sum of samples/total * mean = mean over the step
 """
 
 import math
@@ -17,39 +17,39 @@ from hvd_elastic.mpijob.contract import ENV_BATCH_GLOBAL, ENV_BATCH_PER_WORKER, 
 
 
 class BatchError(HvdElasticError):
-    """A batch size or a learning-rate rule that cannot be used; the message names every problem."""
+    """A batch size or a learning-rate rule cannot be used; the message names every problem."""
 
     exit_code = Exit.BAD_INPUT
 
 
 def shares(total: int, size: int) -> tuple[int, ...]:
-    """`total` over `size` workers, none more than one larger than another; the first ones take the remainder."""
+    """Divide `total` samples over `size` workers, as equally as possible; the first workers take the remainder."""
     least, rest = divmod(total, size)
     return tuple(least + (rank < rest) for rank in range(size))
 
 
-def parts(share: int, limit: int | None) -> tuple[int, ...]:
-    """Divide a share into as few micro-batches of at most `limit` as will do, as equal as possible."""
+def micro_batch_sizes(share: int, limit: int | None) -> tuple[int, ...]:
+    """Divide a share into as few micro-batches of at most `limit` samples as possible, as equal as possible."""
     if share == 0:
         return ()
     return shares(share, math.ceil(share / limit)) if limit else (share,)
 
 
-def weight(part: int, total: int, size: int) -> float:
-    """What the mean loss of a micro-batch is multiplied with before `backward()`."""
-    return part * size / total
+def weight(samples: int, total: int, size: int) -> float:
+    """Return the factor on the mean loss of a micro-batch of `samples`, to be applied before `backward()`."""
+    return samples * size / total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPolicy:
-    """What is held constant over resizes. Exactly one of the first two is set."""
+    """What stays constant over resizes. Exactly one of the first two fields is set."""
 
     global_size: int | None = None
-    """Samples per step over all workers: the loss curve does not depend on the number of workers."""
+    """Samples per step over all workers. The loss curve then does not depend on the number of workers."""
     per_worker: int | None = None
-    """Samples per step and process: a step takes the same time; the learning rate may follow the world size."""
+    """Samples per step and worker. A step then always takes the same time; the learning rate may follow the size."""
     micro: int | None = None
-    """Most samples that one forward and backward pass may take; None: the whole share at once."""
+    """Most samples in one forward and backward pass; None: the whole share at once."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -67,11 +67,11 @@ class BatchPolicy:
             raise BatchError("; ".join(problems))
 
     def total(self, size: int) -> int:
-        """Samples per step of a world of `size`."""
+        """Return the samples per step over all workers of a world of `size`."""
         return self.global_size if self.global_size is not None else (self.per_worker or 0) * size
 
     def share(self, rank: int, size: int) -> int:
-        """Samples per step of one worker."""
+        """Return the samples per step of one worker."""
         return shares(self.total(size), size)[rank]
 
     @classmethod
@@ -83,7 +83,7 @@ class BatchPolicy:
         per_worker: int | None = None,
         micro: int | None = None,
     ) -> "BatchPolicy":
-        """The job's policy (environment) before the script's own. Raises BatchError."""
+        """Return the job's policy (from the environment), or else the script's own. Raises BatchError."""
         job_global, job_per_worker = _integer(environ, ENV_BATCH_GLOBAL), _integer(environ, ENV_BATCH_PER_WORKER)
         if job_global is not None or job_per_worker is not None:
             global_size, per_worker = job_global, job_per_worker
@@ -95,20 +95,20 @@ class LearningRateRule(StrEnum):
 
     CONSTANT = "constant"
     LINEAR = "linear"
-    """Goyal et al. 2017, "Accurate, Large Minibatch SGD": k times the batch, k times the rate."""
+    """Goyal et al. 2017, "Accurate, Large Minibatch SGD": for k times the batch, k times the rate."""
     SQRT = "sqrt"
-    """Krizhevsky 2014: keeps the variance of a step."""
+    """Krizhevsky 2014, "One weird trick": keeps the variance of a step constant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRatePolicy:
-    """The factor on the script's learning rate, which is meant for `base_size` workers."""
+    """The factor on the script's learning rate."""
 
     rule: LearningRateRule = LearningRateRule.CONSTANT
     base_size: int = 1
+    """Number of workers for which the script's own rate is meant."""
     warmup_steps: int = 0
-    """Optimizer steps over which the factor rises after a growth. A shrink takes effect at once: a lower rate is
-    safe."""
+    """Optimizer steps over which the factor rises after workers were added. It falls at once: a lower rate is safe."""
 
     @classmethod
     def choose(
@@ -119,16 +119,16 @@ class LearningRatePolicy:
         base_size: int = 1,
         warmup_steps: int = 0,
     ) -> "LearningRatePolicy":
-        """The job's rule (environment) before the script's own. Raises BatchError."""
+        """Return the job's rule (from the environment), or else the script's own. Raises BatchError."""
         name = environ.get(ENV_LEARNING_RATE) or rule
         if name not in tuple(LearningRateRule):
-            raise BatchError(f"learning rate: {name!r} is none of {', '.join(LearningRateRule)}")
+            raise BatchError(f"learning rate: {name!r} is not one of {', '.join(LearningRateRule)}")
         if base_size < 1 or warmup_steps < 0:
             raise BatchError(f"learning rate: base_size {base_size} is below 1 or warmup_steps {warmup_steps} below 0")
         return cls(rule=LearningRateRule(name), base_size=base_size, warmup_steps=warmup_steps)
 
     def target(self, size: int) -> float:
-        """The factor for a world of `size`, once warm."""
+        """Return the factor for a world of `size`, after the warm-up."""
         ratio = size / self.base_size
         match self.rule:
             case LearningRateRule.LINEAR:
@@ -138,7 +138,7 @@ class LearningRatePolicy:
         return 1.0
 
     def factor(self, *, size: int, start: float, steps: int) -> float:
-        """The factor `steps` optimizer steps after a resize to `size` that began at the factor `start`."""
+        """Return the factor `steps` optimizer steps after a resize to `size` at which the factor was `start`."""
         target = self.target(size)
         if steps >= self.warmup_steps or start >= target:
             return target

@@ -1,4 +1,4 @@
-"""The data of an epoch, given out batch by batch, and the account of it."""
+"""The data of an epoch, batch by batch, and its sample counts."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -8,22 +8,22 @@ import torch
 
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.loader import Collate, is_iterable, load
-from hvd_elastic.trainer.data.sampler import EpochPlan, Part, SampleOrder
+from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 from hvd_elastic.trainer.state.progress import Cursor, Progress, Samples
 
-_BETWEEN: Final = Part(count=0, weight=1.0, last=True, position=0, padding=0)
+_NO_BATCH: Final = MicroBatch(count=0, weight=1.0, last=True, position=0, padding=0)
 
 
 class Batches:
-    """Gives batches out and moves the cursors in a progress that its owner keeps."""
+    """Yields batches and moves the cursors of a Progress that belongs to the caller."""
 
     def __init__(self) -> None:
-        self.part = _BETWEEN
-        """What was given out last."""
+        self.current = _NO_BATCH
+        """The micro-batch that was yielded last."""
 
-    def forget(self) -> None:
-        """Training goes on from somewhere else."""
-        self.part = _BETWEEN
+    def reset(self) -> None:
+        """Forget the last micro-batch: training continues from another position."""
+        self.current = _NO_BATCH
 
     def batches(
         self,
@@ -38,7 +38,7 @@ class Batches:
         collate_fn: Collate | None,
         options: Mapping[str, Any],
     ) -> Iterator[Any]:
-        """What is left of the cursor's epoch. The cursor moves as a batch is given, once for all batches of a step."""
+        """Yield what is left of the cursor's epoch. The cursor moves when the last micro-batch of a step is yielded."""
         order = self._order(cursor, dataset, seed=seed, shuffle=shuffle)
         plan = EpochPlan(
             length=cursor.length or 0,
@@ -50,12 +50,12 @@ class Batches:
         )
         progress.epoch_done = False
         loader_options = {"pin_memory": torch.cuda.is_available(), **options}
-        for batch, self.part in load(plan, dataset, order, collate_fn, **loader_options):
-            if self.part.last:
-                cursor.position = self.part.position
-                cursor.padded += self.part.padding
+        for batch, self.current in load(plan, dataset, order, collate_fn, **loader_options):
+            if self.current.last:
+                cursor.position = self.current.position
+                cursor.padded += self.current.padding
             yield batch
-        self.part = _BETWEEN
+        self.current = _NO_BATCH
         if order is None:
             cursor.length = cursor.position
         progress.epoch_done = True
@@ -70,8 +70,8 @@ class Batches:
         return SampleOrder(cursor.length, seed=seed, epoch=cursor.epoch, shuffle=shuffle)
 
 
-def account(live: Cursor, committed: Cursor | None) -> Samples:
-    """What became of an epoch's samples; `committed` is the cursor of the last commit, of any epoch."""
+def count_samples(live: Cursor, committed: Cursor | None) -> Samples:
+    """Count an epoch's samples. `committed` is the cursor of the last commit, which may be of another epoch."""
     seen = committed.position if committed is not None and committed.epoch == live.epoch else 0
     return Samples(
         epoch=live.epoch,

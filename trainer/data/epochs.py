@@ -1,4 +1,4 @@
-"""The part of a State that gives the data out, epoch by epoch, and accounts for it."""
+"""The methods of a State that yield the data, epoch by epoch, and count its samples."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import horovod.torch as hvd
 
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.batches import Batches, account
+from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loader import Collate
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
@@ -16,20 +16,23 @@ from hvd_elastic.trainer.telemetry import events
 TRAIN: Final = "train"
 
 
-class Epochs:
-    """Everything here moves with the commit: going back to one goes back in the data too."""
+class EpochsMixin:
+    """Everything here is part of a commit: going back to a commit also goes back in the data."""
 
     epoch: int
     _commits: Commits
-    _feed: Batches
+    _batches: Batches
     _progress: Progress
-    _stepping: OptimizerHooks
+    _optimizer_hooks: OptimizerHooks
 
     def remaining_epochs(self, total: int) -> Iterator[int]:
-        """The epochs that are left of `total`, as `for state.epoch in state.remaining_epochs(20):`.
+        """Yield the remaining epochs: `for state.epoch in state.remaining_epochs(20):`.
 
-        An epoch that was interrupted comes again, and `batches()` goes on where it stood. One whose data was
-        exhausted at the last commit does not.
+        An interrupted epoch is yielded again, and `batches()` continues where it stopped. An epoch whose data was
+        exhausted at the last commit is not. At the end, waits until the last durable checkpoint is stored.
+
+        Args:
+            total: number of epochs of the whole job, over all restarts.
         """
         if self._progress.epoch_done:
             self._next_epoch()
@@ -54,32 +57,35 @@ class Epochs:
         name: str = TRAIN,
         **options: Any,
     ) -> Iterator[Any]:
-        """What is left of this epoch's data for this worker, batch by batch. Every sample is taken once, over any
-        resizes.
+        """Yield the rest of this epoch's data for this worker, batch by batch. A resize neither skips nor repeats any.
 
-        The account stands at the batch that was given last: commit after its optimizer step, inside the loop.
+        The sample counts include the batch that was yielded last: commit after its optimizer step, inside the loop.
 
         Args:
-            dataset: map-style or iterable (see `loader.load`), the same on every worker.
-            batch_size: samples per step and worker.
-            global_batch_size: samples per step over all workers, instead. The job's policy comes before both.
-            micro_batch_size: most samples at once; a larger share is given in several batches. Then step the optimizer
-                only where `accumulating` is false.
-            shuffle: another order in each epoch, from `seed`.
-            seed: of the order; the same on every worker.
-            drop_last: leave a last step out that is not whole.
-            num_workers: loader processes.
-            collate_fn: samples to a batch.
-            name: of the account, where an epoch goes over several data sets.
-            options: for torch's DataLoader.
+            dataset: map-style (`__getitem__`, `__len__`) or iterable, the same on every worker. An iterable one must
+                yield the same samples in the same order on every worker. If it has `iterate_from(position)`, it is not
+                read from its beginning after a resize.
+            batch_size: samples per step and worker. Give either this or `global_batch_size`.
+            global_batch_size: samples per step over all workers. The job's own batch size (`HVD_ELASTIC_BATCH_GLOBAL`,
+                `HVD_ELASTIC_BATCH_PER_WORKER`) takes precedence over both.
+            micro_batch_size: most samples in one batch. A larger share of a step is yielded as several batches; then
+                step the optimizer only when `accumulating` is False. Default None: the whole share at once.
+            shuffle: use another random order in each epoch. Default True. Ignored for an iterable data set.
+            seed: seed of the order, the same on every worker. Default 0.
+            drop_last: leave out the last step of the epoch if it is incomplete. Default False.
+            num_workers: loader processes, as for torch's DataLoader. Default 0: load in the training process.
+            collate_fn: turns a list of samples into a batch. Default None: torch's `default_collate`.
+            name: key of the sample counts (`samples_of`), for an epoch over several data sets. Default "train".
+            options: further options for torch's DataLoader: `pin_memory` (default: True if there is a GPU),
+                `prefetch_factor` ...
 
         Raises:
-            BatchError: no usable batch size.
+            BatchError: no batch size, or one that cannot be used.
         """
         policy = BatchPolicy.choose(global_size=global_batch_size, per_worker=batch_size, micro=micro_batch_size)
         if policy.micro is not None:
-            self._stepping.expect_passes(-(-policy.share(hvd.rank(), hvd.size()) // policy.micro) or 1)
-        yield from self._feed.batches(
+            self._optimizer_hooks.set_backward_passes(-(-policy.share(hvd.rank(), hvd.size()) // policy.micro) or 1)
+        yield from self._batches.batches(
             self._progress,
             self._cursor(name),
             dataset,
@@ -93,28 +99,31 @@ class Epochs:
 
     @property
     def weight(self) -> float:
-        """What the mean loss of this batch is multiplied with, so that the gradient is that of the mean over the
-        whole step.
+        """The factor on the mean loss of this batch that makes the gradient that of the mean over the whole step.
 
-        1.0 wherever all shares are equal.
+        It is 1.0 if all shares are equal and not divided into micro-batches, and 0.0 for a sample that is only padding.
         """
-        return self._feed.part.weight
+        return self._batches.current.weight
 
     @property
     def accumulating(self) -> bool:
-        """Whether further micro-batches of this step follow: do not step the optimizer yet."""
-        return not self._feed.part.last
+        """Whether more micro-batches of this step follow, so that the optimizer must not step yet."""
+        return not self._batches.current.last
 
     @property
     def samples(self) -> Samples:
-        """The account of this epoch's samples."""
+        """The sample counts of this epoch, for the data set named "train"."""
         return self.samples_of(TRAIN)
 
     def samples_of(self, name: str) -> Samples:
-        """The account of the data set that was given this name."""
+        """Return the sample counts of this epoch.
+
+        Args:
+            name: the data set's name, as given to `batches`.
+        """
         last = self._commits.last
         committed = Progress.from_state_dict(last["progress"]) if last is not None else Progress()
-        return account(self._progress.cursors.get(name, Cursor(epoch=self.epoch)), committed.cursors.get(name))
+        return count_samples(self._progress.cursors.get(name, Cursor(epoch=self.epoch)), committed.cursors.get(name))
 
     def _emit(self, kind: events.Kind, **fields: object) -> None:
         events.emit(kind, rank=hvd.rank(), size=hvd.size(), step=self._progress.commits, **fields)

@@ -1,4 +1,4 @@
-"""A worker's micro-batches of an epoch, loaded, each with its part of the plan."""
+"""Loads a worker's micro-batches of an epoch with torch's DataLoader."""
 
 import logging
 import time
@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from hvd_elastic.trainer.data.sampler import EpochPlan, Part, SampleOrder
+from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
 logger = logging.getLogger(__name__)
 
 Collate = Callable[[list[Any]], Any]
 
-_OF_PROCESSES: Final = (
+_WORKER_OPTIONS: Final = (
     "num_workers",
     "prefetch_factor",
     "persistent_workers",
@@ -22,114 +22,115 @@ _OF_PROCESSES: Final = (
     "worker_init_fn",
     "timeout",
 )
-"""DataLoader's options that mean nothing without processes."""
+"""DataLoader options that have no meaning without loader processes."""
 
-_LOSSES: Final = 3
-"""A script with a loader of its own goes on with processes: after so many deaths its error is its error."""
+_MOST_DEATHS: Final = 3
+"""A script with a DataLoader of its own keeps its loader processes. After this many deaths the error is raised."""
 
-_TOLD_SECONDS: Final = 1.0
-"""So soon after a connection to a loader process broke, torch has told of its death, if that was why."""
+_DEATH_REPORT_SECONDS: Final = 1.0
+"""If a connection to a loader process breaks because it died, torch reports the death within this time."""
 
-_lost: list[str] = []
-"""What the loader processes of this one died of."""
+_worker_deaths: list[str] = []
+"""torch's messages about the loader processes of this process that died."""
 
 
 def load(
     plan: EpochPlan, dataset: Any, order: SampleOrder | None, collate: Collate | None, **options: Any
-) -> Iterator[tuple[Any, Part]]:
-    """Load what is left of an epoch.
+) -> Iterator[tuple[Any, MicroBatch]]:
+    """Yield the remaining batches of an epoch, each with its MicroBatch.
 
     Args:
-        plan: the steps.
-        dataset: map-style (`__getitem__`, `__len__`) or iterable. An iterable one must give the same samples in the
-        same order on
-            every worker; one that has `iterate_from(position)` is not read from its beginning after a resize.
-        order: of a map-style data set; None for an iterable one.
-        collate: samples to a batch; torch's default where None.
+        plan: the remaining steps.
+        dataset: map-style (`__getitem__`, `__len__`) or iterable. An iterable one must yield the same samples in the
+            same order on every worker. If it has `iterate_from(position)`, it is not read from its beginning after a
+            resize.
+        order: the order of a map-style data set; None for an iterable one.
+        collate: turns a list of samples into a batch; None: torch's default.
         options: for DataLoader: `num_workers`, `pin_memory`, `prefetch_factor` ...
     """
     if order is None:
-        stream = _Stream(plan, dataset, collate or default_collate)
-        yield from DataLoader(stream, batch_size=None, collate_fn=_as_it_is, **(_alone(options) if _lost else options))
+        stream = _StreamShare(plan, dataset, collate or default_collate)
+        usable = _without_workers(options) if _worker_deaths else options
+        yield from DataLoader(stream, batch_size=None, collate_fn=_identity, **usable)
     else:
-        yield from zip(_batches(plan, order, dataset, collate, options), plan.parts(), strict=True)
+        yield from zip(_batches(plan, order, dataset, collate, options), plan.micro_batches(), strict=True)
 
 
 def _batches(
     plan: EpochPlan, order: SampleOrder, dataset: Any, collate: Collate | None, options: dict[str, Any]
 ) -> Iterator[Any]:
-    given = 0
-    if options.get("num_workers") and not _lost:
-        loader = DataLoader(dataset, batch_sampler=_Batches(plan, order), collate_fn=collate, **options)
+    yielded = 0
+    if options.get("num_workers") and not _worker_deaths:
+        loader = DataLoader(dataset, batch_sampler=_BatchSampler(plan, order), collate_fn=collate, **options)
         try:
             for batch in loader:
-                given += 1
+                yielded += 1
                 yield batch
             return
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not is_lost_process(error):
                 raise
-    rest = _Batches(plan, order, given)
-    yield from DataLoader(dataset, batch_sampler=rest, collate_fn=collate, **_alone(options))
+    rest = _BatchSampler(plan, order, yielded)
+    yield from DataLoader(dataset, batch_sampler=rest, collate_fn=collate, **_without_workers(options))
 
 
-def _alone(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in _OF_PROCESSES}
+def _without_workers(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _WORKER_OPTIONS}
 
 
 def is_lost_process(error: Exception) -> bool:
-    """Whether a loader process was killed: a full /dev/shm (SIGBUS), or too little memory (SIGKILL).
+    """Whether `error` means that a loader process was killed: /dev/shm is full (SIGBUS), or memory is short (SIGKILL).
 
-    torch says so wherever the training thread happens to be, by a signal handler: a RuntimeError. A ConnectionError or
-    EOFError may come a moment before. From then on this process loads what it needs itself: slower, and without shared
-    memory.
+    torch reports it from a signal handler, as a RuntimeError anywhere in the training thread. A ConnectionError or
+    EOFError may come a moment earlier. From then on the training process loads the data itself: slower, and without
+    shared memory.
     """
-    text = str(error if isinstance(error, RuntimeError) else _told_of_a_death())
+    text = str(error if isinstance(error, RuntimeError) else _wait_for_death_report())
     if not text.startswith("DataLoader worker (pid"):
         return False
-    if not _lost:
+    if not _worker_deaths:
         logger.warning("%s From now on data is loaded in the training process.", text)
-    _lost.append(text)
-    return len(_lost) <= _LOSSES
+    _worker_deaths.append(text)
+    return len(_worker_deaths) <= _MOST_DEATHS
 
 
-def _told_of_a_death() -> RuntimeError | None:
-    """A batch's memory is fetched from the process that made it: where that has just died, the fetch fails first."""
+def _wait_for_death_report() -> RuntimeError | None:
+    """Wait for torch's report. A batch's memory is fetched from its loader process, and that may fail first."""
     try:
-        time.sleep(_TOLD_SECONDS)
-    except RuntimeError as error:  # of torch's handler
+        time.sleep(_DEATH_REPORT_SECONDS)
+    except RuntimeError as error:  # raised by torch's signal handler
         return error
     return None
 
 
 def is_iterable(dataset: object) -> bool:
-    """Whether a data set can only be iterated."""
+    """Whether a data set can only be iterated, not indexed."""
     return isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
 
 
-class _Batches:
-    """A batch sampler."""
+class _BatchSampler:
+    """The `batch_sampler` of a DataLoader."""
 
-    def __init__(self, plan: EpochPlan, order: SampleOrder, given: int = 0) -> None:
-        """`given`: how many batches to pass over."""
-        self._plan, self._order, self._given = plan, order, given
+    def __init__(self, plan: EpochPlan, order: SampleOrder, skip: int = 0) -> None:
+        """`skip`: number of batches to leave out at the beginning."""
+        self._plan, self._order, self._skip = plan, order, skip
 
     def __iter__(self) -> Iterator[list[int]]:
-        return islice(self._plan.indices(self._order), self._given, None)
+        return islice(self._plan.indices(self._order), self._skip, None)
 
 
-class _Stream(IterableDataset[tuple[Any, Part]]):
-    """A worker's share of a stream. Every loader process reads the stream and collates every n-th step's share."""
+class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
+    """A worker's share of a stream. Each of n loader processes reads the whole stream and collates every n-th batch."""
 
     def __init__(self, plan: EpochPlan, dataset: Any, collate: Collate) -> None:
         self._plan, self._dataset, self._collate = plan, dataset, collate
 
-    def __iter__(self) -> Iterator[tuple[Any, Part]]:
+    def __iter__(self) -> Iterator[tuple[Any, MicroBatch]]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        for index, (samples, part) in enumerate(stream_parts(self._plan, self._from_position())):
+        for index, (samples, micro_batch) in enumerate(stream_micro_batches(self._plan, self._from_position())):
             if index % workers == worker:
-                yield self._collate(samples), part
+                yield self._collate(samples), micro_batch
 
     def _from_position(self) -> Iterator[Any]:
         start = self._plan.position
@@ -137,19 +138,19 @@ class _Stream(IterableDataset[tuple[Any, Part]]):
         return iter(iterate_from(start)) if iterate_from is not None else islice(iter(self._dataset), start, None)
 
 
-def stream_parts(plan: EpochPlan, stream: Iterable[Any]) -> Iterator[tuple[list[Any], Part]]:
-    """The samples of every micro-batch of this worker, from a stream that stands at the plan's position."""
+def stream_micro_batches(plan: EpochPlan, stream: Iterable[Any]) -> Iterator[tuple[list[Any], MicroBatch]]:
+    """Yield the samples of each micro-batch of this worker, from a stream that starts at the plan's position."""
     samples = iter(stream)
     total, position = plan.total, plan.position
     while step := list(islice(samples, total)):
         if len(step) < total and plan.drop_last:
             return
-        taken = plan.first_of(len(step))
-        for part in plan.step(position, len(step)):
-            yield step[taken : taken + part.count], part
-            taken += part.count
+        start = plan.samples_before(len(step))
+        for batch in plan.step(position, len(step)):
+            yield step[start : start + batch.count], batch
+            start += batch.count
         position += len(step)
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

@@ -1,12 +1,12 @@
-"""Which samples a worker takes: a pure function of length, seed, epoch, position and the world.
+"""Which samples a worker takes: a pure function of length, seed, epoch, position and world.
 
-An epoch is one fixed order of all samples. A step takes the next `total` of them, wherever it stands, and divides
-them over the workers there are. So all that has to survive a resize, or a restart from a durable checkpoint, is one
-number, the position, and every sample is taken exactly once, whatever the sequence of worlds.
+An epoch is one fixed order of all samples. A step takes the next `total` samples and divides them over the present
+workers. So only one number, the position, has to survive a resize or a restart from a durable checkpoint, and every
+sample is taken exactly once, whatever the sequence of worlds.
 
-The order is never a list. Up to `SORTED_LIMIT` samples it is a sort by hash; above, a Feistel network (Luby and
-Rackoff 1988) walked back into range: a sample's place in the order is computed when it is asked for, in no memory.
-Both are defined here and do not change with a version of numpy, which a checkpoint taken in mid-epoch relies on.
+The order is never a Python list. Up to `SORTED_LIMIT` samples it is a sort by hash. Above, it is a Feistel network
+(Luby and Rackoff 1988) with cycle walking, which computes the sample at a position on demand and needs no memory. Both
+are defined here and do not depend on the version of numpy: a checkpoint taken in mid-epoch relies on that.
 """
 
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hvd_elastic.trainer.data.batch_policy import BatchPolicy, parts, shares, weight
+from hvd_elastic.trainer.data.batch_policy import BatchPolicy, micro_batch_sizes, shares, weight
 
 Positions = npt.NDArray[np.int64]
-_Words = npt.NDArray[np.uint64]
+_UInt64s = npt.NDArray[np.uint64]
 
 SORTED_LIMIT: Final = 1 << 20
-"""Sorting so many hashes takes about 0.1 s. A Feistel network over few bits would shuffle badly."""
+"""Sorting this many hashes takes about 0.1 s. Below, a Feistel network has few bits and would shuffle badly."""
 
 ROUNDS: Final = 6
 _CHUNK: Final = 1 << 14
-"""Samples of this worker looked up at once: numpy's cost per call is spread over them."""
+"""Samples of this worker that are looked up in one call, to spread numpy's cost per call."""
 
 
 class SampleOrder:
@@ -36,7 +36,7 @@ class SampleOrder:
     def __init__(self, length: int, *, seed: int = 0, epoch: int = 0, shuffle: bool = True) -> None:
         self.length = length
         self._sorted: Positions | None = None
-        self._keys: _Words | None = None
+        self._keys: _UInt64s | None = None
         if shuffle and length > 1:
             keys = _hash(np.arange(ROUNDS, dtype=np.uint64), _key(seed, epoch))
             if length <= SORTED_LIMIT:
@@ -46,22 +46,22 @@ class SampleOrder:
                 self._keys = keys
 
     def at(self, positions: Positions) -> Positions:
-        """The samples at these positions of the order."""
+        """Return the indices of the samples at these positions of the order."""
         if self._sorted is not None:
             return self._sorted[positions]
         if self._keys is None:
             return positions
         return self._walk(positions.astype(np.uint64)).astype(np.int64)
 
-    def _walk(self, words: _Words) -> _Words:
-        """Permute the next power of two; what falls outside the range goes round again, so the range is permuted."""
+    def _walk(self, words: _UInt64s) -> _UInt64s:
+        """Permute the next power of two, and again what falls outside the range, so that the range is permuted."""
         bits = (self.length - 1).bit_length()
         words = self._permute(words, bits)
         while (outside := np.flatnonzero(words >= self.length)).size:
             words[outside] = self._permute(words[outside], bits)
         return words
 
-    def _permute(self, words: _Words, bits: int) -> _Words:
+    def _permute(self, words: _UInt64s, bits: int) -> _UInt64s:
         low_bits = bits // 2
         low_mask, high_mask = np.uint64((1 << low_bits) - 1), np.uint64((1 << (bits - low_bits)) - 1)
         low, high = words & low_mask, words >> np.uint64(low_bits)
@@ -75,60 +75,60 @@ class SampleOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One micro-batch of one worker."""
+class MicroBatch:
+    """One micro-batch of one worker: its place in the epoch, without the data."""
 
     count: int
-    """Samples in it."""
+    """Number of its samples."""
     weight: float
-    """What its mean loss is multiplied with; 0 for padding."""
+    """Factor on its mean loss; 0 for padding."""
     last: bool
     """Whether the optimizer steps after it."""
     position: int
-    """The epoch's position once its step is done."""
+    """The epoch's position after its step."""
     padding: int
-    """Samples that all workers together take twice in this step."""
+    """Samples that are taken twice in this step, over all workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPlan:
-    """The steps that are left of an epoch, as one worker of a world sees them."""
+    """The remaining steps of an epoch, as one worker of a world sees them."""
 
     length: int
     """Samples of the epoch."""
     position: int
-    """Samples of the epoch that are done."""
+    """Samples of the epoch that were already taken."""
     policy: BatchPolicy
     rank: int
     size: int
     drop_last: bool = False
-    """Leave out a last step that is not whole."""
+    """Leave out the last step if it is incomplete."""
 
-    def parts(self) -> Iterator[Part]:
-        """Every micro-batch of this worker, in order."""
+    def micro_batches(self) -> Iterator[MicroBatch]:
+        """Yield every micro-batch of this worker, in order."""
         for start, total in self._steps():
             yield from self.step(start, total)
 
     def indices(self, order: SampleOrder) -> Iterator[list[int]]:
-        """The samples of every micro-batch, in the order of `parts()`."""
+        """Yield the sample indices of every micro-batch, in the order of `micro_batches()`."""
         for first, block in self._blocks():
             samples = order.at(block).tolist()
             start, taken = first, 0
             while taken < len(samples):
                 total = min(self.total, self.length - start)
-                for part in self.step(start, total):
-                    yield samples[taken : taken + part.count]
-                    taken += part.count
+                for batch in self.step(start, total):
+                    yield samples[taken : taken + batch.count]
+                    taken += batch.count
                 start += total
 
     @property
     def total(self) -> int:
-        """Samples of a whole step, over all workers."""
+        """Samples of a complete step, over all workers."""
         return self.policy.total(self.size)
 
     @property
     def _whole(self) -> int:
-        """Whole steps that are left."""
+        """Number of complete steps that remain."""
         return max(0, self.length - self.position) // self.total
 
     def _steps(self) -> Iterator[tuple[int, int]]:
@@ -138,26 +138,26 @@ class EpochPlan:
         if rest > 0 and not self.drop_last:
             yield self.length - rest, rest
 
-    def first_of(self, total: int) -> int:
-        """How many samples of a step of `total` lie before this worker's."""
-        return _slice(total, self.size, self.rank)[1]
+    def samples_before(self, total: int) -> int:
+        """Return how many samples of a step of `total` come before this worker's."""
+        return _own_slice(total, self.size, self.rank)[1]
 
-    def step(self, start: int, total: int) -> tuple[Part, ...]:
-        """Give this worker's micro-batches of the step that takes `total` samples from `start` on."""
-        mine = _micro_batches(total, self.size, self.rank, self.policy.micro)
-        return tuple(replace(part, position=start + total) for part in mine)
+    def step(self, start: int, total: int) -> tuple[MicroBatch, ...]:
+        """Return this worker's micro-batches of the step that takes `total` samples from position `start` on."""
+        batches = _step_micro_batches(total, self.size, self.rank, self.policy.micro)
+        return tuple(replace(batch, position=start + total) for batch in batches)
 
     def _blocks(self) -> Iterator[tuple[int, Positions]]:
-        """Where a run of steps starts, and the positions that this worker takes of it."""
-        mine, before = _slice(self.total, self.size, self.rank)
-        per_block = max(1, _CHUNK // mine)
-        steps = np.arange(per_block, dtype=np.int64)[:, None] * self.total + before + np.arange(mine, dtype=np.int64)
+        """Yield the start of each run of steps, and the positions that this worker takes in it."""
+        own, before = _own_slice(self.total, self.size, self.rank)
+        per_block = max(1, _CHUNK // own)
+        steps = np.arange(per_block, dtype=np.int64)[:, None] * self.total + before + np.arange(own, dtype=np.int64)
         for first in range(0, self._whole, per_block):
             start = self.position + first * self.total
             yield start, (start + steps[: self._whole - first]).ravel()
         for start, total in self._steps_after_whole():
-            mine, before = _slice(total, self.size, self.rank)
-            yield start, start + before + np.arange(mine, dtype=np.int64)
+            own, before = _own_slice(total, self.size, self.rank)
+            yield start, start + before + np.arange(own, dtype=np.int64)
 
     def _steps_after_whole(self) -> Iterator[tuple[int, int]]:
         start = self.position + self._whole * self.total
@@ -166,15 +166,15 @@ class EpochPlan:
 
 
 @lru_cache(maxsize=16)
-def _micro_batches(total: int, size: int, rank: int, micro: int | None) -> tuple[Part, ...]:
-    """A worker's part of a step that ends at position 0; whole steps are all alike."""
-    given = shares(total, size)
-    padding = given.count(0)
-    counts = parts(given[rank], micro)
-    if not counts:  # its peers wait for its gradients: it repeats a sample, which weighs nothing
-        return (Part(count=1, weight=0.0, last=True, position=0, padding=padding),)
+def _step_micro_batches(total: int, size: int, rank: int, micro: int | None) -> tuple[MicroBatch, ...]:
+    """A worker's micro-batches of a step, with position 0: complete steps differ only in their position."""
+    all_shares = shares(total, size)
+    padding = all_shares.count(0)
+    counts = micro_batch_sizes(all_shares[rank], micro)
+    if not counts:  # its peers wait for its gradients, so it repeats a sample with weight 0
+        return (MicroBatch(count=1, weight=0.0, last=True, position=0, padding=padding),)
     return tuple(
-        Part(
+        MicroBatch(
             count=count,
             weight=weight(count, total, size),
             last=index == len(counts) - 1,
@@ -185,12 +185,13 @@ def _micro_batches(total: int, size: int, rank: int, micro: int | None) -> tuple
     )
 
 
-def _slice(total: int, size: int, rank: int) -> tuple[int, int]:
-    """How many of a step's samples a worker takes, and how many lie before them. One repeated sample where it has
-    none.
+def _own_slice(total: int, size: int, rank: int) -> tuple[int, int]:
+    """Return how many of a step's samples a worker takes, and how many come before them.
+
+    A worker without a share takes one repeated sample.
     """
-    given = shares(total, size)
-    return (given[rank], sum(given[:rank])) if given[rank] else (1, 0)
+    all_shares = shares(total, size)
+    return (all_shares[rank], sum(all_shares[:rank])) if all_shares[rank] else (1, 0)
 
 
 def _key(seed: int, epoch: int) -> int:
@@ -198,7 +199,7 @@ def _key(seed: int, epoch: int) -> int:
     return int(_hash(words, epoch & (2**64 - 1))[0])
 
 
-def _hash(words: _Words, key: int) -> _Words:
+def _hash(words: _UInt64s, key: int) -> _UInt64s:
     """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), keyed."""
     with np.errstate(over="ignore"):
         z = (words + np.uint64(key)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
@@ -207,8 +208,8 @@ def _hash(words: _Words, key: int) -> _Words:
         return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
 
 
-def _mix(words: _Words, key: np.uint64) -> _Words:
-    """A round function: two multiplications, the well-mixed upper half."""
+def _mix(words: _UInt64s, key: np.uint64) -> _UInt64s:
+    """The round function: two multiplications, of which the well-mixed upper half is used."""
     z = (words + key) * np.uint64(0x9E3779B97F4A7C15)
     z ^= z >> np.uint64(29)
     z *= np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""Evaluating on all workers at once: every sample exactly once, whatever the world size."""
+"""Evaluation on all workers together: every sample exactly once, at any world size."""
 
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Subset
 
 Measure = Callable[[torch.nn.Module, Any], Mapping[str, torch.Tensor]]
-"""Model and batch to means over the batch, by name."""
+"""Takes the model and a batch on the device; returns means over the batch, by name."""
 
 
 def evaluate(
@@ -17,20 +17,20 @@ def evaluate(
     dataset: Any,
     *,
     batch_size: int,
-    place: Callable[[Any], Any],
+    to_device: Callable[[Any], Any],
     **options: Any,
 ) -> dict[str, float]:
-    """Return the mean over `dataset` of each value that `measure` gives.
+    """Return the mean over `dataset` of each value that `measure` returns; empty if the data set is empty.
 
-    A collective operation. Every worker takes every size-th sample; shares differ by one sample at most, and each batch
-    weighs what it holds, so that the mean is that of one worker alone.
+    A collective operation. Every worker takes every size-th sample, so shares differ by at most one sample. Each batch
+    is weighted with its number of samples, so the mean is the same as that of a single worker.
 
     Args:
-        model: left in the mode (train or eval) it was in.
-        measure: a worker without a sample calls it not at all.
-        dataset: map-style.
-        batch_size: samples at once.
-        place: moves a batch to the device.
+        model: set to eval mode and then back to the mode it was in.
+        measure: returns means over a batch, by name. A worker that has no sample skips the call.
+        dataset: a map-style data set.
+        batch_size: samples in one batch.
+        to_device: moves a batch to the device.
         options: for torch's DataLoader.
     """
     share = Subset(dataset, range(hvd.rank(), len(dataset), hvd.size()))
@@ -38,25 +38,25 @@ def evaluate(
     model.eval()
     try:
         with torch.no_grad():
-            sums = _sums(DataLoader(share, batch_size=batch_size, **options), model, measure, place)
+            sums = _sums(DataLoader(share, batch_size=batch_size, **options), model, measure, to_device)
     finally:
         model.train(was_training)
     return _means(sums)
 
 
-def _sums(loader: Any, model: torch.nn.Module, measure: Measure, place: Callable[[Any], Any]) -> dict[str, float]:
+def _sums(loader: Any, model: torch.nn.Module, measure: Measure, to_device: Callable[[Any], Any]) -> dict[str, float]:
     totals: dict[str, torch.Tensor] = {}
     count = 0
     for batch in loader:
         length = samples_in(batch)
         count += length
-        for name, value in measure(model, place(batch)).items():
+        for name, value in measure(model, to_device(batch)).items():
             totals[name] = totals.get(name, 0.0) + value.detach().double() * length
     return {"": float(count), **{name: float(value) for name, value in totals.items()}}
 
 
 def _means(sums: Mapping[str, float]) -> dict[str, float]:
-    """Workers without a sample have no names: all are collected first."""
+    """Average over all workers. A worker without samples does not know the names, so all sums are gathered first."""
     everyone = hvd.allgather_object(dict(sums), name="hvd_elastic.evaluation") if hvd.size() > 1 else [dict(sums)]
     count = sum(each.pop("") for each in everyone)
     names = dict.fromkeys(name for each in everyone for name in each)
@@ -64,7 +64,7 @@ def _means(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def samples_in(batch: Any) -> int:
-    """Return how many samples a collated batch holds: the length of its first tensor."""
+    """Return the number of samples in a collated batch: the length of its first tensor."""
     return len(next(_leaves(batch)))
 
 

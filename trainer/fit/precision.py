@@ -1,4 +1,4 @@
-"""What a step of `Trainer` computes in: precision, the scaling of gradients that goes with it, and clipping."""
+"""Numerical precision of a `Trainer` step, with gradient scaling and clipping."""
 
 import contextlib
 from enum import StrEnum
@@ -8,39 +8,44 @@ import torch
 
 
 class Precision(StrEnum):
-    """What the forward pass computes in."""
+    """Numerical precision of the forward pass."""
 
     FULL = "full"
+    """The dtype of the model's parameters."""
     BF16 = "bf16"
+    """torch.autocast with bfloat16."""
     FP16 = "fp16"
-    """With a gradient scaler, whose scale is part of the state."""
+    """torch.autocast with float16, and a gradient scaler whose scale is part of the state."""
 
 
 _DTYPES: Final = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 
 class MixedPrecision:
-    """Of one model and the optimizer that `hvd.DistributedOptimizer` returned."""
+    """Forward, backward and optimizer step of a model in a given precision."""
 
     def __init__(self, precision: Precision, *, device: torch.device, clip_norm: float | None) -> None:
         self._dtype = _DTYPES.get(precision)
         self._device = device
         self._clip_norm = clip_norm
         self.scaler = torch.amp.GradScaler(device.type) if precision is Precision.FP16 else None
-        """Part of the state, where there is one."""
+        """The gradient scaler, which must be part of the state; None unless the precision is FP16."""
 
     def autocast(self) -> contextlib.AbstractContextManager[None]:
-        """Around a forward pass."""
+        """Return the context for a forward pass."""
         if self._dtype is None:
             return contextlib.nullcontext()
         return torch.autocast(self._device.type, dtype=self._dtype)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradients of one batch."""
+        """Add the gradients of one batch to the parameters' gradients."""
         (self.scaler.scale(loss) if self.scaler else loss).backward()  # type: ignore[no-untyped-call]
 
     def step(self, model: torch.nn.Module, optimizer: Any) -> None:
-        """Average, unscale, clip, step: each needs what comes before it."""
+        """Average the gradients, unscale them, clip them, and step: in this order, as each needs the one before.
+
+        `optimizer` is the one that `hvd.DistributedOptimizer` returned.
+        """
         if self.scaler is None and self._clip_norm is None:
             optimizer.step()
         else:

@@ -1,4 +1,4 @@
-"""What rank 0 tells people while training goes on: TensorBoard and a line of progress now and then."""
+"""What rank 0 shows during training: TensorBoard scalars and progress lines in the log."""
 
 import logging
 import time
@@ -8,12 +8,13 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 PROGRESS_SECONDS: Final = 10.0
+"""Shortest time between two progress lines."""
 
 
 class TensorBoardWriter:
-    """TensorBoard's writer, opened by whoever is rank 0 when there is something to write.
+    """Writes TensorBoard scalars; opened on rank 0 at the first write.
 
-    A new rank 0 opens a file of its own and purges what the one before wrote past its own step: those steps are
+    A new rank 0 opens a new file and purges what the former rank 0 wrote beyond the present step: those steps are
     trained again.
     """
 
@@ -22,7 +23,7 @@ class TensorBoardWriter:
         self._writer: Any = None
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Add scalars at `step`. Does nothing without a folder, or without the `tensorboard` package."""
+        """Add scalars at `step`. Does nothing without a folder or without the `tensorboard` package."""
         writer = self._opened(step)
         if writer is not None:
             for name, value in values.items():
@@ -40,14 +41,14 @@ class TensorBoardWriter:
         return self._writer
 
     def close(self) -> None:
-        """End the file; the next `write` begins another."""
+        """Close the file. The next `write` opens a new one."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
 
 class ProgressLog:
-    """Samples a second and a line of log, at most once in PROGRESS_SECONDS."""
+    """Logs a progress line with the samples per second, at most once in PROGRESS_SECONDS."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -55,19 +56,19 @@ class ProgressLog:
         self._samples = 0
 
     def due(self) -> bool:
-        """Whether it is time to say something: what costs something to find out need not be found out otherwise."""
+        """Whether the next line is due. If not, the caller need not compute values that cost time, such as the loss."""
         return self._clock() - self._since >= PROGRESS_SECONDS
 
     def count(self, samples: int) -> None:
-        """Count samples of all workers."""
+        """Add to the number of samples, over all workers."""
         self._samples += samples
 
-    def tell(self, *, epoch: int, epochs: int, step: int, size: int, values: Mapping[str, float]) -> dict[str, float]:
-        """Log a line; gives `values` with the speed since the line before."""
+    def write(self, *, epoch: int, epochs: int, step: int, size: int, values: Mapping[str, float]) -> dict[str, float]:
+        """Log a line. Returns `values` with the samples per second since the previous line, and the world size."""
         now = self._clock()
         seconds = now - self._since
-        told = {**values, "samples_per_second": self._samples / seconds if seconds > 0 else 0.0, "world_size": size}
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
-        logger.info("epoch %d of %d, step %d: %s", epoch + 1, epochs, step, shown)
+        shown = {**values, "samples_per_second": self._samples / seconds if seconds > 0 else 0.0, "world_size": size}
+        text = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
+        logger.info("epoch %d of %d, step %d: %s", epoch + 1, epochs, step, text)
         self._since, self._samples = now, 0
-        return told
+        return shown

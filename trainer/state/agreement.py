@@ -1,4 +1,4 @@
-"""What the workers tell each other at a commit, and what follows from it."""
+"""What the workers agree on at a commit, and whether training must then wait for the durable tier."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -7,36 +7,43 @@ import horovod.torch as hvd
 import torch
 
 
-class Danger(IntEnum):
-    """What a request for a durable checkpoint means."""
+class RiskLevel(IntEnum):
+    """What is at risk when a durable checkpoint is requested."""
 
     NONE = 0
+    """No checkpoint was requested."""
     POD = 1
-    """One pod is about to end. Its peers hold the state, if there are any that stay."""
+    """One pod is about to end. The workers that keep running hold the state."""
     JOB = 2
-    """The job may stand still or be lost: training waits until its state is durable."""
+    """The job may stop or be lost: training waits until its state is durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Of one worker, and after `agreed` of all."""
+    """One worker's view of the job; after `allreduced`, the view that all workers share."""
 
-    hosts: bool
-    """Hosts came or went."""
-    danger: Danger
-    stays: bool
-    """Its pod is not about to end; of all: somebody's is not."""
+    hosts_changed: bool
+    """Hosts were added or removed."""
+    risk: RiskLevel
+    keeps_running: bool
+    """This worker's pod is not about to end; after `allreduced`: at least one worker's pod is not."""
 
-    def agreed(self) -> "Agreement":
-        """What anybody says, the same on every worker: one small allreduce."""
+    def allreduced(self) -> "Agreement":
+        """Return the maximum of each field over all workers, the same on every worker: one small allreduce."""
         if hvd.size() == 1:
             return self
-        told = torch.tensor([self.hosts, self.danger, self.stays], dtype=torch.int32)
-        hosts, danger, stays = hvd.allreduce(told, op=hvd.Max, name="hvd_elastic.word").tolist()
-        return Agreement(hosts=bool(hosts), danger=Danger(danger), stays=bool(stays))
+        values = torch.tensor([self.hosts_changed, self.risk, self.keeps_running], dtype=torch.int32)
+        hosts_changed, risk, keeps_running = hvd.allreduce(values, op=hvd.Max, name="hvd_elastic.agreement").tolist()
+        return Agreement(hosts_changed=bool(hosts_changed), risk=RiskLevel(risk), keeps_running=bool(keeps_running))
 
-    def must_secure(self, *, endangered: bool) -> bool:
-        """Whether training waits until this commit is durable. `endangered`: so did one before it in this world."""
-        if self.danger is Danger.JOB:
+    def must_wait_for_store(self, *, job_was_at_risk: bool) -> bool:
+        """Whether training waits until this commit is durable.
+
+        Args:
+            job_was_at_risk: an earlier commit of the same world had RiskLevel.JOB.
+        """
+        if self.risk is RiskLevel.JOB:
             return True
-        return (self.hosts and endangered) or ((self.hosts or self.danger > 0) and not self.stays)
+        if self.hosts_changed and job_was_at_risk:
+            return True
+        return (self.hosts_changed or self.risk > RiskLevel.NONE) and not self.keeps_running

@@ -1,4 +1,4 @@
-"""The last commit: in this process' memory, and from there to the durable tier."""
+"""The last commit: in this process's memory, and from there in the durable tier."""
 
 from collections.abc import Set as AbstractSet
 
@@ -8,61 +8,68 @@ from hvd_elastic.trainer.state.host_memory import HostMemory, Tree
 
 
 class Commits:
-    """Both tiers of one process. The durable one does nothing but on the job's writer, rank 0."""
+    """Both tiers of one process. The durable tier is active only on the job's writer, rank 0."""
 
     def __init__(self, *, checkpoint: str | None, overlap: bool) -> None:
         self.memory = HostMemory(overlap=overlap)
         self.durable = DurableTier(checkpoint)
         self.last: Tree = None
-        """The last commit as a tree; None: this process holds none."""
-        self._offer_waits = False
-        self._secured = self._tried = -1
+        """The last commit as a tree; None if this process holds none."""
+        self._save_pending = False
+        self._durable_step = self._attempted_step = -1
 
     @property
     def step(self) -> int:
-        """Of the last commit; 0: this process holds none."""
+        """Step of the last commit; 0 if this process holds none."""
         return int(self.last["progress"]["commits"]) if self.last is not None else 0
 
-    def save(self, tree: Tree, *, owned: AbstractSet[int]) -> None:
-        """Make `tree` the last commit. `owned`: addresses of the tensors that only an optimizer's step changes."""
-        self._hand_over()
-        self.last = self.memory.save(tree, guarded=lambda tensor: tensor.data_ptr() in owned, held=self.durable.busy)
+    def save_to_memory(self, tree: Tree, *, owned: AbstractSet[int]) -> None:
+        """Make `tree` the last commit, and start a durable save if one is due.
+
+        Args:
+            tree: the state to copy.
+            owned: addresses of the tensors that change only in an optimizer's step.
+        """
+        self._start_pending_save()
+        self.last = self.memory.save(
+            tree, deferrable=lambda tensor: tensor.data_ptr() in owned, retained=self.durable.busy
+        )
         if self.durable.due(self.step):
-            self.offer()
+            self.save_to_store_async()
 
-    def offer(self) -> None:
-        """Have the last commit stored in the background, or the next one where this is still being copied."""
-        self._offer_waits = True
-        if self.memory.settled:
-            self._hand_over()
+    def save_to_store_async(self) -> None:
+        """Store the last commit in the background. If it is still being copied, the save starts at the next commit."""
+        self._save_pending = True
+        if self.memory.done:
+            self._start_pending_save()
 
-    def _hand_over(self) -> None:
-        """Give the durable tier the commit that waits for it, once that is whole."""
-        if self._offer_waits:
-            self._offer_waits = False
-            self.memory.settle()
-            self.memory.lend()
-            self.durable.offer(self.last, step=self.step, size=self.last["progress"]["size"])
+    def _start_pending_save(self) -> None:
+        """Give the pending commit to the durable tier, once its copy is complete."""
+        if self._save_pending:
+            self._save_pending = False
+            self.memory.wait()
+            self.memory.retain()
+            self.durable.save_async(self.last, step=self.step, size=self.last["progress"]["size"])
 
     @property
-    def secured(self) -> bool:
-        """Whether the last commit is known to be durable, whoever wrote it."""
-        return self.last is not None and self.step in (self._secured, self.durable.stored_step)
+    def is_durable(self) -> bool:
+        """Whether the last commit is known to be durable, whichever process wrote it."""
+        return self.last is not None and self.step in (self._durable_step, self.durable.durable_step)
 
-    def note_secured(self) -> None:
-        """The last commit is durable."""
-        self._secured = self.step
+    def mark_durable(self) -> None:
+        """Record that the last commit is durable."""
+        self._durable_step = self.step
 
-    def secure(self, reason: str) -> bool:
-        """Make the last commit durable before this returns, as far as the pod's grace allows; whether it is.
+    def save_to_store_sync(self, reason: str) -> bool:
+        """Make the last commit durable before returning, within the pod's grace period. Returns whether it is durable.
 
-        Each commit is tried once; a save that is late may end later.
+        Each commit is tried once. A save that misses the time limit may still complete later.
         """
-        if not self.secured and self._tried != self.step and self.durable.writes:
-            self._tried = self.step
-            self.memory.settle()
-            self.memory.lend()
-            self._offer_waits = False
+        if not self.is_durable and self._attempted_step != self.step and self.durable.is_writer:
+            self._attempted_step = self.step
+            self.memory.wait()
+            self.memory.retain()
+            self._save_pending = False
             size, limit = self.last["progress"]["size"], departure.checkpoint_seconds()
-            self.durable.insist(self.last, step=self.step, size=size, reason=reason, within_seconds=limit)
-        return self.secured
+            self.durable.save_sync(self.last, step=self.step, size=size, reason=reason, timeout_seconds=limit)
+        return self.is_durable

@@ -1,7 +1,7 @@
-"""Where copies into host memory run beside the computation: threads for tensors on the host, a stream for a GPU's.
+"""Copies into host memory that run beside the computation: by threads for host tensors, on a CUDA stream for a GPU's.
 
-`trainer.state.host_memory` decides what is copied when. It asks the same of either lane, so the logic that a CPU runs through is
-the one that a GPU runs through; what differs is these few lines.
+`trainer.state.host_memory` decides what is copied and when. It uses both kinds of stream through one interface, so CPU
+and GPU run the same logic; only the code here differs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,55 +23,55 @@ THREADS: Final = 2
 """One thread does not fill a memory controller: two copy 1.6 times as fast (benchmarks.trainer_commit)."""
 
 BLOCK_BYTES: Final = 4 << 20
-"""What a thread takes at once, so that one large tensor is shared out too."""
+"""What a thread copies at once, so that several threads share one large tensor."""
 
 
-class Mark(Protocol):
-    """A point of a lane: the copies that were given to it until then."""
+class CopyEvent(Protocol):
+    """A point in a copy stream, behind all copies that were queued before it; like a CUDA event."""
 
-    def hold_back(self) -> None:
-        """Have all that is computed from now on come after the copies: the sources may change then."""
+    def fence(self) -> None:
+        """Order all later computation after the copies, so that it may change the sources."""
 
     def wait(self) -> None:
-        """Return when the destinations can be read on the host."""
+        """Block until the destinations can be read on the host."""
 
     @property
-    def reached(self) -> bool:
-        """Whether they can be read now."""
+    def done(self) -> bool:
+        """Whether the destinations can be read now."""
 
 
-class CopyLane(Protocol):
-    """Copies from one device."""
+class CopyStream(Protocol):
+    """A queue of copies from one device into host memory."""
 
     def buffer(self, source: torch.Tensor) -> torch.Tensor:
-        """Give host memory that this lane copies to quickly, contiguous, of the source's shape and type."""
+        """Return contiguous host memory of the source's shape and type, to which this stream copies fast."""
 
-    def copy(self, pairs: Sequence[Pair]) -> Mark:
-        """Copy what the sources hold after all that was computed so far."""
-
-
-def copy_lane(device: torch.device) -> CopyLane:
-    """Give the lane for tensors on `device`."""
-    return StreamLane(device) if device.type == "cuda" else ThreadLane()
+    def copy(self, pairs: Sequence[Pair]) -> CopyEvent:
+        """Queue a copy of what the sources hold once the computation queued so far is done."""
 
 
-class ThreadLane:
-    """On the host: computing is over when a call returns, so only `hold_back` ever makes anybody wait."""
+def copy_stream(device: torch.device) -> CopyStream:
+    """Return a stream for tensors on `device`."""
+    return CudaCopyStream(device) if device.type == "cuda" else ThreadCopyStream()
+
+
+class ThreadCopyStream:
+    """For tensors on the host. A computation is complete when its call returns, so only `fence` ever waits."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
 
     def buffer(self, source: torch.Tensor) -> torch.Tensor:
-        """See Lane."""
+        """See CopyStream."""
         return torch.empty(source.shape, dtype=source.dtype)
 
-    def copy(self, pairs: Sequence[Pair]) -> "Finished":
-        """See Lane. Little is copied at once, in the calling thread."""
-        # numpy writes past the version counter, by which a checkpoint knows that its buffer was written over.
+    def copy(self, pairs: Sequence[Pair]) -> "ThreadCopyEvent":
+        """See CopyStream. Below SYNCHRONOUS_BYTES the calling thread copies, before this returns."""
+        # numpy bypasses the version counter, by which a checkpoint detects that its buffer was overwritten.
         increment_version([destination for destination, _ in pairs])
         if sum(source.nbytes for _, source in pairs) < SYNCHRONOUS_BYTES:
             _copy_small(pairs)
-            return Finished(())
+            return ThreadCopyEvent(())
         self._executor = self._executor or ThreadPoolExecutor(THREADS, thread_name_prefix="commit")
         large = [pair for pair in pairs if _is_large(pair)]
         small = [pair for pair in pairs if not _is_large(pair)]
@@ -79,43 +79,43 @@ class ThreadLane:
         shared = iter(list(blocks))  # `next` of a list's iterator is atomic: the threads take turns
         futures = [self._executor.submit(_copy_small, small)]
         futures += [self._executor.submit(_copy_blocks, shared) for _ in range(THREADS)]
-        return Finished(tuple(futures))
+        return ThreadCopyEvent(tuple(futures))
 
 
-class Finished:
-    """Of a ThreadLane: when these calls are over."""
+class ThreadCopyEvent:
+    """The event of a ThreadCopyStream: done when these calls have returned."""
 
     def __init__(self, futures: "tuple[Future[None], ...]") -> None:
         self._futures = futures
 
-    def hold_back(self) -> None:
-        """See Mark; raises what a copy raised."""
+    def fence(self) -> None:
+        """See CopyEvent. Raises what a copy raised."""
         for future in self._futures:
             future.result()
 
     def wait(self) -> None:
-        """See Mark."""
+        """See CopyEvent."""
         wait(self._futures)
 
     @property
-    def reached(self) -> bool:
-        """See Mark."""
+    def done(self) -> bool:
+        """See CopyEvent."""
         return all(future.done() for future in self._futures)
 
 
-class StreamLane:
-    """From a GPU, into pinned memory: nothing here but `Mark.wait` ever blocks the host."""
+class CudaCopyStream:
+    """From a GPU into pinned memory. Only `CopyEvent.wait` blocks the host."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def buffer(self, source: torch.Tensor) -> torch.Tensor:
-        """See Lane."""
+        """See CopyStream."""
         return torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
 
-    def copy(self, pairs: Sequence[Pair]) -> "Recorded":
-        """See Lane."""
+    def copy(self, pairs: Sequence[Pair]) -> "CudaCopyEvent":
+        """See CopyStream."""
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream), torch.no_grad():
             for destination, source in pairs:
@@ -123,26 +123,26 @@ class StreamLane:
             event = self._stream.record_event()
         for _, source in pairs:
             source.record_stream(self._stream)
-        return Recorded(event, self._device)
+        return CudaCopyEvent(event, self._device)
 
 
-class Recorded:
-    """Of a StreamLane: an event behind the copies."""
+class CudaCopyEvent:
+    """The event of a CudaCopyStream: a CUDA event behind the copies."""
 
     def __init__(self, event: torch.cuda.Event, device: torch.device) -> None:
         self._event, self._device = event, device
 
-    def hold_back(self) -> None:
-        """See Mark: the GPU waits, the host does not."""
+    def fence(self) -> None:
+        """See CopyEvent. The GPU waits, the host does not."""
         torch.cuda.current_stream(self._device).wait_event(self._event)
 
     def wait(self) -> None:
-        """See Mark."""
+        """See CopyEvent."""
         self._event.synchronize()
 
     @property
-    def reached(self) -> bool:
-        """See Mark."""
+    def done(self) -> bool:
+        """See CopyEvent."""
         return bool(self._event.query())  # type: ignore[no-untyped-call]
 
 
@@ -153,7 +153,7 @@ def _is_large(pair: Pair) -> bool:
 
 
 def _copy_small(pairs: Sequence[Pair]) -> None:
-    """One call, so that a thread takes the interpreter's lock once and not for every tensor."""
+    """Copy in one call, so that a thread takes the interpreter lock once and not for each tensor."""
     if pairs:
         with torch.no_grad():
             torch._foreach_copy_([pair[0] for pair in pairs], [pair[1] for pair in pairs])
@@ -166,7 +166,7 @@ def _blocks(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, int]]:
 
 
 def _copy_blocks(blocks: Iterator[tuple[Pair, int]]) -> None:
-    """By memcpy(3), which writes past the cache and so needs a third less of the memory's bandwidth than torch."""
+    """Copy by memcpy(3), which bypasses the cache and so needs a third less memory bandwidth than torch."""
     for (destination, source), start in blocks:
         piece = slice(start, start + BLOCK_BYTES)
         np.copyto(_bytes(destination)[piece], _bytes(source)[piece])

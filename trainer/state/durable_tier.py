@@ -1,4 +1,4 @@
-"""The second tier, as a State uses it: rank 0 hands commits over, and restores where nobody holds a state."""
+"""The second tier, as a State uses it: rank 0 stores commits, and restores one when no worker holds a state."""
 
 import logging
 import os
@@ -24,17 +24,19 @@ from hvd_elastic.trainer.checkpoint.format.capture import Capture
 logger = logging.getLogger(__name__)
 
 DEFAULT_SECONDS: Final = 300.0
+"""Interval between durable checkpoints if the job sets none."""
 RETRY_SECONDS: Final = 60.0
+"""Time until an unreachable store is tried again."""
 
 
 class UnstorableError(HvdElasticError):
-    """A value of the state can only be stored as a pickle, which is never loaded again."""
+    """A value of the state could only be stored as a pickle, and a pickle is never loaded."""
 
     exit_code = Exit.SCRIPT_MISTAKE
 
 
 class DurableTier:
-    """Opens the checkpoints when they are first needed, on rank 0 only, and again in a process that becomes rank 0."""
+    """Opens the durable checkpoints when they are first needed: on rank 0 only, and again in each new rank 0."""
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class DurableTier:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._environ = environ
-        self._given = url
+        self._script_url = url
         self._clock = clock
         self._checkpoints: Checkpoints | None = None
         self._retry: tuple[float, str] | None = None
@@ -52,33 +54,33 @@ class DurableTier:
 
     @property
     def configured(self) -> bool:
-        """Whether there is a durable tier."""
+        """Whether the job or the script names a durable tier."""
         return bool(self._url)
 
     @property
     def _url(self) -> str | None:
-        # Read late: a standby gets the job's environment when it is adopted.
-        return self._environ.get(ENV_CHECKPOINT) or self._given
+        # Read on each use: a standby receives the job's environment only when it is adopted.
+        return self._environ.get(ENV_CHECKPOINT) or self._script_url
 
     @property
-    def writes(self) -> bool:
+    def is_writer(self) -> bool:
         """Whether this process is the job's writer."""
         return self._checkpoints is not None
 
     @property
-    def stored_step(self) -> int | None:
-        """Step of the newest checkpoint that this process made durable, or was restored from."""
+    def durable_step(self) -> int | None:
+        """Step of the newest checkpoint that this process made durable or was restored from; None if there is none."""
         return self._checkpoints.counts.durable_step if self._checkpoints is not None else None
 
     @property
     def busy(self) -> bool:
-        """Whether it still reads a snapshot that was handed over."""
+        """Whether a save in the background still reads its snapshot."""
         return self._checkpoints is not None and self._checkpoints.busy
 
     def due(self, step: int) -> bool:
-        """Whether the interval is over, or another's save may have been cut short; False on all but the writer."""
+        """Whether the interval is over or a former writer's save may be incomplete. False on all but the writer."""
         if self._retry is not None and self._clock() >= self._retry[0]:
-            self.keep_open(self._retry[1])
+            self.open_or_retry(self._retry[1])
         if self._checkpoints is None:
             return False
         overdue, self._overdue = self._overdue, False
@@ -92,13 +94,13 @@ class DurableTier:
                 job=self._job(),
                 incarnation=self._environ.get(ENV_INCARNATION) or lineage,
                 interval_seconds=float(self._environ.get(ENV_CHECKPOINT_SECONDS) or DEFAULT_SECONDS),
-                interval_steps=_whole(self._environ.get(ENV_CHECKPOINT_STEPS)),
+                interval_steps=_optional_int(self._environ.get(ENV_CHECKPOINT_STEPS)),
             )
 
-    def keep_open(self, lineage: str) -> None:
-        """Be the writer of a job that holds its state in memory; a silent store is tried again later.
+    def open_or_retry(self, lineage: str) -> None:
+        """Become the writer of a job that holds its state in memory. An unreachable store is tried again later.
 
-        Whoever takes over stores the next commit at once: the writer before is fenced out, with what it was storing.
+        A new writer stores the next commit at once: the former writer is fenced out, and so is its unfinished save.
         """
         self._retry = None
         if self._checkpoints is not None:
@@ -109,54 +111,62 @@ class DurableTier:
         except StoreError as error:
             self._retry = self._clock() + RETRY_SECONDS, lineage
             logger.warning(
-                "the durable tier cannot be opened, training goes on without for %.0f s: %s", RETRY_SECONDS, error
+                "the durable tier cannot be opened, training continues without it for %.0f s: %s", RETRY_SECONDS, error
             )
 
     def close(self) -> None:
-        """Stop writing: another process is rank 0 now, or the script has ended."""
+        """Stop being the writer: another process is rank 0 now, or the script has ended."""
         self._retry = None
         if self._checkpoints is not None:
             self._checkpoints.close()
             self._checkpoints = None
 
-    def newest(self) -> dict[str, Any] | None:
-        """What the newest checkpoint that verifies holds. Raises StoreError where that cannot be known."""
+    def load_newest(self) -> dict[str, Any] | None:
+        """Return the content of the newest checkpoint that verifies, or None. Raises as `Checkpoints.latest` does."""
         found = self._checkpoints.latest() if self._checkpoints is not None else None
         if found is None:
             return None
         logger.info("restored %s: step %d, written by %d workers", found.name, found.step, found.world_size)
         return found.load()
 
-    def refuse(self, snapshot: Mapping[str, object]) -> None:
-        """Say at the start, not at the first interval, what cannot be stored. Raises UnstorableError."""
+    def validate(self, snapshot: Mapping[str, object]) -> None:
+        """Check at the start, not at the first interval, that a snapshot can be stored. Raises UnstorableError."""
         if self._checkpoints is not None:
             try:
                 Capture.take(snapshot)
             except CaptureError as error:
                 raise UnstorableError(
-                    f"{error}\nKeep such values out of the State, or give them as plain ones."
+                    f"{error}\nKeep such values out of the State, or convert them to plain values."
                 ) from error
 
-    def offer(self, snapshot: Mapping[str, object], *, step: int, size: int) -> None:
-        """Hand a commit over; returns at once."""
+    def save_async(self, snapshot: Mapping[str, object], *, step: int, size: int) -> None:
+        """Start to store a commit in the background; returns at once."""
         if self._checkpoints is not None:
             self._checkpoints.save(snapshot, step=step, world_size=size, reason="interval")
 
-    def insist(
-        self, snapshot: Mapping[str, object], *, step: int, size: int, reason: str, within_seconds: float
+    def save_sync(
+        self, snapshot: Mapping[str, object], *, step: int, size: int, reason: str, timeout_seconds: float
     ) -> bool:
-        """Hand a commit over and wait until it is durable; whether it is. A save that is under way goes first."""
+        """Store a commit and wait until it is durable. Returns whether it is. A save in progress completes first.
+
+        Args:
+            snapshot: the commit.
+            step: number of the commit.
+            size: number of workers in the present world.
+            reason: why it is stored; goes into the manifest.
+            timeout_seconds: longest wait, for both saves together.
+        """
         if self._checkpoints is None:
             return False
-        deadline = self._clock() + within_seconds
-        if not self._checkpoints.idle(within_seconds):
-            logger.warning("step %d is not durable: the save before it did not end in %.0f s", step, within_seconds)
+        deadline = self._clock() + timeout_seconds
+        if not self._checkpoints.wait_idle(timeout_seconds):
+            logger.warning("step %d is not durable: the previous save did not end within %.0f s", step, timeout_seconds)
             return False
         self._checkpoints.save(snapshot, step=step, world_size=size, reason=reason)
         return self._checkpoints.flush(max(0.0, deadline - self._clock()))
 
     def flush(self) -> bool:
-        """Wait until what was handed over is durable, or its retries are over; whether it is."""
+        """Wait until the save in progress has succeeded or failed. Returns whether the last save is durable."""
         return self._checkpoints is None or self._checkpoints.flush()
 
     def _job(self) -> str:
@@ -164,5 +174,5 @@ class DurableTier:
         return f"{self._environ.get(ENV_NAMESPACE) or 'local'}/{name}"
 
 
-def _whole(text: str | None) -> int | None:
+def _optional_int(text: str | None) -> int | None:
     return int(text) if text else None

@@ -1,9 +1,8 @@
-"""`elastic.State`: an `hvd.elastic` state that also counts samples and is durable.
+"""`elastic.State`: an `hvd.elastic` state that also counts samples and makes commits durable.
 
 A commit is one tree: the state of every object, the plain values, and the progress (epoch, positions, counters). It
-lives in host memory (`memory`), goes to the durable tier at its interval (`durable`), and reaches newcomers by
-broadcast (`broadcast`). Because the position in the data is part of it, going back to a commit goes back in the data
-too.
+lives in host memory (`host_memory`), is stored durably at an interval (`durable_tier`), and reaches new workers by
+broadcast (`broadcast`). The position in the data is part of it, so going back to a commit also goes back in the data.
 """
 
 import logging
@@ -19,9 +18,9 @@ from horovod.torch.elastic.state import TorchState
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
-from hvd_elastic.trainer.data.epochs import TRAIN, Epochs
+from hvd_elastic.trainer.data.epochs import TRAIN, EpochsMixin
 from hvd_elastic.trainer.elastic import departure, horovod_patches
-from hvd_elastic.trainer.state.agreement import Agreement, Danger
+from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.host_memory import Tree
@@ -35,26 +34,45 @@ logger = logging.getLogger(__name__)
 
 
 class StateError(HvdElasticError):
-    """A State is used in a way that cannot work; the message says which and the way out."""
+    """A State is used in a way that cannot work; the message names the mistake and the way out."""
 
     exit_code = Exit.SCRIPT_MISTAKE
 
 
-class State(Epochs, TorchState):  # type: ignore[misc]
+class State(EpochsMixin, TorchState):  # type: ignore[misc]
     """The state of a training job, shared by all its workers.
 
-    Every keyword is an attribute. What has `state_dict()` and `load_state_dict()` (models, optimizers, schedulers,
-    scalers, EMA copies, samplers) goes by these; everything else is a plain value that is copied. `epoch` is always
-    there.
+    Every keyword argument becomes an attribute. Objects with `state_dict()` and `load_state_dict()` (models,
+    optimizers, schedulers, scalers, EMA copies, samplers) are saved and restored through these methods. Everything else
+    is a plain value, which is deep-copied. The attribute `epoch` always exists and starts at 0.
+
+    Example:
+        ```python
+        state = elastic.State(model=model, optimizer=optimizer, scheduler=scheduler, best_accuracy=0.0)
+
+        @elastic.run
+        def train(state):
+            for state.epoch in state.remaining_epochs(20):
+                for batch in state.batches(dataset, batch_size=64):
+                    ...
+                    optimizer.step()
+                    state.commit(loss=loss)
+
+        train(state)
+        ```
 
     Args:
-        model: the model, if it goes by that name.
-        optimizer: what `hvd.DistributedOptimizer` returned.
-        checkpoint: URL of the durable tier (`s3://bucket/prefix`, `file:///path`); the job's own
-        (`contract.ENV_CHECKPOINT`)
-            comes first.
-        overlap: copy parameters while the next step computes. Off: a commit returns when all is copied.
-        values: any further objects and plain values.
+        model: the model. Default None, if the models have other names in `values`.
+        optimizer: the optimizer that `hvd.DistributedOptimizer` returned. Default None.
+        checkpoint: URL of the durable tier: `s3://bucket/prefix` or `file:///path`. The job's own URL
+            (`HVD_ELASTIC_CHECKPOINT`) takes precedence. Default None: no durable tier, unless the job names one.
+        overlap: copy parameters and optimizer state while the next step computes. Default True. With False, `commit()`
+            returns when everything is copied.
+        values: further objects and plain values, by name. A name must not start with `_` and must not be one that State
+            itself uses.
+
+    Raises:
+        StateError: a name in `values` cannot be used.
     """
 
     def __init__(
@@ -74,112 +92,145 @@ class State(Epochs, TorchState):  # type: ignore[misc]
             raise StateError(f"State: {', '.join(reserved)}: taken by State itself; use other names")
         for name, value in given.items():
             setattr(self, name, value)
-        self._contents = StateObjects(self, given)
+        self._state_objects = StateObjects(self, given)
         HorovodState.__init__(self, bcast_object=hvd.broadcast_object, get_rank=hvd.rank)
         self._progress = Progress()
         self._commits = Commits(checkpoint=checkpoint, overlap=overlap)
-        self._endangered = False
+        self._job_was_at_risk = False
         self._heartbeat, self._request = HeartbeatWriter(), CheckpointRequest()
         self._logged: dict[str, object] = {}
         self._last_commit = time.monotonic()
-        self._feed = Batches()
-        self._rate_wish: dict[str, Any] = {}
+        self._batches = Batches()
+        self._rate_arguments: dict[str, Any] = {}
         self._rate_policy = LearningRatePolicy.choose()
         optimizers = [value for value in given.values() if isinstance(value, torch.optim.Optimizer)]
-        self._stepping = OptimizerHooks(optimizers, before=self._before_step, after=self._after_step)
+        self._optimizer_hooks = OptimizerHooks(optimizers, before=self._before_step, after=self._after_step)
 
     # --- Committing --------------------------------------------------------------------------------------------------
 
     def commit(self, **logged: object) -> None:
-        """Make the present state the one that is gone back to, and leave for another world if hosts came or went.
+        """Save the present state to host memory, and stop for a new world if hosts were added or removed.
 
-        Call it after the optimizer's step. `logged` (loss ...) goes into the step's event.
+        After a failure, training goes back to the last commit. Call it after the optimizer's step, on every worker.
+
+        Args:
+            logged: values for the event of this step, by name: `loss=loss`. Default none.
 
         Raises:
-            HostsUpdatedInterrupt: for `elastic.run`; let it pass.
-            TornCommitError: see `overlap`.
+            HostsUpdatedInterrupt: hosts were added or removed. `elastic.run` handles it; do not catch it.
+            TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
         """
         self._progress.commits += 1
         self.save()
-        self._report({**self._logged, **logged})
+        self._emit_step({**self._logged, **logged})
         self._logged = {}
         self._agree(saved=True)
 
     def check_host_updates(self) -> None:
-        """Leave for another world if hosts came or went; commits first if so."""
+        """Stop for a new world if hosts were added or removed; commits first if so. Call it on every worker.
+
+        Raises:
+            HostsUpdatedInterrupt: hosts were added or removed. `elastic.run` handles it; do not catch it.
+            TornCommitError: see `commit`.
+        """
         self._agree(saved=False)
 
     def log(self, **fields: object) -> None:
-        """Add fields to the event of the next commit."""
+        """Add values to the event of the next commit.
+
+        Args:
+            fields: values by name, such as `loss=loss`. A tensor of one element is written as a number.
+        """
         self._logged.update(fields)
 
     def save(self) -> None:
-        """Copy to host memory; hands the copy to the durable tier when its interval is over."""
-        self._commits.save(self._tree(), owned=self._stepping.owned())
+        """Copy the state to host memory, and store it in the background if the checkpoint interval is over.
+
+        Called by `commit()`; a script does not need it.
+
+        Raises:
+            TornCommitError: see `commit`.
+        """
+        self._commits.save_to_memory(self._tree(), owned=self._optimizer_hooks.owned_addresses())
 
     def restore(self) -> None:
-        """Go back to the last commit. Raises TornCommitError: there is none that is whole."""
-        self._feed.forget()
-        self._stepping.abandon()
+        """Go back to the last commit. Called by `elastic.run` after a failure; does nothing if there is no commit.
+
+        Raises:
+            TornCommitError: the last commit is not whole.
+        """
+        self._batches.reset()
+        self._optimizer_hooks.reset_after_failure()
         committed = self._commits.last
         if committed is None:
             return
-        self._commits.memory.settle()
+        self._commits.memory.wait()
         undone, self._progress = self._progress, Progress.from_state_dict(committed["progress"])
-        self._progress.undone_since(undone)
-        self._contents.load(committed)
+        self._progress.count_repeated(undone)
+        self._state_objects.load(committed)
 
     @property
     def step_count(self) -> int:
-        """Commits since the job began, over all processes that ever held the state."""
+        """Commits since the job began, over all its workers and restarts."""
         return self._progress.commits
 
     # --- Worlds ------------------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Give every worker the newest commit that any of them holds, or the newest durable one where none does."""
-        self._commits.memory.settle()
-        held = self._progress.commits + 1 if self._commits.last is not None else 0
-        everyone = hvd.allgather(torch.tensor([held], dtype=torch.int64), name="hvd_elastic.held").tolist()
+        """Give every worker the newest commit that any worker holds, or else the newest durable checkpoint.
+
+        A collective operation, called by `elastic.run` when a world begins.
+
+        Raises:
+            CheckpointError: rank 0 could not open the durable tier or read its checkpoints.
+            UnstorableError: a value of the state could only be stored as a pickle.
+        """
+        self._commits.memory.wait()
+        own = self._progress.commits + 1 if self._commits.last is not None else 0
+        everyone = hvd.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
         newest = max(everyone)
         root = everyone.index(newest)
         if newest == 0:
-            self._begin()
+            self._restore_durable()
         if newest == 0 or any(each != newest for each in everyone):
-            self._receive(root, fresh=held != newest or newest == 0)
-        self._contents.reset_samplers()
+            self._receive(root, save=own != newest or newest == 0)
+        self._state_objects.reset_samplers()
         self._enter_world()
 
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None:
-        """Remember it until the next commit; called in Horovod's thread."""
+        """Remember a host update until the next commit. Called by Horovod in a thread of its own."""
         self._host_messages.put((timestamp, update_res))
 
     def dispensable(self) -> bool:
-        """Whether this process, which waits for its next world, may leave: its pod ends and its last commit is durable.
+        """Whether this process, which waits for its next world, may exit: its pod ends and its last commit is durable.
 
-        The writer makes it durable if it is not: nobody else may be left to do so.
+        The writer first makes the commit durable if it is not: no other worker may be left to do so.
         """
-        return departure.announced() and self._commits.secure("this pod is about to end")
+        return departure.announced() and self._commits.save_to_store_sync("this pod is about to end")
 
     # --- Learning rate -----------------------------------------------------------------------------------------------
 
     def scale_learning_rate(self, rule: str, *, base_size: int = 1, warmup_steps: int = 0) -> None:
-        """Have the learning rate follow the world size; the job's rule (`contract.ENV_LEARNING_RATE`) comes first.
+        """Scale the learning rate with the world size. The job's rule (`HVD_ELASTIC_LEARNING_RATE`) takes precedence.
+
+        The factor is applied during the optimizer's step only: schedulers, checkpoints and the script see the script's
+        own rate.
 
         Args:
-            rule: `constant`, `linear` or `sqrt`.
-            base_size: the number of workers that the script's own rate is meant for.
-            warmup_steps: optimizer steps over which it rises after a growth.
+            rule: `constant` (factor 1), `linear` (size / base_size) or `sqrt` (its square root).
+            base_size: number of workers for which the script's own rate is meant. Default 1.
+            warmup_steps: optimizer steps over which the factor rises after workers were added. Default 0: at once. When
+                workers are lost, the factor falls at once.
 
         Raises:
-            BatchError: no such rule.
+            BatchError: there is no such rule, `base_size` is below 1 or `warmup_steps` is below 0.
         """
-        self._rate_wish = {"rule": rule, "base_size": base_size, "warmup_steps": warmup_steps}
-        self._rate_policy = LearningRatePolicy.choose(**self._rate_wish)
+        self._rate_arguments = {"rule": rule, "base_size": base_size, "warmup_steps": warmup_steps}
+        self._rate_policy = LearningRatePolicy.choose(**self._rate_arguments)
 
     @property
     def learning_rate_factor(self) -> float:
-        """The factor on the script's learning rate in the next optimizer step."""
+        """The factor on the script's learning rate in the next optimizer step; 1.0 without a rule."""
         progress = self._progress
         return self._rate_policy.factor(
             size=progress.size or hvd.size(),
@@ -187,89 +238,92 @@ class State(Epochs, TorchState):  # type: ignore[misc]
             steps=progress.optimizer_steps - progress.resized_at,
         )
 
-    # --- Inside ------------------------------------------------------------------------------------------------------
+    # --- Internal ----------------------------------------------------------------------------------------------------
 
     def _tree(self) -> Tree:
-        return {**self._contents.tree(), "progress": self._progress.state_dict()}
+        return {**self._state_objects.tree(), "progress": self._progress.state_dict()}
 
-    def _begin(self) -> None:
-        """Nobody holds a state: rank 0 goes on from the newest durable checkpoint, or from the script's own
-        beginning.
-        """
+    def _restore_durable(self) -> None:
+        """On rank 0, when no worker holds a state: load the newest durable checkpoint, if there is one."""
         if hvd.rank() != 0:
             return
         self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
         self._commits.durable.open(self._progress.lineage)
-        found = self._commits.durable.newest()
+        found = self._commits.durable.load_newest()
         if found is not None:
             lineage = self._progress.lineage
             self._progress = Progress.from_state_dict(found["progress"])
             self._progress.lineage = lineage
-            self._contents.load(found)
+            self._state_objects.load(found)
 
-    def _receive(self, root: int, *, fresh: bool) -> None:
+    def _receive(self, root: int, *, save: bool) -> None:
         present = self._tree()
         tree = broadcast(present, root)
         if hvd.rank() != root:
             self._progress = Progress.from_state_dict(tree["progress"])
-            self._contents.load(tree, present=present)
-        if fresh:
+            self._state_objects.load(tree, received_into=present)
+        if save:
             self.save()
         if hvd.rank() == 0:
-            self._commits.durable.refuse(self._commits.last)
+            self._commits.durable.validate(self._commits.last)
 
     def _enter_world(self) -> None:
         progress = self._progress
-        self._endangered = False
-        self._rate_policy = LearningRatePolicy.choose(**self._rate_wish)  # a solo standby has the job's environment now
+        self._job_was_at_risk = False
+        # Chosen again: a standby receives the job's environment after its State was made.
+        self._rate_policy = LearningRatePolicy.choose(**self._rate_arguments)
         if progress.size != hvd.size():
             progress.factor_start = self.learning_rate_factor if progress.size else self._rate_policy.target(hvd.size())
             progress.resized_at = progress.optimizer_steps
             progress.size = hvd.size()
         if hvd.rank() == 0:
-            self._commits.durable.keep_open(progress.lineage)
+            self._commits.durable.open_or_retry(progress.lineage)
         else:
             self._commits.durable.close()
 
     def _agree(self, *, saved: bool) -> None:
-        hosts, stays = not self._host_messages.empty(), not departure.announced()
-        word = Agreement(hosts=hosts, danger=self._danger(), stays=stays).agreed()
-        if (word.hosts or word.danger) and not saved:
+        """Commit, store or stop for a new world, as the workers agree. `saved`: the state was just committed."""
+        agreement = Agreement(
+            hosts_changed=not self._host_messages.empty(),
+            risk=self._requested_risk(),
+            keeps_running=not departure.announced(),
+        ).allreduced()
+        if (agreement.hosts_changed or agreement.risk) and not saved:
             self._progress.commits += 1
             self.save()
-        self._endangered |= word.danger is Danger.JOB
-        if word.must_secure(endangered=self._endangered):
-            self._secure()
-        elif word.danger:  # others hold the state: nobody waits for the store
+        self._job_was_at_risk |= agreement.risk is RiskLevel.JOB
+        if agreement.must_wait_for_store(job_was_at_risk=self._job_was_at_risk):
+            self._save_to_store_sync()
+        elif agreement.risk:  # other workers hold the state: training does not wait for the store
             self._request.take()
-            self._commits.offer()
-        if word.hosts:
+            self._commits.save_to_store_async()
+        if agreement.hosts_changed:
             while not self._host_messages.empty():
                 self._host_messages.get()
             raise HostsUpdatedInterrupt(skip_sync=False)
 
-    def _danger(self) -> Danger:
+    def _requested_risk(self) -> RiskLevel:
         if hvd.local_rank() != 0 or not self._request.pending():
-            return Danger.NONE
-        return Danger.POD if departure.announced() else Danger.JOB
+            return RiskLevel.NONE
+        return RiskLevel.POD if departure.announced() else RiskLevel.JOB
 
-    def _secure(self) -> None:
-        """Make the last commit durable. All wait for it and know of it: whoever has to leave then can."""
+    def _save_to_store_sync(self) -> None:
+        """Make the last commit durable. All workers wait and learn the outcome, so that one that must leave can."""
         reason = self._request.take() if hvd.local_rank() == 0 else ""
-        secured = self._commits.secure(reason or "request")
+        durable = self._commits.save_to_store_sync(reason or "request")
         if hvd.size() > 1:
-            secured = bool(hvd.allreduce(torch.tensor([int(secured)]), op=hvd.Max, name="hvd_elastic.secured").item())
-        if secured:
-            self._commits.note_secured()
+            durable = bool(hvd.allreduce(torch.tensor([int(durable)]), op=hvd.Max, name="hvd_elastic.durable").item())
+        if durable:
+            self._commits.mark_durable()
         if hvd.rank() == 0 and self._commits.durable.configured:
-            done = "done" if secured else "not done"
+            done = "done" if durable else "not done"
             logger.info("durable checkpoint on request at step %d: %s", self._commits.step, done)
 
-    def _report(self, logged: dict[str, object]) -> None:
+    def _emit_step(self, logged: dict[str, object]) -> None:
         now = time.monotonic()
         rank, size, step = hvd.rank(), hvd.size(), self._progress.commits
         self._heartbeat.beat(step=step, rank=rank, size=size)
-        if events.heard():
+        if events.enabled():
             cursor = self._progress.cursors.get(TRAIN)
             samples = cursor.position if cursor is not None else None
             seconds = round(now - self._last_commit, 6)
@@ -277,7 +331,7 @@ class State(Epochs, TorchState):  # type: ignore[misc]
         self._last_commit = now
 
     def _before_step(self) -> float:
-        self._commits.memory.release()
+        self._commits.memory.fence()
         return self.learning_rate_factor
 
     def _after_step(self) -> None:

@@ -1,9 +1,9 @@
 """The first tier: the last commit, in host memory.
 
-Horovod's TorchState deep-copies everything at every commit. Here the memory of the commit before is written over, and
-what only an optimizer's step can change is copied while the next forward and backward pass run, on a lane of its own
-(`lanes`). `release()`, called before the optimizer steps, waits for what is left. A parameter that was changed in
-between after all is found by its version counter: that commit is torn, which is an error, never a silent one.
+Horovod's TorchState deep-copies everything at every commit. Here a commit overwrites the memory of an earlier one.
+Tensors that change only in an optimizer's step are copied while the next forward and backward pass run, on a stream of
+their own (`copies`). `fence()`, called before the optimizer steps, waits for the copies that are not done. If a
+parameter was changed in between all the same, its version counter shows it: the commit is torn, which is an error.
 """
 
 import copy
@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.state.copies import CopyLane, Mark, Pair, copy_lane
+from hvd_elastic.trainer.state.copies import CopyEvent, CopyStream, Pair, copy_stream
 
 Tree = Any
 """Nested dicts, lists and tuples of tensors and plain values."""
@@ -22,10 +22,10 @@ Tree = Any
 Path = tuple[object, ...]
 
 VERIFIED_COMMITS: Final = 2
-"""So many are compared byte by byte with what they were copied from before the optimizer steps: a script that changes
-parameters past their version counter (`parameter.data`, an extension in C++) does so in each of its steps."""
+"""The first commits are compared byte by byte with their sources before the optimizer steps. A script that changes
+parameters without touching their version counter (`parameter.data`, a C++ extension) does so in every step."""
 
-_ATOMS: Final = (int, float, str, bytes, bool, type(None))
+_IMMUTABLE: Final = (int, float, str, bytes, bool, type(None))
 
 
 class TornCommitError(HvdElasticError):
@@ -36,15 +36,15 @@ class TornCommitError(HvdElasticError):
 
 @dataclass(slots=True)
 class _Copies:
-    """Pairs of destination and source from one device, by when they are to be copied."""
+    """Pairs of destination and source on one device, by when they are copied."""
 
     now: list[Pair] = field(default_factory=list)
     later: list[Pair] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class _Guarded:
-    """A tensor that must not change before `release()`."""
+class _DeferredCopy:
+    """A tensor that must not change before `fence()`."""
 
     path: Path
     copy: torch.Tensor
@@ -52,7 +52,7 @@ class _Guarded:
     version: int
 
     @classmethod
-    def of(cls, path: Path, pair: Pair) -> "_Guarded":
+    def of(cls, path: Path, pair: Pair) -> "_DeferredCopy":
         return cls(path, *pair, pair[1]._version)
 
     def is_torn(self, *, verify: bool) -> bool:
@@ -60,151 +60,149 @@ class _Guarded:
 
 
 @dataclass(slots=True)
-class _Running:
-    """Copies that were started and may not be over."""
+class _InFlight:
+    """Copies that were started and may not be done."""
 
-    guarded: list[_Guarded]
-    marks: list[Mark]
-    released: bool = False
+    deferred: list[_DeferredCopy]
+    events: list[CopyEvent]
+    fenced: bool = False
 
 
 class HostMemory:
-    """Two sets of buffers: one holds the last commit, the other is used while somebody else still reads that one."""
+    """Two sets of buffers: one holds the last commit; the other is used while a durable save still reads the first."""
 
     def __init__(self, *, overlap: bool = True) -> None:
         self._overlap = overlap
-        self._sets: tuple[dict[Path, torch.Tensor], ...] = ({}, {})
+        self._buffer_sets: tuple[dict[Path, torch.Tensor], ...] = ({}, {})
         self._current = 0
-        self._lent: int | None = None
-        self._lanes: dict[torch.device, CopyLane] = {}
-        self._running = _Running([], [], released=True)
+        self._retained: int | None = None
+        self._streams: dict[torch.device, CopyStream] = {}
+        self._in_flight = _InFlight([], [], fenced=True)
         self._unverified = VERIFIED_COMMITS
 
-    def save(self, tree: Tree, *, guarded: Callable[[torch.Tensor], bool], held: bool = False) -> Tree:
-        """Copy `tree` and give the copy, whose tensors live in this memory and stay valid until the next save.
+    def save(self, tree: Tree, *, deferrable: Callable[[torch.Tensor], bool], retained: bool = False) -> Tree:
+        """Copy `tree` and return the copy. Its tensors live in this memory and stay valid until the next save.
 
         Args:
             tree: what to copy.
-            guarded: whether a tensor can change only after `release()`.
-            held: whether what was lent is still being read; else all may be written over.
+            deferrable: whether a tensor changes only after `fence()`, so that it may be copied in the background.
+            retained: the buffers of the last `retain()` are still being read; otherwise all buffers may be overwritten.
         """
-        self.settle()
-        if not held:
-            self._lent = None
-        elif self._lent is not None:
-            self._current = 1 - self._lent
-        self._running = _Running([], [])
+        self.wait()
+        if not retained:
+            self._retained = None
+        elif self._retained is not None:
+            self._current = 1 - self._retained
+        self._in_flight = _InFlight([], [])
         copies: dict[torch.device, _Copies] = {}
-        result = self._mirror(tree, (), copies, guarded)
-        for device, each in copies.items():
-            self._start(self._lanes[device], each)
+        result = self._copy_tree(tree, (), copies, deferrable)
+        for device, of_device in copies.items():
+            self._start(self._streams[device], of_device)
         return result
 
-    def lend(self) -> None:
-        """Somebody reads the present copy from now on: keep its buffers as they are while saves say `held`."""
-        self._lent = self._current
+    def retain(self) -> None:
+        """Keep the buffers of the present copy unchanged while saves are called with `retained=True`."""
+        self._retained = self._current
 
-    def release(self) -> None:
-        """Guarded tensors are about to change: wait until they are copied. Raises TornCommitError."""
-        running = self._running
-        if running.released:
+    def fence(self) -> None:
+        """Order the copies of deferrable tensors before what changes them next. Raises TornCommitError."""
+        running = self._in_flight
+        if running.fenced:
             return
-        running.released = True
+        running.fenced = True
         verify = self._unverified > 0
         if verify:
             self._unverified -= 1
-            for mark in running.marks:
-                mark.wait()
-        _refuse_torn([each for each in running.guarded if each.is_torn(verify=verify)])
-        for mark in running.marks:
-            mark.hold_back()
+            for event in running.events:
+                event.wait()
+        _raise_if_torn([each for each in running.deferred if each.is_torn(verify=verify)])
+        for event in running.events:
+            event.fence()
 
-    def settle(self) -> None:
-        """Wait until the copy can be read on the host. Raises TornCommitError."""
-        self.release()
-        for mark in self._running.marks:
-            mark.wait()
-        self._running = _Running([], [], released=True)
+    def wait(self) -> None:
+        """Block until the copy can be read on the host. Raises TornCommitError."""
+        self.fence()
+        for event in self._in_flight.events:
+            event.wait()
+        self._in_flight = _InFlight([], [], fenced=True)
 
     @property
-    def settled(self) -> bool:
+    def done(self) -> bool:
         """Whether the copy can be read on the host now."""
-        return all(mark.reached for mark in self._running.marks)
+        return all(event.done for event in self._in_flight.events)
 
-    def _mirror(
-        self, node: Tree, path: Path, copies: dict[torch.device, _Copies], guarded: Callable[[torch.Tensor], bool]
+    def _copy_tree(
+        self, node: Tree, path: Path, copies: dict[torch.device, _Copies], deferrable: Callable[[torch.Tensor], bool]
     ) -> Tree:
         if isinstance(node, torch.Tensor):
-            return self._tensor(node.detach(), path, copies, guarded)
+            return self._tensor(node.detach(), path, copies, deferrable)
         if isinstance(node, Mapping):
-            return {key: self._mirror(value, (*path, key), copies, guarded) for key, value in node.items()}
+            return {key: self._copy_tree(value, (*path, key), copies, deferrable) for key, value in node.items()}
         if isinstance(node, list | tuple) and not hasattr(node, "_fields"):
-            items = (self._mirror(value, (*path, index), copies, guarded) for index, value in enumerate(node))
+            items = (self._copy_tree(value, (*path, index), copies, deferrable) for index, value in enumerate(node))
             return list(items) if isinstance(node, list) else tuple(items)
-        return node if isinstance(node, _ATOMS) else copy.deepcopy(node)
+        return node if isinstance(node, _IMMUTABLE) else copy.deepcopy(node)
 
     def _tensor(
         self,
         source: torch.Tensor,
         path: Path,
         copies: dict[torch.device, _Copies],
-        guarded: Callable[[torch.Tensor], bool],
+        deferrable: Callable[[torch.Tensor], bool],
     ) -> torch.Tensor:
         if source.layout is not torch.strided or source.is_quantized:
             return source.cpu().clone()
         pair = self._buffer(source, path), source
-        mine = copies.setdefault(source.device, _Copies())
-        if self._overlap and guarded(source):
-            mine.later.append(pair)
-            self._running.guarded.append(_Guarded.of(path, pair))
+        of_device = copies.setdefault(source.device, _Copies())
+        if self._overlap and deferrable(source):
+            of_device.later.append(pair)
+            self._in_flight.deferred.append(_DeferredCopy.of(path, pair))
         else:
-            mine.now.append(pair)
+            of_device.now.append(pair)
         return pair[0]
 
     def _buffer(self, source: torch.Tensor, path: Path) -> torch.Tensor:
-        if source.device not in self._lanes:
-            self._lanes[source.device] = copy_lane(source.device)
-        buffers = self._sets[self._current]
+        if source.device not in self._streams:
+            self._streams[source.device] = copy_stream(source.device)
+        buffers = self._buffer_sets[self._current]
         buffer = buffers.get(path)
         if buffer is None or buffer.shape != source.shape or buffer.dtype != source.dtype:
-            buffer = buffers[path] = self._lanes[source.device].buffer(source)
+            buffer = buffers[path] = self._streams[source.device].buffer(source)
         return buffer
 
-    def _start(self, lane: CopyLane, copies: _Copies) -> None:
+    def _start(self, stream: CopyStream, copies: _Copies) -> None:
         if copies.now:
-            mark = lane.copy(copies.now)
-            mark.hold_back()
-            self._running.marks.append(mark)
+            event = stream.copy(copies.now)
+            event.fence()
+            self._in_flight.events.append(event)
         if copies.later:
-            self._running.marks.append(lane.copy(copies.later))
+            self._in_flight.events.append(stream.copy(copies.later))
 
 
 def _same_bytes(copy: torch.Tensor, source: torch.Tensor) -> bool:
-    """Bytes, because a NaN is not equal to itself."""
+    """Compare bytes, because a NaN is not equal to itself."""
     plain = source.resolve_conj().resolve_neg().contiguous()
-    ours, theirs = (each.view(-1).view(torch.uint8) for each in (copy.to(source.device), plain))
-    return torch.equal(ours, theirs)
+    copied, original = (each.view(-1).view(torch.uint8) for each in (copy.to(source.device), plain))
+    return torch.equal(copied, original)
 
 
-def _refuse_torn(torn: list[_Guarded]) -> None:
+def _raise_if_torn(torn: list[_DeferredCopy]) -> None:
     if torn:
         name, more = ".".join(map(str, torn[0].path)), len(torn) - 1
         raise TornCommitError(
             f"{name}{f' (and {more} more)' if more else ''} was changed between commit() and the optimizer's step, "
-            "while it was being copied. Change it before commit(), or give State(overlap=False)."
+            "while it was being copied. Change it before commit(), or use State(overlap=False)."
         )
 
 
-def loaded(tree: Tree) -> Tree:
-    """A copy whose tensors share no memory with `tree`: what is handed to an optimizer, which keeps what it is
-    given.
-    """
+def clone_tree(tree: Tree) -> Tree:
+    """Return a copy whose tensors share no memory with `tree`, for an optimizer, which keeps the tensors it loads."""
     if isinstance(tree, torch.Tensor):
         return tree.clone()
     if isinstance(tree, Mapping):
-        return {key: loaded(value) for key, value in tree.items()}
+        return {key: clone_tree(value) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [loaded(value) for value in tree]
+        return [clone_tree(value) for value in tree]
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
-        return tuple(loaded(value) for value in tree)
-    return tree if isinstance(tree, _ATOMS) else copy.deepcopy(tree)
+        return tuple(clone_tree(value) for value in tree)
+    return tree if isinstance(tree, _IMMUTABLE) else copy.deepcopy(tree)

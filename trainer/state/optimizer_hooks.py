@@ -1,7 +1,7 @@
-"""What happens around an optimizer's step: the rate follows the world size, and nothing is changed while it is copied.
+"""Hooks around an optimizer's step: the learning rate follows the world size, and no tensor changes during its copy.
 
-The factor is put on for the length of the step and taken off after it. So schedulers, checkpoints and the script work
-with the rate they know, and after 2 -> 3 -> 1 workers it is exact to the last bit.
+The factor is applied for the duration of the step and undone after it. Schedulers, checkpoints and the script thus see
+the script's own learning rate, and after 2 -> 3 -> 1 workers it is exact to the last bit.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,29 +10,29 @@ from typing import Any
 import torch
 
 
-class ScaledRate:
-    """The rates of one optimizer while it steps."""
+class LearningRateScaler:
+    """Scales the learning rates of one optimizer during a step."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
-        self._own: list[Any] = []
+        self._unscaled: list[Any] = []
 
-    def put_on(self, factor: float) -> None:
-        """Multiply every group's rate."""
+    def apply(self, factor: float) -> None:
+        """Multiply the learning rate of every parameter group."""
         groups = self._optimizer.param_groups
-        self._own = [_value(group["lr"]) for group in groups]
-        for group, own in zip(groups, self._own, strict=True):
+        self._unscaled = [_value(group["lr"]) for group in groups]
+        for group, own in zip(groups, self._unscaled, strict=True):
             _assign(group, own * factor)
 
-    def take_off(self) -> None:
-        """Give every group its own rate back; does nothing where none was put on."""
-        for group, own in zip(self._optimizer.param_groups, self._own, strict=False):
+    def restore(self) -> None:
+        """Undo `apply`. Does nothing if no factor is applied."""
+        for group, own in zip(self._optimizer.param_groups, self._unscaled, strict=False):
             _assign(group, own)
-        self._own = []
+        self._unscaled = []
 
 
 class OptimizerHooks:
-    """Hooks on a state's optimizers."""
+    """Hooks on the optimizers of a State."""
 
     def __init__(
         self,
@@ -41,44 +41,50 @@ class OptimizerHooks:
         before: Callable[[], float],
         after: Callable[[], None],
     ) -> None:
-        """`before` gives the factor on the learning rate; both are called once a step, whatever wraps the optimizer."""
-        self._rates = {id(optimizer): ScaledRate(optimizer) for optimizer in optimizers}
+        """Register the hooks.
+
+        Args:
+            optimizers: optimizers, wrapped by Horovod or not.
+            before: called once before each step; returns the factor on the learning rate.
+            after: called once after each step.
+        """
+        self._rates = {id(optimizer): LearningRateScaler(optimizer) for optimizer in optimizers}
         self._optimizers = tuple(optimizers)
         self._before, self._after = before, after
         self._depth = 0
         for optimizer in self._optimizers:
-            optimizer.register_step_pre_hook(self._enter)
-            optimizer.register_step_post_hook(self._leave)
+            optimizer.register_step_pre_hook(self._before_step)
+            optimizer.register_step_post_hook(self._after_step)
 
-    def abandon(self) -> None:
-        """A failure interrupted a step, which never reached its end."""
+    def reset_after_failure(self) -> None:
+        """Undo what an interrupted step has left: its post-hook was never called."""
         self._depth = 0
         for rate in self._rates.values():
-            rate.take_off()
+            rate.restore()
 
-    def expect_passes(self, passes: int) -> None:
-        """Horovod sends a gradient after so many backward passes; the optimizer's step sends what is missing."""
+    def set_backward_passes(self, passes: int) -> None:
+        """Make Horovod send a gradient after this many backward passes; the optimizer's step sends what is missing."""
         for optimizer in self._optimizers:
             set_passes = getattr(optimizer, "set_backward_passes_per_step", None)
             if set_passes is not None:
                 set_passes(passes)
 
-    def owned(self) -> frozenset[int]:
-        """Addresses of the tensors that only a step changes."""
+    def owned_addresses(self) -> frozenset[int]:
+        """Return the addresses of the tensors that change only in a step."""
         return frozenset(tensor.data_ptr() for optimizer in self._optimizers for tensor in _owned_by(optimizer))
 
-    def _enter(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._depth += 1
-        if self._depth > 1:  # Horovod's step calls the one it wraps, and both call the hooks
+        if self._depth > 1:  # Horovod's step calls the step it wraps, and both call the hooks
             return
         factor = self._before()
         if factor != 1.0:
-            self._rates[id(optimizer)].put_on(factor)
+            self._rates[id(optimizer)].apply(factor)
 
-    def _leave(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._depth -= 1
         if not self._depth:
-            self._rates[id(optimizer)].take_off()
+            self._rates[id(optimizer)].restore()
             self._after()
 
 
@@ -94,7 +100,7 @@ def _value(rate: Any) -> Any:
 
 
 def _assign(group: dict[str, Any], rate: Any) -> None:
-    if isinstance(group["lr"], torch.Tensor):  # a captured or compiled step holds on to this very tensor
+    if isinstance(group["lr"], torch.Tensor):  # a captured or compiled step keeps a reference to this tensor
         group["lr"].copy_(rate)
     else:
         group["lr"] = rate

@@ -1,4 +1,4 @@
-"""What a State holds of its script: objects with a state of their own, and plain values."""
+"""The objects and plain values that a script gives to a State."""
 
 import logging
 from collections.abc import Mapping
@@ -7,13 +7,13 @@ import torch
 from horovod.torch.elastic.sampler import ElasticSampler
 
 from hvd_elastic.trainer.state.broadcast import same_tensors
-from hvd_elastic.trainer.state.host_memory import Tree, loaded
+from hvd_elastic.trainer.state.host_memory import Tree, clone_tree
 
 logger = logging.getLogger(__name__)
 
 
 class StateObjects:
-    """Attributes of an owner, by name: the script may replace them at any time."""
+    """Attributes of an owner, looked up by name on each use: the script may replace them at any time."""
 
     def __init__(self, owner: object, given: Mapping[str, object]) -> None:
         self._owner = owner
@@ -21,31 +21,34 @@ class StateObjects:
         self._values = tuple(name for name, value in given.items() if value is not None and not _is_stateful(value))
 
     def tree(self) -> dict[str, Tree]:
-        """As they are now; tensors are the objects' own."""
+        """Return the present state. Its tensors are the objects' own, not copies."""
         return {
             "objects": {name: getattr(self._owner, name).state_dict() for name in self._objects},
             "values": {name: getattr(self._owner, name) for name in self._values},
         }
 
-    def load(self, tree: Tree, *, present: Tree = None) -> None:
-        """Take a tree over. `present`: the tree that was received into; what has arrived in place is not loaded
-        again.
+    def load(self, tree: Tree, *, received_into: Tree = None) -> None:
+        """Load `tree` into the objects and values.
+
+        Args:
+            tree: what `tree()` returned, on this worker or another.
+            received_into: the tree that a broadcast wrote into. Modules whose tensors it updated in place are skipped.
         """
         for name in self._objects:
             target, values = getattr(self._owner, name), tree["objects"].get(name)
             if values is None:
-                logger.warning("the restored state has no %s: it keeps what the script gave it", name)
+                logger.warning("the restored state has no %s: the object keeps the state that the script gave it", name)
             elif isinstance(target, torch.nn.Module):
-                if present is None or not same_tensors(present["objects"][name], values):
+                if received_into is None or not same_tensors(received_into["objects"][name], values):
                     target.load_state_dict(values)
             else:
-                target.load_state_dict(loaded(values))
+                target.load_state_dict(clone_tree(values))
         for name in self._values:
             if name in tree["values"]:
-                setattr(self._owner, name, loaded(tree["values"][name]))
+                setattr(self._owner, name, clone_tree(tree["values"][name]))
 
     def reset_samplers(self) -> None:
-        """Have Horovod's samplers divide what is left over the present world."""
+        """Make Horovod's samplers divide the remaining samples over the present world."""
         for name in self._objects:
             sampler = getattr(self._owner, name)
             if isinstance(sampler, ElasticSampler):

@@ -1,17 +1,17 @@
-"""What happens to a training process, told to whoever listens: the events folder of the job, and metrics.
+"""Events of a training process, for the events folder of the job, for metrics and for other listeners.
 
-With `contract.ENV_EVENTS` set, every process appends one JSON object a line to a file of its own in that folder::
+If `contract.ENV_EVENTS` names a folder, every process appends JSON objects, one per line, to a file of its own there::
 
     {"time": 1700000000.123, "event": "step", "rank": 0, "size": 2, "step": 41, "epoch": 3, "loss": 0.52}
     {"time": ..., "event": "reset", "rank": 0, "size": 3, "step": 41, "cause": "hosts", "seconds": 0.31, "from": 2}
 
-`step` counts commits since the job began, over all processes that ever held the state. Fields beyond the contract's:
+`step` counts commits since the job began, over all its workers and restarts. Fields beyond the contract's:
 
-* step: `epoch`, `samples` (global samples of the epoch so far), `seconds` since the commit before, whatever the
-  script gave to `state.log()` or `state.commit()`;
-* reset: `cause` (a value of Cause), `seconds` that this process stood still, `from` (the size before);
-* joined: `seconds` from the process's start of `elastic.run` to its first step's world;
-* epoch: `epoch`, the one that begins.
+* step: `epoch`, `samples` (samples of the epoch so far, over all workers), `seconds` since the previous commit, and
+  the values that the script gave to `state.log()` or `state.commit()`;
+* reset: `cause` (a value of Cause), `seconds` without training in this process, `from` (the previous size);
+* joined: `seconds` from the start of `elastic.run` in this process to its first world;
+* epoch: `epoch`, the epoch that begins.
 """
 
 import json
@@ -37,12 +37,12 @@ class Kind(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why training stood still."""
+    """Why training paused."""
 
     HOSTS = "hosts"
-    """Hosts came or went: nothing was lost."""
+    """Hosts were added or removed: no step was lost."""
     FAILURE = "failure"
-    """A peer died: back to the last commit."""
+    """A peer died: training went back to the last commit."""
 
 
 Event = Mapping[str, object]
@@ -52,30 +52,30 @@ _listeners: list[Listener] = []
 
 
 def subscribe(listener: Listener) -> None:
-    """Have `listener` called with every event from now on, in the training thread: it must be quick."""
+    """Call `listener` with every event from now on. It runs in the training thread, so it must be fast."""
     if listener not in _listeners:
         _listeners.append(listener)
 
 
 def unsubscribe(listener: Listener) -> None:
-    """Undo `subscribe`; does nothing where there was none."""
+    """Undo `subscribe`. Does nothing if `listener` is not subscribed."""
     if listener in _listeners:
         _listeners.remove(listener)
 
 
-def heard() -> bool:
-    """Whether anybody listens; what costs something to find out need not be found out otherwise."""
+def enabled() -> bool:
+    """Whether events go anywhere. If not, the caller need not compute their fields."""
     return bool(_listeners) or bool(os.environ.get(ENV_EVENTS))
 
 
 def emit(kind: Kind, *, rank: int, size: int, step: int, **fields: object) -> None:
-    """Tell every listener, and the events folder where there is one."""
+    """Send an event to every listener, and to the events folder if the job has one."""
     folder = os.environ.get(ENV_EVENTS)
-    if not heard():
+    if not enabled():
         return
     event = {"time": time.time(), "event": kind.value, "rank": rank, "size": size, "step": step, **fields}
     if folder:
-        _file(folder).write(json.dumps(event, default=plain) + "\n")
+        _file(folder).write(json.dumps(event, default=json_default) + "\n")
     for listener in tuple(_listeners):
         listener(event)
 
@@ -84,7 +84,7 @@ _files: dict[tuple[str, int], TextIO] = {}
 
 
 def _file(folder: str) -> TextIO:
-    """The process's file, opened at its first event; a fork gets one of its own."""
+    """Return the process's file, opened at its first event. A forked process gets a file of its own."""
     key = folder, os.getpid()
     if key not in _files:
         path = Path(folder)
@@ -94,7 +94,7 @@ def _file(folder: str) -> TextIO:
     return _files[key]
 
 
-def plain(value: object) -> object:
-    """Tensors and numpy numbers as what they hold, anything else as text: for `json.dumps`."""
+def json_default(value: object) -> object:
+    """For `json.dumps`: return a tensor or numpy number as a Python number, anything else as text."""
     item = getattr(value, "item", None)
     return item() if callable(item) else str(value)

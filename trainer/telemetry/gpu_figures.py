@@ -1,4 +1,4 @@
-"""What the GPUs of this process do, by NVML, where there is a GPU and `pynvml` (nvidia-ml-py)."""
+"""Utilization, memory, temperature and power of this process's GPUs, from NVML by `pynvml` (nvidia-ml-py)."""
 
 import importlib
 import logging
@@ -11,8 +11,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """One GPU, now. None: this GPU does not tell (a MIG slice has no utilization of its own)."""
+class GpuFigures:
+    """The present figures of one GPU. None: this GPU does not report it (a MIG slice has no utilization of its own)."""
 
     uuid: str
     utilization: float | None
@@ -26,20 +26,20 @@ class Figures:
 
 
 class Gpus:
-    """NVML, opened when the first figures are asked for. Without driver or package there are none, and no error."""
+    """Reads NVML, which is opened at the first read. Without driver or package there are no figures, and no error."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self._nvml: Any = None
         self._handles: tuple[Any, ...] | None = None
 
-    def figures(self, index: int | None = None) -> Iterator[Figures]:
+    def read(self, index: int | None = None) -> Iterator[GpuFigures]:
         """Yield the figures of every GPU that this process may use, or of the `index`-th (the local rank's) only."""
-        handles = self._opened()
+        handles = self._open_once()
         for handle in handles if index is None else handles[index : index + 1]:
-            yield self._of(handle)
+            yield self._read_one(handle)
 
-    def _opened(self) -> tuple[Any, ...]:
+    def _open_once(self) -> tuple[Any, ...]:
         if self._handles is None:
             self._handles = self._open()
         return self._handles
@@ -56,35 +56,35 @@ class Gpus:
         return ()
 
     def _visible(self) -> list[str]:
-        """NVML numbers all GPUs of the machine; CUDA_VISIBLE_DEVICES names those that are ours."""
-        named = self._environ.get("CUDA_VISIBLE_DEVICES")
-        if named is None:
+        """List this process's GPUs: NVML numbers all of the machine, CUDA_VISIBLE_DEVICES names the usable ones."""
+        visible = self._environ.get("CUDA_VISIBLE_DEVICES")
+        if visible is None:
             return [str(index) for index in range(self._nvml.nvmlDeviceGetCount())]
-        return [name.strip() for name in named.split(",") if name.strip() not in {"", "-1"}]
+        return [name.strip() for name in visible.split(",") if name.strip() not in {"", "-1"}]
 
     def _handle(self, name: str) -> Any:
         if name.isdecimal():
             return self._nvml.nvmlDeviceGetHandleByIndex(int(name))
         return self._nvml.nvmlDeviceGetHandleByUUID(name.encode())
 
-    def _of(self, handle: Any) -> Figures:
+    def _read_one(self, handle: Any) -> GpuFigures:
         nvml = self._nvml
-        rates = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
-        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-        power = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
-        uuid = self._ask(nvml.nvmlDeviceGetUUID, handle)
-        return Figures(
+        rates = self._query(nvml.nvmlDeviceGetUtilizationRates, handle)
+        memory = self._query(nvml.nvmlDeviceGetMemoryInfo, handle)
+        power = self._query(nvml.nvmlDeviceGetPowerUsage, handle)
+        uuid = self._query(nvml.nvmlDeviceGetUUID, handle)
+        return GpuFigures(
             uuid=uuid.decode() if isinstance(uuid, bytes) else str(uuid or ""),
             utilization=rates and rates.gpu / 100,
             memory_used_bytes=memory and memory.used,
             memory_total_bytes=memory and memory.total,
             memory_utilization=rates and rates.memory / 100,
-            temperature_celsius=self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            temperature_celsius=self._query(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
             power_watts=power / 1000 if power is not None else None,
         )
 
-    def _ask(self, question: Any, *arguments: Any) -> Any:
+    def _query(self, function: Any, *arguments: Any) -> Any:
         try:
-            return question(*arguments)
+            return function(*arguments)
         except self._nvml.NVMLError:
             return None

@@ -1,4 +1,4 @@
-"""The heartbeat file of a worker: what the launcher's side can know of the training process without asking it."""
+"""The heartbeat file of a worker, and the file that requests a durable checkpoint: both in the pod's RUN_DIR."""
 
 import contextlib
 import os
@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_RUN_DIR, HEARTBEAT_FILE, RUN_DIR
+from hvd_elastic.system.atomic_file import replace_file
 
 PERIOD_SECONDS: Final = 1.0
+"""Shortest time between two writes of the heartbeat file."""
 
 
 def run_dir() -> Path:
-    """The folder that this process shares with its pod's entry point."""
+    """Return the folder that this process shares with its pod's entry point."""
     return Path(os.environ.get(ENV_RUN_DIR, RUN_DIR))
 
 
 class HeartbeatWriter:
     """Replaces `contract.HEARTBEAT_FILE` with `STEP RANK SIZE UNIX`, at most once a second.
 
-    Only the process of local rank 0 writes; a machine without the folder has no entry point to read it.
+    Only local rank 0 writes. A machine without the folder has no entry point that reads the file, so a failure to write
+    is not an error.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
@@ -28,40 +31,33 @@ class HeartbeatWriter:
         self._next = float("-inf")
 
     def beat(self, *, step: int, rank: int, size: int) -> bool:
-        """Write the file if a second has gone by; whether it was written."""
+        """Write the file if a second has passed. Returns whether it was written."""
         now = self._clock()
         if now < self._next or os.environ.get("HOROVOD_LOCAL_RANK", "0") != "0":
             return False
         self._next = now + PERIOD_SECONDS
-        return _replace(run_dir() / HEARTBEAT_FILE, f"{step} {rank} {size} {int(self._wall())}\n")
+        with contextlib.suppress(OSError):
+            replace_file(run_dir() / HEARTBEAT_FILE, f"{step} {rank} {size} {int(self._wall())}\n")
+            return True
+        return False
 
 
 class CheckpointRequest:
-    """The file by which somebody beside this process asks for a durable checkpoint."""
+    """The file by which another process of the pod requests a durable checkpoint."""
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the file."""
         return run_dir() / CHECKPOINT_REQUEST_FILE
 
     def pending(self) -> bool:
-        """Whether it is there: one stat(2)."""
+        """Whether the file exists: one stat(2)."""
         return self.path.exists()
 
     def take(self) -> str:
-        """Remove it and give the reason in it; empty where there was none."""
+        """Remove the file and return the reason in it; an empty string if there is no file."""
         with contextlib.suppress(OSError):
             reason = self.path.read_text(encoding="utf-8").strip()
             self.path.unlink()
             return reason or "request"
         return ""
-
-
-def _replace(path: Path, text: str) -> bool:
-    """rename(2), so that a reader never sees half a line."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-        return True
-    return False

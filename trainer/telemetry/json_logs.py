@@ -1,12 +1,12 @@
-"""A training process' log as JSON, where the job asks for it: one object a line on stderr.
+"""The log of a training process as JSON, if the job asks for it: one object per line on stderr.
 
 ::
 
-    {"time": "2026-01-01T12:00:00.123+00:00", "level": "info", "logger": "hvd_elastic.trainer.events", "message": "step",
-     "rank": 0, "size": 2, "step": 41, "epoch": 3, "loss": 0.52}
+    {"time": "2026-01-01T12:00:00.123+00:00", "level": "info", "logger": "hvd_elastic.trainer.telemetry.events",
+     "message": "step", "rank": 0, "size": 2, "step": 41, "epoch": 3, "loss": 0.52}
 
-Every event (`trainer.telemetry.events`) is a line, and so is every record of this package's own loggers, with the rank, size and
-step of the event before. The script's own logging is left alone.
+Every event (`trainer.telemetry.events`) becomes a line, and so does every record of this package's loggers, with the
+rank, size and step of the latest event. The script's own logging is not changed.
 """
 
 import json
@@ -23,7 +23,7 @@ from hvd_elastic.trainer.telemetry import events
 JSON: Final = "json"
 """Value of `contract.ENV_LOG_FORMAT`."""
 
-_PACKAGE: Final = "trainer"
+_PACKAGE: Final = "hvd_elastic"
 _WORLD: Final = ("rank", "size", "step")
 _FIELDS: Final = "event_fields"
 
@@ -31,7 +31,7 @@ log = logging.getLogger(events.__name__)
 
 
 class JsonLines(logging.Formatter):
-    """Renders records; it remembers the world that the last event told of."""
+    """Renders log records, with the rank, size and step of the latest event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,11 +51,11 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=events.plain)
+        return json.dumps(entry, ensure_ascii=False, default=events.json_default)
 
 
 def configure(environ: Mapping[str, str] = os.environ) -> bool:
-    """Begin the log if the job asks for JSON; whether it does. A second call does nothing."""
+    """Log as JSON if the job asks for it. Returns whether it does. A second call changes nothing."""
     if environ.get(ENV_LOG_FORMAT) != JSON:
         return False
     package = logging.getLogger(_PACKAGE)
@@ -65,10 +65,10 @@ def configure(environ: Mapping[str, str] = os.environ) -> bool:
         package.addHandler(handler)
         package.setLevel(logging.INFO)
         package.propagate = False
-        events.subscribe(_hear)
+        events.subscribe(_on_event)
     return True
 
 
-def _hear(event: events.Event) -> None:
+def _on_event(event: events.Event) -> None:
     fields = {name: value for name, value in event.items() if name not in ("time", "event")}
     log.info("%s", event["event"], extra={_FIELDS: fields})

@@ -1,7 +1,7 @@
-"""A worker process's figures for Prometheus: fed by the events of the state, the rest is read when it is scraped.
+"""Prometheus metrics of a training process: counted from events, or read when Prometheus scrapes them.
 
-An event costs a few additions; checkpoints and GPUs are looked at by the scraper's thread only. Nothing of this is
-imported or started unless it is asked for (`contract.ENV_METRICS`).
+An event costs a few additions. Checkpoints and GPUs are read only in the scrape thread. Nothing here is imported or
+started unless the job asks for it (`contract.ENV_METRICS`).
 """
 
 import logging
@@ -18,7 +18,7 @@ from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_M
 from hvd_elastic.trainer.checkpoint import SaveCounts
 from hvd_elastic.trainer.checkpoint.checkpoints import saves_of_this_process
 from hvd_elastic.trainer.telemetry import events
-from hvd_elastic.trainer.telemetry.gpu_figures import Figures, Gpus
+from hvd_elastic.trainer.telemetry.gpu_figures import GpuFigures, Gpus
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _STEP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 
 
 class WorkerMetrics:
-    """What one training process did. `hear` is an `events.Listener`."""
+    """Metrics that are counted from events. `on_event` is an `events.Listener`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._step_seconds = Histogram(
@@ -49,14 +49,14 @@ class WorkerMetrics:
             self._pause_seconds.labels(cause.value)
         self._position: tuple[object, int] = (None, 0)
 
-    def hear(self, event: events.Event) -> None:
-        """Take one event in."""
+    def on_event(self, event: events.Event) -> None:
+        """Update the metrics from one event."""
         self._size.set(_number(event["size"]))
         self._rank.set(_number(event["rank"]))
         self._step.set(_number(event["step"]))
         match event["event"]:
             case events.Kind.STEP:
-                self._stepped(event)
+                self._count_step(event)
             case events.Kind.RESET:
                 cause = str(event["cause"])
                 self._pauses.labels(cause).inc()
@@ -64,7 +64,7 @@ class WorkerMetrics:
             case events.Kind.EPOCH:
                 self._epoch.set(_number(event["epoch"]))
 
-    def _stepped(self, event: events.Event) -> None:
+    def _count_step(self, event: events.Event) -> None:
         self._commits.inc()
         seconds = _number(event.get("seconds"))
         self._step_seconds.observe(seconds)
@@ -73,19 +73,19 @@ class WorkerMetrics:
             epoch, before = self._position
             taken = position - before if epoch == event.get("epoch") else position
             self._position = event.get("epoch"), position
-            if taken >= 0:  # going back to a commit goes back in the data
+            if taken >= 0:  # negative after going back to a commit, which also goes back in the data
                 self._samples.inc(taken)
                 self._rate.set(taken / seconds if seconds > 0 else 0.0)
 
 
 class CheckpointCollector:
-    """The durable tier, on rank 0: read at the scrape."""
+    """Metrics of the durable tier on rank 0, read at each scrape."""
 
     def __init__(self, counts: Callable[[], SaveCounts | None], wall: Callable[[], float] = time.time) -> None:
         self._counts, self._wall = counts, wall
 
     def collect(self) -> Iterator[Metric]:
-        """Nothing on a process that is not the writer."""
+        """Yield nothing on a process that is not the writer."""
         counts = self._counts()
         if counts is None:
             return
@@ -102,15 +102,15 @@ class CheckpointCollector:
 
 
 class GpuCollector:
-    """The GPU of this process, by NVML: read at the scrape."""
+    """Metrics of this process's GPU, read from NVML at each scrape."""
 
     def __init__(self, gpus: Gpus, index: int | None) -> None:
         self._gpus, self._index = gpus, index
 
     def collect(self) -> Iterator[Metric]:
-        """Nothing where there is no GPU; a figure that a GPU does not give is left out."""
-        found = list(self._gpus.figures(self._index))
-        for field in fields(Figures):
+        """Yield nothing without a GPU, and leave out a figure that the GPU does not report."""
+        found = list(self._gpus.read(self._index))
+        for field in fields(GpuFigures):
             family = GaugeMetricFamily(f"{PREFIX}gpu_{field.name}", "See NVML.", labels=["gpu"])
             for gpu in found:
                 value = getattr(gpu, field.name)
@@ -132,9 +132,10 @@ _server: Any = None
 
 
 def serve(local_rank: int, *, environ: Mapping[str, str] = os.environ) -> int | None:
-    """Serve the figures of this process if the job asks for it; the port, or None. A second call does nothing.
+    """Serve the metrics of this process if the job asks for it. Returns the port, or None. A second call does nothing.
 
-    It listens on WORKER_METRICS_PORT + `local_rank`. A port that is taken is logged: figures are not worth a job.
+    The port is WORKER_METRICS_PORT + `local_rank`. A port in use is logged but is not an error: metrics must not end a
+    job.
     """
     global _server
     if _server is not None or environ.get(ENV_METRICS, "") in {"", "0"}:
@@ -149,5 +150,5 @@ def serve(local_rank: int, *, environ: Mapping[str, str] = os.environ) -> int | 
     except OSError as error:
         log.warning("no metrics on port %d: %s", port, error)
         return None
-    events.subscribe(metrics.hear)
+    events.subscribe(metrics.on_event)
     return port

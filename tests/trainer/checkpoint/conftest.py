@@ -1,4 +1,4 @@
-"""A real S3 server (moto's) behind the fault-injecting proxy, one for the session, a bucket for each test."""
+"""A real S3 server (moto) behind the fault-injecting proxy: one for the session, with a bucket for each test."""
 
 import logging
 import os
@@ -49,7 +49,7 @@ def s3_client(s3_proxy: tuple[str, Faults]) -> Any:
 
 @pytest.fixture
 def s3_url(s3_proxy: tuple[str, Faults], s3_client: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A URL whose stores share one client: making one takes a third of a second."""
+    """A URL whose stores share one client, because creating a client takes a third of a second."""
     monkeypatch.setattr("hvd_elastic.trainer.checkpoint.stores.s3_store.make_client", lambda **_: s3_client)
     bucket = f"b{uuid.uuid4().hex}"
     s3_client.create_bucket(Bucket=bucket)
@@ -58,7 +58,7 @@ def s3_url(s3_proxy: tuple[str, Faults], s3_client: Any, faults: Faults, monkeyp
 
 @pytest.fixture(params=["file", "s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Both stores: what is promised holds for each."""
+    """The URL of each kind of store: their guarantees are the same."""
     if request.param == "file":
         return f"file://{tmp_path}/checkpoints?part_mib=5&threads=3"
     value: str = request.getfixturevalue("s3_url")

@@ -1,8 +1,9 @@
-"""A proxy before moto's S3 server: it makes the faults of a network and a store, and adds what moto lacks.
+"""A proxy in front of moto's S3 server. It injects faults of a network and a store, and adds what moto lacks.
 
-moto 5.2 checks `If-Match` and `If-None-Match` but not atomically (two threads may both pass), and stores a body
-whatever SHA-256 was announced for it. S3 does both, so the proxy does: conditional writes go one at a time, and a body
-that does not match `x-amz-checksum-sha256` or `x-amz-content-sha256` is refused with 400 BadDigest.
+moto 5.2 checks `If-Match` and `If-None-Match`, but not atomically (two threads may both pass), and it stores a body
+even if it does not match its announced SHA-256. S3 does both, and so does the proxy: it sends one conditional write at
+a time, and refuses with 400 BadDigest a body that does not match `x-amz-checksum-sha256` or
+`x-amz-content-sha256`.
 """
 
 import base64
@@ -23,7 +24,7 @@ BODY = "<Error><Code>{code}</Code><Message>injected</Message></Error>"
 
 
 class Fault(StrEnum):
-    """What happens to one exchange."""
+    """What happens to one request and its answer."""
 
     UNAVAILABLE = "503 before the store sees it"
     CONFLICT = "409 before the store sees it"
@@ -32,18 +33,18 @@ class Fault(StrEnum):
     TRUNCATED = "the answer's body ends half way"
     FLIPPED_DOWN = "one bit of the answer's body is flipped"
     FLIPPED_UP = "one bit of the request's body is flipped"
-    DRIP = "the answer's body comes a byte at a time, for ever"
+    DRIP = "the answer's body comes one byte at a time, without end"
     IGNORE_CONDITIONS = "the store does not know conditional writes"
 
 
 @dataclass(slots=True)
 class Rule:
-    """A fault for exchanges that match."""
+    """A fault for the requests that match."""
 
     fault: Fault
     method: str
     path: str
-    """Regular expression, searched in path and query."""
+    """Regular expression that is searched in path and query."""
     times: int
     skip: int = 0
     hits: int = 0
@@ -57,7 +58,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Faults:
-    """The rules in force, and what came by."""
+    """The active rules, and a log of all requests."""
 
     upstream: tuple[str, int]
     rules: list[Rule] = field(default_factory=list)
@@ -193,7 +194,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is what the tests do."""
+        """Ignore the error: the tests disconnect clients."""
 
 
 @contextmanager

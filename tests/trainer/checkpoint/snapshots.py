@@ -1,4 +1,4 @@
-"""Snapshots as a training process hands them over."""
+"""Snapshots like those of a training process."""
 
 import torch
 
@@ -6,18 +6,18 @@ MIB = 1 << 20
 
 
 def small(step: int) -> dict[str, object]:
-    """A few bytes; the values say which step they are from."""
+    """A few bytes, with values that depend on the step."""
     return {"step": step, "weight": torch.full((7,), float(step)), "history": [step, step + 1]}
 
 
 def large(step: int, *, mib: int = 12) -> dict[str, object]:
-    """Several parts of 5 MiB."""
+    """Enough bytes for several parts of 5 MiB."""
     generator = torch.Generator().manual_seed(step)
     return {"step": step, "weight": torch.randint(0, 255, (mib * MIB,), dtype=torch.uint8, generator=generator)}
 
 
 def same(left: object, right: object) -> bool:
-    """Equal values, tensors and arrays included."""
+    """Whether two values are equal, including tensors and arrays."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         return left.dtype == right.dtype and left.shape == right.shape and torch.equal(left, right)
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,4 +1,4 @@
-"""What a training process sees of durable checkpoints, on both stores."""
+"""Durable checkpoints as a training process uses them, on both stores."""
 
 import itertools
 import os
@@ -27,14 +27,14 @@ def save(checkpoints: Checkpoints, step: int, snapshot: dict[str, object] | None
 
 
 def settle(checkpoints: Checkpoints) -> None:
-    """Wait for the retirement that follows a save."""
+    """Wait for the deletions that follow a save."""
     assert checkpoints._thread is not None
     checkpoints._thread.join(30)
 
 
 @pytest.fixture
 def stalled(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Uploads to files end when this is set."""
+    """Uploads to files are blocked until this event is set."""
     gate, real = threading.Event(), FileUpload.finish
 
     def finish(upload: FileUpload) -> None:
@@ -56,7 +56,7 @@ def test_a_new_prefix_is_empty(url: str, opened: Open) -> None:
     assert checkpoints.counts.durable_step is None
 
 
-def test_a_restart_finds_the_newest_with_all_that_is_said_of_it(url: str, opened: Open) -> None:
+def test_a_restart_finds_the_newest_with_its_metadata(url: str, opened: Open) -> None:
     checkpoints = opened(url, wall=lambda: 1234.5)
     for step in (10, 20):
         save(checkpoints, step, large(step))
@@ -64,7 +64,7 @@ def test_a_restart_finds_the_newest_with_all_that_is_said_of_it(url: str, opened
     assert found is not None
     assert (found.step, found.world_size, found.time, found.reason) == (20, 3, 1234.5, "interval")
     assert same(found.load(), large(20))
-    assert same(found.load(), large(20)), "a second time it is read anew"
+    assert same(found.load(), large(20)), "the second load reads it again"
     assert checkpoints.counts.durable == 2
     assert checkpoints.counts.durable_step == 20
     assert checkpoints.counts.size_bytes == found.size_bytes > 12 << 20
@@ -80,12 +80,12 @@ def test_what_is_kept(url: str, opened: Open) -> None:
     assert len(store.keys("data")) == 2
 
 
-def test_a_second_job_is_refused_and_told_the_ways_out(url: str, opened: Open) -> None:
+def test_a_second_job_is_refused_with_the_ways_out(url: str, opened: Open) -> None:
     save(opened(url), 1)
     with pytest.raises(PrefixOwnedError) as caught:
         opened(url, job="research/b")
-    for word in ("'research/a'", "'research/b'", "choose another prefix", "resume", "delete"):
-        assert word in str(caught.value)
+    for text in ("'research/a'", "'research/b'", "choose another prefix", "resume", "delete"):
+        assert text in str(caught.value)
     assert opened(url, "two").latest() is not None, "the same name resumes"
 
 
@@ -95,7 +95,7 @@ def test_of_two_launchers_the_first_is_fenced_out_for_good(url: str, opened: Ope
     new = opened(url, "two")
     old.save(small(99), step=99, world_size=1, reason="interval")
     assert not old.flush(30)
-    assert old.due(100), "so that it learns of it"
+    assert old.due(100), "so that save() reports it"
     with pytest.raises(FencedError, match="launcher two has claimed the checkpoints"):
         old.save(small(100), step=100, world_size=1, reason="interval")
     with pytest.raises(FencedError, match="launcher one was superseded by two"):
@@ -140,7 +140,7 @@ def test_a_manifest_copied_from_another_prefix_is_not_used(tmp_path: Path, opene
     assert "of another prefix, job 'research/a'" in copied.rejected[0].why
 
 
-def test_handing_over_does_not_wait_for_the_store(folder: str, opened: Open, stalled: threading.Event) -> None:
+def test_saving_does_not_wait_for_the_store(folder: str, opened: Open, stalled: threading.Event) -> None:
     checkpoints = opened(folder, interval_steps=1)
     snapshot = small(1)
     checkpoints.save(snapshot, step=1, world_size=1, reason="interval")
@@ -153,7 +153,7 @@ def test_handing_over_does_not_wait_for_the_store(folder: str, opened: Open, sta
     assert checkpoints.counts.durable == 1
     found = checkpoints.latest()
     assert found is not None
-    assert same(found.load(), small(1)), "plain values are those of the hand-over"
+    assert same(found.load(), small(1)), "plain values are those at the time of save()"
 
 
 def test_a_buffer_overwritten_while_held_never_becomes_a_checkpoint(
@@ -186,7 +186,7 @@ def test_a_second_save_waits_for_the_first(folder: str, opened: Open, stalled: t
     assert checkpoints.counts.durable == 2
 
 
-def test_closing_gives_up_what_is_under_way(folder: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_gives_up_a_save_in_progress(folder: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints = opened(f"{folder}&threads=1")
     first, real = threading.Event(), FileUpload.put
 
@@ -200,11 +200,11 @@ def test_closing_gives_up_what_is_under_way(folder: str, opened: Open, monkeypat
     assert first.wait(30)
     checkpoints.close()
     wait_for(lambda: not checkpoints.busy)
-    assert "closed while a checkpoint was under way" in checkpoints.counts.error
+    assert "closed during a checkpoint" in checkpoints.counts.error
     assert checkpoints._claim.store.keys("manifests") == checkpoints._claim.store.keys("data") == ()
 
 
-def test_what_cannot_be_stored_is_said_to_the_caller_and_costs_nothing(folder: str, opened: Open) -> None:
+def test_what_cannot_be_stored_is_reported_to_the_caller_at_once(folder: str, opened: Open) -> None:
     checkpoints = opened(folder)
     with pytest.raises(CaptureError, match="hook: function: use plain values"):
         checkpoints.save({"hook": save}, step=1, world_size=1, reason="interval")
@@ -266,7 +266,7 @@ for step in itertools.count(step + 1):
 
 
 @pytest.mark.parametrize("victim_lines", [2, 5])
-def test_sigkill_at_any_moment_costs_at_most_the_save_under_way(url: str, opened: Open, victim_lines: int) -> None:
+def test_sigkill_at_any_moment_costs_at_most_the_save_in_progress(url: str, opened: Open, victim_lines: int) -> None:
     durable = 0
     for incarnation in ("one", "two"):
         process = subprocess.Popen(
@@ -285,7 +285,7 @@ def test_sigkill_at_any_moment_costs_at_most_the_save_under_way(url: str, opened
             process.wait(30)
             process.stdout.close()
         resumed = int(lines[0].split()[1])
-        assert resumed in {durable, durable + 1}, "the newest that was said to be durable, or the one after it"
+        assert resumed in {durable, durable + 1}, "the newest one reported as durable, or the one after it"
         durable = int(lines[-1].split()[1])
     found = opened(url, "three").latest()
     assert found is not None

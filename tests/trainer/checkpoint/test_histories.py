@@ -1,7 +1,7 @@
-"""Any sequence of saves, crashes at any request, restarts, zombies and rot: the newest whole checkpoint is found.
+"""In any sequence of saves, crashes, restarts, former writers and bit rot, the newest whole checkpoint is found.
 
-The machine runs the real writer, claim, retention and reader on real files. A crash is what SIGKILL is to the store:
-the process does nothing any more, not even clean up, either just before a request or just after it.
+The state machine runs the real writer, claim, retention and reader on real files. A crash acts like SIGKILL: just
+before or just after some request, the process stops and does not clean up.
 """
 
 import shutil
@@ -19,11 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, FencedError
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointKey, Manifest
-from hvd_elastic.trainer.checkpoint.reading import newest
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId, Manifest
+from hvd_elastic.trainer.checkpoint.reading import find_newest
 from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore, FileUpload
 from hvd_elastic.trainer.checkpoint.stores.store import StoredObject
-from hvd_elastic.trainer.checkpoint.writing import SaveOrder, prune, write
+from hvd_elastic.trainer.checkpoint.writing import SaveRequest, prune, write
 from tests.trainer.checkpoint.snapshots import same, small
 
 KEEP = 2
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class MortalUpload:
@@ -52,7 +52,7 @@ class MortalUpload:
 
 
 class MortalStore(FileStore):
-    """A folder, as seen by a process that dies at its `deadline`-th request."""
+    """A folder, as seen by a process that dies when `requests_left` is used up."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, part_bytes=64, threads=1, sleep=lambda _: None)
@@ -88,31 +88,31 @@ class MortalStore(FileStore):
         for key in keys:
             self.live(lambda key=key: super(MortalStore, self).delete([key]))  # type: ignore[misc]
 
-    def begin(self, key: str, size_bytes: int) -> FileUpload:
-        upload = self.live(lambda: super(MortalStore, self).begin(key, size_bytes))
+    def start_upload(self, key: str, size_bytes: int) -> FileUpload:
+        upload = self.live(lambda: super(MortalStore, self).start_upload(key, size_bytes))
         return MortalUpload(self, upload)  # type: ignore[return-value]
 
 
 class Writer:
-    """One process of rank 0."""
+    """A process that is rank 0."""
 
     def __init__(self, root: Path, incarnation: str) -> None:
         self.store = MortalStore(root)
-        self.claim = Claim.make(self.store, job="a", incarnation=incarnation, nonce=incarnation, time=0.0)
+        self.claim = Claim.acquire(self.store, job="a", incarnation=incarnation, nonce=incarnation, time=0.0)
         self.sequence = 0
         self.rejected: list[str] = []
 
     def save(self, step: int) -> None:
         self.sequence += 1
-        order = SaveOrder(
+        request = SaveRequest(
             capture=Capture.take(small(step)), sequence=self.sequence, step=step, world_size=1, reason="test", time=0.0
         )
-        manifest = write(self.claim, order, stop=threading.Event())
+        manifest = write(self.claim, request, stop=threading.Event())
         prune(self.claim, manifest, keep=KEEP, rejected=self.rejected)
 
 
 class Histories(RuleBasedStateMachine):
-    """`steps` of the writer grow; a restart goes on from what was found."""
+    """The writer's step increases; a restart continues from the checkpoint that was found."""
 
     @initialize()
     def start(self) -> None:
@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
         self.writer.save(self.step)
         known_good = sorted((before | set(self.complete())) - set(self.writer.rejected))
         assert set(known_good[-KEEP:]) <= set(self.complete()), "one of the newest was deleted"
-        assert CheckpointKey.of(max(self.complete())) == CheckpointKey(
+        assert CheckpointId.from_key(max(self.complete())) == CheckpointId(
             epoch=self.writer.claim.head.epoch, sequence=self.writer.sequence
         )
 
@@ -158,12 +158,12 @@ class Histories(RuleBasedStateMachine):
         good = [key for key in before if key not in self.rotten]
         if before and not good:
             try:
-                newest(self.writer.store, self.writer.claim.owner, threading.Event())
+                find_newest(self.writer.store, self.writer.claim.owner, threading.Event())
             except CorruptError:
                 self.start()
                 return
-            raise AssertionError("what is rotten was taken for good")
-        found, rejected = newest(self.writer.store, self.writer.claim.owner, threading.Event())
+            raise AssertionError("a damaged checkpoint was used")
+        found, rejected = find_newest(self.writer.store, self.writer.claim.owner, threading.Event())
         if not before:
             assert found is None
             return
@@ -198,7 +198,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def the_register_is_deleted(self) -> None:
-        """By a person: nothing is lost by it, the writer of the time ends."""
+        """A person deletes it: no checkpoint is lost, but the present writer ends."""
         shutil.rmtree(self.root / "latest")
         self.zombie = None
         before = self.complete()
@@ -206,7 +206,7 @@ class Histories(RuleBasedStateMachine):
         self.find(before)
 
     def complete(self) -> list[str]:
-        """Manifests that were written and are not retired, oldest first."""
+        """Return the manifests that were written and not deleted, oldest first."""
         folder = self.root / "manifests"
         return sorted(f"manifests/{path.name}" for path in folder.iterdir()) if folder.is_dir() else []
 

@@ -1,32 +1,32 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointKey
-from hvd_elastic.trainer.checkpoint.retention import Retirement, retire
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId
+from hvd_elastic.trainer.checkpoint.retention import Deletions, choose_deletions
 
-places = st.builds(
-    lambda epoch, sequence: CheckpointKey(epoch=epoch, sequence=sequence), st.integers(1, 5), st.integers(1, 5)
+checkpoint_ids = st.builds(
+    lambda epoch, sequence: CheckpointId(epoch=epoch, sequence=sequence), st.integers(1, 5), st.integers(1, 5)
 )
 
 
-def manifest(place: CheckpointKey) -> str:
-    return f"manifests/{place}-step-1.json"
+def manifest(checkpoint: CheckpointId) -> str:
+    return f"manifests/{checkpoint}-step-1.json"
 
 
-def data(place: CheckpointKey) -> str:
-    return f"data/{place}-ab"
+def data(checkpoint: CheckpointId) -> str:
+    return f"data/{checkpoint}-ab"
 
 
-@given(st.sets(places), st.sets(places), places, st.integers(1, 4), st.data())
+@given(st.sets(checkpoint_ids), st.sets(checkpoint_ids), checkpoint_ids, st.integers(1, 4), st.data())
 def test_what_stays_and_what_goes(
-    written: set[CheckpointKey], uploaded: set[CheckpointKey], newest: CheckpointKey, keep: int, draw: st.DataObject
+    written: set[CheckpointId], uploaded: set[CheckpointId], newest: CheckpointId, keep: int, draw: st.DataObject
 ) -> None:
     written |= {newest}
     uploaded |= written
     bad = draw.draw(st.sets(st.sampled_from(sorted(written)))) - {newest}
     manifests, objects = {manifest(p) for p in written}, {data(p) for p in uploaded}
     rejected = {manifest(p) for p in bad}
-    gone = retire(manifests, objects, keep=keep, newest=newest, rejected=rejected)
+    gone = choose_deletions(manifests, objects, keep=keep, newest=newest, rejected=rejected)
     left = {p for p in written if manifest(p) not in gone.manifests}
     good = sorted(p for p in written - bad if p <= newest)
     assert set(good[-keep:]) <= left, "the newest good ones stay"
@@ -37,12 +37,14 @@ def test_what_stays_and_what_goes(
 
 
 def test_with_too_few_good_ones_even_bad_ones_stay() -> None:
-    one, two = CheckpointKey(epoch=1, sequence=1), CheckpointKey(epoch=1, sequence=2)
-    gone = retire([manifest(one), manifest(two)], [data(one), data(two)], keep=2, newest=two, rejected=[manifest(one)])
-    assert gone == Retirement(manifests=(), data=())
+    one, two = CheckpointId(epoch=1, sequence=1), CheckpointId(epoch=1, sequence=2)
+    gone = choose_deletions(
+        [manifest(one), manifest(two)], [data(one), data(two)], keep=2, newest=two, rejected=[manifest(one)]
+    )
+    assert gone == Deletions(manifests=(), data=())
 
 
 def test_keys_of_others_are_left_alone() -> None:
-    one, two = CheckpointKey(epoch=1, sequence=1), CheckpointKey(epoch=1, sequence=2)
-    gone = retire(["manifests/notes.txt", manifest(one), manifest(two)], ["data/readme"], keep=1, newest=two)
-    assert gone == Retirement(manifests=(manifest(one),), data=())
+    one, two = CheckpointId(epoch=1, sequence=1), CheckpointId(epoch=1, sequence=2)
+    gone = choose_deletions(["manifests/notes.txt", manifest(one), manifest(two)], ["data/readme"], keep=1, newest=two)
+    assert gone == Deletions(manifests=(manifest(one),), data=())

@@ -1,4 +1,4 @@
-"""Object store faults: each is made on the wire, between our client and moto's server."""
+"""Faults of an object store, injected on the wire between our client and moto's server."""
 
 import itertools
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.stores import s3_store
 from hvd_elastic.trainer.checkpoint.stores.location import Location
-from hvd_elastic.trainer.checkpoint.stores.retry import Backoff, PassingError
+from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
 from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store
 from tests.trainer.checkpoint.proxy import Fault, Faults, wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
@@ -35,7 +35,7 @@ REQUESTS = [
 def impatient(url: str, *, attempts: int = 3) -> S3Store:
     store = Location.parse(url).open(sleep=lambda _: None)
     assert isinstance(store, S3Store)
-    store._backoff = Backoff(attempts=attempts)
+    store._attempts = attempts
     return store
 
 
@@ -45,7 +45,7 @@ def saved(checkpoints: Checkpoints, step: int, snapshot: dict[str, object] | Non
 
 
 @pytest.mark.parametrize("fault", ONCE)
-def test_a_passing_fault_of_any_request_is_waited_out(s3_url: str, faults: Faults, opened: Open, fault: Fault) -> None:
+def test_a_transient_fault_of_any_request_is_retried(s3_url: str, faults: Faults, opened: Open, fault: Fault) -> None:
     rules = [faults.add(fault, method, path) for method, path in REQUESTS]
     checkpoints = opened(s3_url, keep=1)
     assert saved(checkpoints, 1, large(1, mib=6)), checkpoints.counts.error
@@ -58,7 +58,7 @@ def test_a_passing_fault_of_any_request_is_waited_out(s3_url: str, faults: Fault
 
 @pytest.mark.parametrize("fault", [Fault.TRUNCATED, Fault.FLIPPED_DOWN, Fault.CUT_REQUEST])
 @pytest.mark.parametrize("path", ["manifests/00000001", "data/00000001"])
-def test_what_is_damaged_on_the_way_is_read_again(
+def test_what_is_damaged_in_transfer_is_read_again(
     s3_url: str, faults: Faults, opened: Open, fault: Fault, path: str
 ) -> None:
     checkpoints = opened(s3_url)
@@ -70,7 +70,7 @@ def test_what_is_damaged_on_the_way_is_read_again(
     assert checkpoints.rejected == ()
 
 
-def test_a_register_that_is_damaged_on_the_way_fences_nobody_out(s3_url: str, faults: Faults, opened: Open) -> None:
+def test_a_register_that_is_damaged_in_transfer_fences_no_writer_out(s3_url: str, faults: Faults, opened: Open) -> None:
     faults.add(Fault.FLIPPED_DOWN, "GET", "latest", times=2)
     checkpoints = opened(s3_url)
     assert saved(checkpoints, 1), checkpoints.counts.error
@@ -110,12 +110,12 @@ def test_a_conflict_of_conditional_writes_is_tried_again(s3_url: str, faults: Fa
 def test_an_outage_fails_the_save_not_the_training_and_leaves_nothing_behind(s3_url: str, faults: Faults) -> None:
     store = impatient(s3_url)
     faults.add(Fault.UNAVAILABLE, "PUT", "partNumber=2", times=3)
-    upload = store.begin("data/a", 6 << 20)
+    upload = store.start_upload("data/a", 6 << 20)
     upload.put(1, 0, bytearray(5 << 20), s3_digest(5 << 20))
-    with pytest.raises(PassingError, match="503 SlowDown"):
+    with pytest.raises(TransientError, match="503 SlowDown"):
         upload.put(2, 5 << 20, bytearray(1 << 20), s3_digest(1 << 20))
     upload.abort()
-    store.sweep("data", lambda key: pytest.fail(f"{key} was left"))
+    store.discard_uploads("data", lambda key: pytest.fail(f"{key} was left"))
 
 
 def s3_digest(size: int) -> bytes:
@@ -138,7 +138,7 @@ def test_after_an_outage_the_next_save_comes_soon(s3_url: str, faults: Faults, o
     assert not any(checkpoints.due(3) for _ in range(4))
 
 
-def test_an_unreachable_store_is_no_empty_store(s3_url: str, faults: Faults, opened: Open) -> None:
+def test_an_unreachable_store_is_not_an_empty_store(s3_url: str, faults: Faults, opened: Open) -> None:
     checkpoints = opened(s3_url)
     assert saved(checkpoints, 1)
     checkpoints._claim.store = impatient(s3_url)
@@ -157,7 +157,7 @@ def test_an_endpoint_that_ignores_conditions_is_refused(s3_url: str, faults: Fau
         opened(s3_url)
 
 
-def test_a_bucket_that_is_not_there_is_said(s3_url: str, opened: Open) -> None:
+def test_a_missing_bucket_is_reported(s3_url: str, opened: Open) -> None:
     with pytest.raises(StoreError, match=r"NoSuchBucket.*create the bucket, or correct the URL"):
         opened(s3_url.replace("s3://b", "s3://c"))
 

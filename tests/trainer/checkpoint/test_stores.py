@@ -1,4 +1,4 @@
-"""What both stores promise, on a real folder and on moto's S3 server."""
+"""The guarantees of both stores, on a real folder and on moto's S3 server."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def store(url: str) -> Store:
 
 
 def put(store: Store, key: str, data: bytes) -> None:
-    upload = store.begin(key, len(data))
+    upload = store.start_upload(key, len(data))
     upload.put(1, 0, bytearray(data), sha256(data).digest())
     upload.finish()
 
@@ -33,7 +33,9 @@ def test_what_is_not_there(store: Store) -> None:
 
 def test_a_key_is_created_once(store: Store) -> None:
     assert store.create("manifests/a", b"mine")
-    assert store.create("manifests/a", b"mine"), "the very same bytes are one's own, written before the answer was lost"
+    assert store.create("manifests/a", b"mine"), (
+        "the same bytes are the caller's own, written before the answer was lost"
+    )
     assert not store.create("manifests/a", b"other")
     found = store.read("manifests/a")
     assert found is not None
@@ -48,7 +50,7 @@ def test_a_register_moves_only_from_the_version_that_was_read(store: Store) -> N
     second = store.replace("latest", b"2", version=first)
     assert second is not None
     assert store.replace("latest", b"late", version=first) is None
-    assert store.replace("latest", b"2", version=first) == second, "one's own answer was lost"
+    assert store.replace("latest", b"2", version=first) == second, "the answer to this writer was lost"
     found = store.read("latest")
     assert found is not None
     assert (found.data, found.version) == (b"2", second)
@@ -89,7 +91,7 @@ def test_of_many_writers_at_once_one_wins(store: Store) -> None:
 
 def test_a_large_object_is_invisible_until_it_is_finished_and_gone_when_aborted(store: Store) -> None:
     size = store.part_bytes + 3
-    upload = store.begin("data/a", size)
+    upload = store.start_upload("data/a", size)
 
     for number, at in ((2, store.part_bytes), (1, 0)):
         piece = bytes([number]) * min(store.part_bytes, size - at)
@@ -104,16 +106,16 @@ def test_a_large_object_is_invisible_until_it_is_finished_and_gone_when_aborted(
         store.read_into("data/a", size - 1, memoryview(bytearray(5)))
     with pytest.raises(CorruptError):
         store.read_into("data/a", size + 9, memoryview(bytearray(5)))
-    store.begin("data/b", 10).abort()
-    store.sweep("data", lambda key: pytest.fail(f"{key} was left by an abort"))
+    store.start_upload("data/b", 10).abort()
+    store.discard_uploads("data", lambda key: pytest.fail(f"{key} was left by an abort"))
 
 
 def test_what_crashed_uploads_left_is_swept(store: Store) -> None:
     for key in ("data/dead", "data/alive"):
-        store.begin(key, 10).put(1, 0, bytearray(10), sha256(bytes(10)).digest())
+        store.start_upload(key, 10).put(1, 0, bytearray(10), sha256(bytes(10)).digest())
     seen: list[str] = []
-    store.sweep("data", lambda key: "dead" in key)
-    store.sweep("data", lambda key: bool(seen.append(key)))  # type: ignore[func-returns-value]
+    store.discard_uploads("data", lambda key: "dead" in key)
+    store.discard_uploads("data", lambda key: bool(seen.append(key)))  # type: ignore[func-returns-value]
     assert [key.split(".")[0] for key in seen] == ["data/alive"]
 
 

@@ -10,7 +10,7 @@ from hvd_elastic.trainer.data.batch_policy import (
     BatchPolicy,
     LearningRatePolicy,
     LearningRateRule,
-    parts,
+    micro_batch_sizes,
     shares,
     weight,
 )
@@ -26,8 +26,8 @@ def test_shares_are_whole_and_fair(total: int, size: int) -> None:
 
 
 @given(share=st.integers(0, 500), limit=st.none() | st.integers(1, 64))
-def test_parts_fit_and_are_as_few_as_can_be(share: int, limit: int | None) -> None:
-    given = parts(share, limit)
+def test_micro_batches_fit_and_are_as_few_as_possible(share: int, limit: int | None) -> None:
+    given = micro_batch_sizes(share, limit)
     assert sum(given) == share
     if limit:
         assert all(0 < part <= limit for part in given)
@@ -39,12 +39,12 @@ def test_parts_fit_and_are_as_few_as_can_be(share: int, limit: int | None) -> No
 def test_horovods_average_is_the_mean_over_the_step(
     total: int, size: int, limit: int | None, data: st.DataObject
 ) -> None:
-    """In exact fractions: the average over workers of the weighted sums of means is the mean of all samples."""
+    """In exact fractions: the average over workers of the weighted sums of means is the mean over all samples."""
     values = [Fraction(data.draw(st.integers(-100, 100))) for _ in range(total)]
     rest, sums = list(values), []
     for share in shares(total, size):
         local = Fraction(0)
-        for part in parts(share, limit):
+        for part in micro_batch_sizes(share, limit):
             taken, rest = rest[:part], rest[part:]
             exact = Fraction(part * size, total)
             assert weight(part, total, size) == float(exact)
@@ -97,5 +97,5 @@ def test_the_factor_rises_slowly_and_falls_at_once() -> None:
 
 def test_an_unknown_rule_is_refused() -> None:
     assert LearningRatePolicy.choose({ENV_LEARNING_RATE: "sqrt"}, rule="linear").rule is LearningRateRule.SQRT
-    with pytest.raises(BatchError, match="'cubic' is none of constant, linear, sqrt"):
+    with pytest.raises(BatchError, match="'cubic' is not one of constant, linear, sqrt"):
         LearningRatePolicy.choose({}, rule="cubic")

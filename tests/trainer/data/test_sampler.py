@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hvd_elastic.trainer.data import sampler
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.loader import stream_parts
-from hvd_elastic.trainer.data.sampler import EpochPlan, Part, SampleOrder
+from hvd_elastic.trainer.data.loader import stream_micro_batches
+from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
 
 @st.composite
@@ -23,7 +23,7 @@ def policies(draw: st.DrawFn) -> BatchPolicy:
 
 @dataclass
 class World:
-    """A stretch of training: `steps` steps by `size` workers; the last `lost` of them are not committed."""
+    """A world of `size` workers that takes `steps` steps, of which the last `lost` are not committed."""
 
     size: int
     steps: int
@@ -35,8 +35,8 @@ worlds = st.lists(
 )
 
 
-def take(plan: EpochPlan, order: SampleOrder) -> list[tuple[list[int], Part]]:
-    return list(zip(plan.indices(order), plan.parts(), strict=True))
+def take(plan: EpochPlan, order: SampleOrder) -> list[tuple[list[int], MicroBatch]]:
+    return list(zip(plan.indices(order), plan.micro_batches(), strict=True))
 
 
 @settings(deadline=None)
@@ -51,14 +51,14 @@ def take(plan: EpochPlan, order: SampleOrder) -> list[tuple[list[int], Part]]:
 def test_every_sample_once_over_any_worlds(
     length: int, policy: BatchPolicy, worlds: list[World], seed: int, stream: bool, data: st.DataObject
 ) -> None:
-    """Resizes at any step and losses of uncommitted steps: what was committed is the epoch, once each."""
+    """With resizes at any step and lost uncommitted steps, each sample of the epoch is committed exactly once."""
     order = SampleOrder(length, seed=seed, shuffle=not stream)
     position, seen = 0, Counter[int]()
     for index, world in enumerate([*worlds, World(size=data.draw(st.integers(1, 5)), steps=10**6, lost=0)]):
         per_rank = []
         for rank in range(world.size):
             plan = EpochPlan(length=length, position=position, policy=policy, rank=rank, size=world.size)
-            taken = list(stream_parts(plan, iter(range(position, length)))) if stream else take(plan, order)
+            taken = list(stream_micro_batches(plan, iter(range(position, length)))) if stream else take(plan, order)
             per_rank.append(_steps(taken))
         assert len({len(steps) for steps in per_rank}) == 1, "the ranks disagree on the number of steps"
         world_steps = list(zip(*per_rank, strict=True))[: world.steps]
@@ -70,8 +70,8 @@ def test_every_sample_once_over_any_worlds(
     assert seen == Counter(range(length))
 
 
-def _steps(taken: list[tuple[list[int], Part]]) -> list[list[tuple[list[int], Part]]]:
-    steps: list[list[tuple[list[int], Part]]] = [[]]
+def _steps(taken: list[tuple[list[int], MicroBatch]]) -> list[list[tuple[list[int], MicroBatch]]]:
+    steps: list[list[tuple[list[int], MicroBatch]]] = [[]]
     for samples, part in taken:
         assert len(samples) == part.count
         steps[-1].append((samples, part))
@@ -81,8 +81,8 @@ def _steps(taken: list[tuple[list[int], Part]]) -> list[list[tuple[list[int], Pa
     return steps
 
 
-def _check_step(step: list[list[tuple[list[int], Part]]], size: int, position: int) -> tuple[list[int], int]:
-    """One step of all ranks: its real samples, and the position after it."""
+def _check_step(step: list[list[tuple[list[int], MicroBatch]]], size: int, position: int) -> tuple[list[int], int]:
+    """Check one step of all ranks. Returns its samples without padding, and the position after it."""
     samples = [sample for rank in step for taken, part in rank if part.weight for sample in taken]
     padding = sum(not part.weight for rank in step for _, part in rank)
     ends = {part.position for rank in step for _, part in rank}
@@ -124,7 +124,7 @@ def test_an_order_is_a_permutation(limit: int, length: int, seed: int, epoch: in
 
 
 def test_orders_do_not_change_between_versions() -> None:
-    """A durable checkpoint taken in mid-epoch goes on with the same order, whatever is upgraded meanwhile."""
+    """A job restored from a checkpoint in mid-epoch continues with the same order, even after upgrades."""
     assert SampleOrder(10, seed=1, epoch=2).at(np.arange(10)).tolist() == SMALL
     assert SampleOrder(10_000_000, seed=1, epoch=2).at(np.arange(5)).tolist() == LARGE
     assert SampleOrder(10, seed=1, epoch=2, shuffle=False).at(np.arange(10)).tolist() == list(range(10))
@@ -138,7 +138,7 @@ LARGE = [723781, 7404092, 7132125, 5645937, 7039231]
 def test_orders_look_random(length: int) -> None:
     order = SampleOrder(length, seed=3)
     taken = order.at(np.arange(length))
-    # Every hundredth of the order holds about a hundredth of every hundredth of the data (chi-square, 9801 degrees).
+    # Each hundredth of the order has about as many samples of each hundredth of the data (chi-square, 9801 degrees).
     table = np.histogram2d(np.arange(length), taken, bins=100)[0]
     expected = length / 10_000
     chi_square = float(((table - expected) ** 2 / expected).sum())

@@ -229,6 +229,6 @@ def expected(epoch: int, position: int, rank: int, size: int) -> list[int]:
     plan = EpochPlan(
         length=LENGTH, position=position, policy=BatchPolicy(global_size=BATCH), rank=rank, size=size, drop_last=False
     )
-    (part, *_) = plan.parts()
-    start = position + plan.first_of(min(BATCH, LENGTH - position))
+    (part, *_) = plan.micro_batches()
+    start = position + plan.samples_before(min(BATCH, LENGTH - position))
     return [int(sample) for sample in order[start : start + part.count]] if part.weight else []

@@ -1,4 +1,4 @@
-"""`Trainer` against the same training written by hand, over resizes, restarts and precisions, with real Horovod."""
+"""`Trainer` compared with the same training in plain PyTorch: resizes, restarts, precisions, with real Horovod."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ STEPS_AN_EPOCH = -(-LENGTH // 32)
 
 
 def by_hand(epochs: int, clip_norm: float | None = None) -> tuple[list[float], float]:
-    """Weights and the loss over all data that plain PyTorch comes to."""
+    """Train with plain PyTorch. Returns the weights and the loss over all data."""
     data, model = problem()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
@@ -45,16 +45,16 @@ def by_hand(epochs: int, clip_norm: float | None = None) -> tuple[list[float], f
 
 
 def alone(folder: Path, **environment: str) -> dict[str, Any]:
-    """One process, no launcher."""
+    """Train in one process without a launcher. Returns its results."""
     job = Training(folder, **environment)
     done = subprocess.run(
         [*forkserver.python(), str(SCRIPT)], env=job.environment, check=False, timeout=240, capture_output=True
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    return told(job)[-1]
+    return results(job)[-1]
 
 
-def told(job: Training) -> list[dict[str, Any]]:
+def results(job: Training) -> list[dict[str, Any]]:
     paths = sorted(job.log.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
     return [json.loads(path.read_text()) for path in paths]
 
@@ -69,7 +69,7 @@ def close(left: list[float], right: list[float]) -> bool:
     [({}, None), ({"MICRO": "10"}, None), ({"CLIP": "0.5", "MICRO": "10"}, 0.5), ({"COMMIT_EVERY": "4"}, None)],
     ids=["plain", "accumulated", "clipped and accumulated", "rare commits"],
 )
-def test_it_trains_as_plain_pytorch_does(tmp_path: Path, environment: dict[str, str], clip_norm: float | None) -> None:
+def test_it_trains_like_plain_pytorch(tmp_path: Path, environment: dict[str, str], clip_norm: float | None) -> None:
     found = alone(tmp_path, **environment)
     weights, final = by_hand(3, clip_norm)
     assert close(found["weights"], weights)
@@ -79,14 +79,14 @@ def test_it_trains_as_plain_pytorch_does(tmp_path: Path, environment: dict[str, 
 
 @pytest.mark.horovod
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_lower_precisions_come_to_much_the_same(tmp_path: Path, precision: str) -> None:
+def test_lower_precisions_reach_a_similar_loss(tmp_path: Path, precision: str) -> None:
     found = alone(tmp_path, PRECISION=precision, EPOCHS="4")
     assert found["evaluation"]["loss"] < 0.5 * by_hand(0)[1]
 
 
 @pytest.mark.horovod
 def test_a_restart_goes_on_from_the_durable_checkpoint(tmp_path: Path) -> None:
-    """All workers lost after two epochs: the third and fourth are trained as if nothing had happened."""
+    """All workers are lost after two epochs: epochs three and four are trained as without the loss."""
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints", ENV_CHECKPOINT_STEPS: str(STEPS_AN_EPOCH + 1)}
     first = alone(tmp_path, EPOCHS="2", **durable)
     assert first["steps"] == 2 * (STEPS_AN_EPOCH + 1)
@@ -108,7 +108,7 @@ def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
         job.hosts(HOSTS[0])
         job.trains(1)
         assert job.ends() == 0, job.said()
-        found = told(job)[-1]
+        found = results(job)[-1]
     weights, final = by_hand(8)
     assert found["samples"] == [LENGTH, 0, 0]
     assert close(found["weights"], weights)
@@ -133,7 +133,7 @@ def test_every_problem_is_named_before_anything_starts() -> None:
         "epochs: 0",
         "commit_every: 0",
         "clip_norm: 0.0",
-        "'fp8' is none of full, bf16, fp16",
+        "'fp8' is not one of full, bf16, fp16",
         "give the plain",
     ):
         assert name in str(caught.value)
@@ -150,20 +150,22 @@ def test_a_new_rank_0_purges_what_will_be_trained_again(tmp_path: Path) -> None:
     assert scalars(tmp_path)["loss"] == [0, 1, 2, 13, 14]
 
 
-def test_without_a_folder_or_the_package_there_is_no_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_or_the_package_there_are_no_tensorboard_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     TensorBoardWriter(None).write(1, {"loss": 1.0})
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     TensorBoardWriter(str(tmp_path)).write(1, {"loss": 1.0})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_told_now_and_then() -> None:
+def test_progress_is_logged_at_an_interval() -> None:
     now = 0.0
     progress = ProgressLog(clock=lambda: now)
     progress.count(30)
     assert not progress.due()
     now = PROGRESS_SECONDS
     assert progress.due()
-    told = progress.tell(epoch=0, epochs=2, step=9, size=3, values={"loss": 0.5})
-    assert told == {"loss": 0.5, "samples_per_second": 3.0, "world_size": 3}
+    written = progress.write(epoch=0, epochs=2, step=9, size=3, values={"loss": 0.5})
+    assert written == {"loss": 0.5, "samples_per_second": 3.0, "world_size": 3}
     assert not progress.due()

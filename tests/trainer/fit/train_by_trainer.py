@@ -1,4 +1,4 @@
-"""A job that is one Trainer; what tests vary comes from the environment, what they compare goes to TEST_LOG."""
+"""A job with a Trainer. Tests set its options by environment variables and read its results from TEST_LOG."""
 
 import json
 import os
@@ -16,7 +16,7 @@ LENGTH = 203
 
 
 class Slow(torch.nn.Module):
-    """Takes its time, so that there is some to resize in."""
+    """Takes time in each step, so that a test can resize the job."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         time.sleep(float(ENV.get("STEP_SECONDS", "0")))
@@ -53,7 +53,7 @@ def main() -> None:
         seed=1,
     )
     outcome = trainer.fit()
-    told = {
+    results = {
         "steps": outcome.steps,
         "evaluation": dict(outcome.evaluation),
         "weights": torch.cat([p.detach().flatten() for p in model.parameters()]).tolist(),
@@ -63,7 +63,7 @@ def main() -> None:
             trainer.state.samples.repeated,
         ],
     }
-    (Path(ENV["TEST_LOG"]) / f"{os.getpid()}.jsonl").write_text(json.dumps(told) + "\n")
+    (Path(ENV["TEST_LOG"]) / f"{os.getpid()}.jsonl").write_text(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

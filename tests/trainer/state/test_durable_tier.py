@@ -26,21 +26,21 @@ def test_without_a_url_there_is_no_tier() -> None:
     tier.open("lineage")
     assert not tier.configured
     assert not tier.due(1000)
-    assert tier.newest() is None
-    assert not tier.insist({}, step=1, size=1, reason="sigterm", within_seconds=20)
+    assert tier.load_newest() is None
+    assert not tier.save_sync({}, step=1, size=1, reason="sigterm", timeout_seconds=20)
     assert tier.flush()
     tier.close()
 
 
 def test_the_environment_is_read_when_the_tier_is_opened(tmp_path: Path) -> None:
-    """A standby makes its State before it knows its job."""
+    """A standby creates its State before it knows its job."""
     known: dict[str, str] = {}
     tier = DurableTier(environ=known)
     known.update(environ(tmp_path))
     assert tier.configured
     tier.open("lineage")
-    assert tier.insist({"weights": torch.ones(3)}, step=1, size=2, reason="sigterm", within_seconds=20)
-    found = tier.newest()
+    assert tier.save_sync({"weights": torch.ones(3)}, step=1, size=2, reason="sigterm", timeout_seconds=20)
+    found = tier.load_newest()
     assert found is not None
     assert found["weights"].tolist() == [1.0, 1.0, 1.0]
     tier.close()
@@ -54,21 +54,21 @@ def test_a_job_cannot_take_anothers_prefix(tmp_path: Path) -> None:
         DurableTier(environ=environ(tmp_path, **{ENV_JOB: "other"})).open("lineage")
 
 
-def test_training_goes_on_while_the_store_is_silent(
+def test_training_continues_while_the_store_is_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A new rank 0 of a job that holds its state needs no store; one that holds none must not start from zero."""
+    """A new rank 0 that holds the state needs no store. One that holds none must not start from zero."""
     now = [0.0]
 
-    def silent(*_: object, **__: object) -> None:
+    def unreachable(*_: object, **__: object) -> None:
         raise StoreError("no answer")
 
-    monkeypatch.setattr(durable_tier, "open_checkpoints", silent)
+    monkeypatch.setattr(durable_tier, "open_checkpoints", unreachable)
     tier = DurableTier(environ=environ(tmp_path), clock=lambda: now[0])
     with pytest.raises(StoreError):
         tier.open("lineage")
     with caplog.at_level(logging.WARNING):
-        tier.keep_open("lineage")
+        tier.open_or_retry("lineage")
     assert "no answer" in caplog.text
     monkeypatch.setattr(durable_tier, "open_checkpoints", open_checkpoints)
     now[0] = RETRY_SECONDS - 1
@@ -78,37 +78,35 @@ def test_training_goes_on_while_the_store_is_silent(
     tier.close()
 
 
-def test_whoever_takes_over_stores_the_next_commit(tmp_path: Path) -> None:
-    """The writer before may have been cut short, again and again: the interval must not begin anew each time."""
+def test_a_new_writer_stores_the_next_commit(tmp_path: Path) -> None:
+    """Former writers may have been interrupted, one after the other: the interval must not start again each time."""
     first = DurableTier(environ=environ(tmp_path))
     first.open("lineage")
-    first.keep_open("lineage")
-    assert not first.due(1), "it was the writer already"
+    first.open_or_retry("lineage")
+    assert not first.due(1), "it was already the writer"
     second = DurableTier(environ=environ(tmp_path))
-    second.keep_open("lineage")
+    second.open_or_retry("lineage")
     assert second.due(1)
     assert not second.due(1)
     first.close()
     second.close()
 
 
-def test_a_save_that_hangs_does_not_hold_the_next_one_up_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_that_hangs_does_not_block_the_next_one_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     monkeypatch.setattr(writing, "upload", lambda *_: gate.wait(60))
     tier = DurableTier(environ=environ(tmp_path))
     tier.open("lineage")
-    tier.offer({"a": 1}, step=1, size=1)
-    assert not tier.insist({"a": 2}, step=2, size=1, reason="sigterm", within_seconds=0.05)
+    tier.save_async({"a": 1}, step=1, size=1)
+    assert not tier.save_sync({"a": 2}, step=2, size=1, reason="sigterm", timeout_seconds=0.05)
     gate.set()
     tier.close()
 
 
-def test_what_only_a_pickle_could_hold_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_value_that_needs_pickle_is_refused_at_the_start(tmp_path: Path) -> None:
     tier = DurableTier(environ=environ(tmp_path))
     tier.open("lineage")
-    tier.refuse({"values": {"epoch": 1, "path": "plain"}})
+    tier.validate({"values": {"epoch": 1, "path": "plain"}})
     with pytest.raises(UnstorableError, match=r"values\.log"):
-        tier.refuse({"values": {"log": logging.getLogger()}})
+        tier.validate({"values": {"log": logging.getLogger()}})
     tier.close()

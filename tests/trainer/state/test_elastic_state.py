@@ -1,4 +1,4 @@
-"""A State in a world of one, for real; what needs several workers is in tests/local/test_training.py."""
+"""A real State in a world of one worker. Tests with several workers are in tests/local/test_training.py."""
 
 import multiprocessing
 import os
@@ -30,7 +30,7 @@ def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Job:
-    """A model, its optimizer and whatever else a script keeps."""
+    """A model, its optimizer and the other objects of a typical script."""
 
     def __init__(self, seed: int = 0, **options: Any) -> None:
         torch.manual_seed(seed)
@@ -82,7 +82,7 @@ def data(steps: int) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_restore_undoes_everything_since_the_commit(overlap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice from the same commit: what is restored is not touched by training on from it."""
+    """Restore twice from the same commit: training that continues from it must not change it."""
     monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
     job, batches = Job(overlap=overlap), data(6)
     job.state.sync()
@@ -150,7 +150,7 @@ def test_an_epoch_goes_on_where_the_commit_was(stream: bool, workers: int) -> No
 
 
 class Deadly(Dataset[int]):
-    """A full /dev/shm: a loader process gets SIGBUS when it writes its batch there."""
+    """Acts like a full /dev/shm: the loader process gets SIGBUS when it writes its batch there."""
 
     def __len__(self) -> int:
         return 40
@@ -162,8 +162,8 @@ class Deadly(Dataset[int]):
 
 
 def test_a_killed_loader_process_costs_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch says so in the training thread, wherever that is: within the loader, or in the middle of a step."""
-    monkeypatch.setattr(loader, "_lost", [])
+    """torch reports it in the training thread at any point: in the loader, or in the middle of a step."""
+    monkeypatch.setattr(loader, "_worker_deaths", [])
     state = State(taken=[])
 
     @run
@@ -175,12 +175,12 @@ def test_a_killed_loader_process_costs_no_sample(monkeypatch: pytest.MonkeyPatch
 
     train(state)
     assert sorted(state.taken) == sorted([*range(40)] * 2)
-    assert len(loader._lost) == 1
+    assert len(loader._worker_deaths) == 1
 
 
-def test_a_batch_of_a_killed_loader_process_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its memory is fetched from that process, and the fetch may fail before torch tells of the death."""
-    monkeypatch.setattr(loader, "_lost", [])
+def test_a_batch_of_a_killed_loader_process_is_not_an_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch's memory is fetched from that process, and the fetch may fail before torch reports the death."""
+    monkeypatch.setattr(loader, "_worker_deaths", [])
     batches = iter(DataLoader(range(40), num_workers=1))  # type: ignore[arg-type]
     next(batches)
     (process,) = multiprocessing.active_children()
@@ -191,7 +191,7 @@ def test_a_batch_of_a_killed_loader_process_is_no_error_of_the_script(monkeypatc
 
 
 def test_a_broken_connection_of_the_script_is_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "_TOLD_SECONDS", 0.01)
+    monkeypatch.setattr(loader, "_DEATH_REPORT_SECONDS", 0.01)
     state = State()
 
     @run
@@ -203,7 +203,7 @@ def test_a_broken_connection_of_the_script_is_its_own_error(monkeypatch: pytest.
 
 
 def test_epochs_that_are_left() -> None:
-    """An interrupted epoch comes again for its rest; one that was committed after its data was exhausted does not."""
+    """An interrupted epoch is repeated for the rest of its data; a complete and committed one is not."""
     state, begun = State(), []
     state.sync()
     for state.epoch in state.remaining_epochs(4):
@@ -249,8 +249,8 @@ def test_accumulation_gives_the_gradient_of_the_whole_step() -> None:
         torch.testing.assert_close(one.grad, other.grad)
 
 
-def test_the_rate_is_scaled_in_the_step_alone() -> None:
-    """Exact to the bit: what scheduler, checkpoint and script see never was multiplied."""
+def test_the_rate_is_scaled_only_in_the_step() -> None:
+    """Exact to the bit: the rate that scheduler, checkpoint and script see is never multiplied."""
     model = nn.Linear(1, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     state = State(model=model, optimizer=optimizer)
@@ -275,7 +275,7 @@ def test_warm_up_after_a_growth() -> None:
     assert state.learning_rate_factor == 2.0
 
 
-def test_hosts_that_came_or_went_end_the_world_at_the_commit() -> None:
+def test_added_or_removed_hosts_end_the_world_at_the_commit() -> None:
     state = State(count=0)
     state.sync()
     state.count = 5
@@ -286,13 +286,13 @@ def test_hosts_that_came_or_went_end_the_world_at_the_commit() -> None:
     assert not interrupt.value.skip_sync
     state.count = 6
     state.restore()
-    assert state.count == 5, "what was reached when the world ended is committed"
+    assert state.count == 5, "the state at the end of the world is committed"
     state.commit()
 
 
 @pytest.mark.parametrize("how", ["interval", "request"])
 def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """In mid-epoch, in a process that holds nothing."""
+    """In the middle of an epoch, in a process that holds no state."""
     monkeypatch.setenv(ENV_CHECKPOINT, f"file://{tmp_path}/durable")
     if how == "interval":
         monkeypatch.setenv("HVD_ELASTIC_CHECKPOINT_STEPS", "2")
@@ -325,21 +325,21 @@ def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: 
     second.state._commits.durable.close()
 
 
-def test_the_last_worker_secures_the_very_commit_that_it_leaves_with(tmp_path: Path) -> None:
-    """Asked for a checkpoint when its pod began to end, and training on until the launcher took its host away."""
+def test_the_last_worker_makes_its_very_last_commit_durable(tmp_path: Path) -> None:
+    """A checkpoint is requested when its pod begins to end; it trains until the launcher removes its host."""
     state = State(checkpoint=f"file://{tmp_path}/durable", seen=0)
     state.sync()
     assert not state.dispensable()
     (tmp_path / "run" / LEAVE_FILE).touch()
     (tmp_path / "run" / CHECKPOINT_REQUEST_FILE).write_text("this pod is about to end")
     state.commit()
-    assert state._commits.durable.stored_step == 1
+    assert state._commits.durable.durable_step == 1
     state.commit()
-    assert state._commits.durable.stored_step == 1
+    assert state._commits.durable.durable_step == 1
     state.on_hosts_updated(1, None)
     with pytest.raises(HostsUpdatedInterrupt):
         state.commit()
-    assert state._commits.durable.stored_step == 3
+    assert state._commits.durable.durable_step == 3
     assert state.dispensable()
     state._commits.durable.close()
 
@@ -353,11 +353,11 @@ def test_a_worker_that_waits_when_its_pod_begins_to_end_makes_its_commit_durable
     assert not state.dispensable()
     (tmp_path / "run" / LEAVE_FILE).touch()
     assert state.dispensable()
-    assert state._commits.durable.stored_step == 1
+    assert state._commits.durable.durable_step == 1
     state._commits.durable.close()
 
 
-def test_what_is_not_durable_is_not_left(tmp_path: Path) -> None:
+def test_a_worker_without_a_durable_commit_does_not_leave(tmp_path: Path) -> None:
     state = State(seen=0)
     state.sync()
     (tmp_path / "run" / LEAVE_FILE).touch()

@@ -1,4 +1,4 @@
-"""The logic is the same on every device; what differs is in `trainer.state.copies`. Where there is a GPU both are run."""
+"""The same logic on every device. With a GPU, tests run on both; device code is in `trainer.state.copies`."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ def nothing(_: torch.Tensor) -> bool:
     return False
 
 
-def is_settled(host: HostMemory) -> bool:
-    return host.settled
+def is_done(host: HostMemory) -> bool:
+    return host.done
 
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Overlap however small the tensors."""
+    """Copy even small tensors in the background."""
     monkeypatch.setattr(copies, "SYNCHRONOUS_BYTES", 0)
     monkeypatch.setattr(copies, "BLOCK_BYTES", 16)
 
@@ -62,30 +62,30 @@ def check_equal(left: Tree, right: Tree) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("guarded", [anything, nothing])
+@pytest.mark.parametrize("deferrable", [anything, nothing])
 @pytest.mark.usefixtures("eager")
-def test_a_copy_equals_and_shares_nothing(guarded: Callable[[torch.Tensor], bool], device: str) -> None:
+def test_a_copy_equals_and_shares_nothing(deferrable: Callable[[torch.Tensor], bool], device: str) -> None:
     tree, host = sample_tree(device), HostMemory()
-    expected = host_memory.loaded(tree)
-    copy = host.save(tree, guarded=guarded)
-    host.release()
+    expected = host_memory.clone_tree(tree)
+    copy = host.save(tree, deferrable=deferrable)
+    host.fence()
     with torch.no_grad():
         for tensor in (tree["nested"][0]["step"], tree["model"]["bias"], tree["transposed"]):
             tensor.add_(1)
-    host.settle()
+    host.wait()
     check_equal(expected, copy)
     assert copy["transposed"].is_contiguous()
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_training_on_never_reaches_into_a_commit(device: str) -> None:
-    """Real sizes and an optimizer that changes all at once: what was committed is what there was at the commit."""
+    """With real sizes and an optimizer that changes everything: the commit equals the state at the commit."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(1500, 1500), nn.BatchNorm1d(1500), nn.Linear(1500, 64)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     batch = torch.randn(8, 1500, device=device)
     host = HostMemory()
-    optimizer.register_step_pre_hook(lambda *_: host.release())
+    optimizer.register_step_pre_hook(lambda *_: host.fence())
     parameters = {tensor.data_ptr() for tensor in model.parameters()}
 
     def tree() -> Tree:
@@ -93,43 +93,43 @@ def test_training_on_never_reaches_into_a_commit(device: str) -> None:
 
     addresses = set()
     for number in range(VERIFIED_COMMITS + 3):
-        expected = host_memory.loaded(tree())
-        copy = host.save(tree(), guarded=lambda tensor: tensor.data_ptr() in parameters)
+        expected = host_memory.clone_tree(tree())
+        copy = host.save(tree(), deferrable=lambda tensor: tensor.data_ptr() in parameters)
         model(batch).square().mean().backward()  # changes BatchNorm's buffers while the parameters are copied
         optimizer.step()
-        host.settle()
+        host.wait()
         check_equal(expected, copy)
         addresses |= {tensor.data_ptr() for tensor in copy["model"].values()} if number else set()
-    assert len(addresses) == len(model.state_dict()), "the memory of the commit before is used again"
+    assert len(addresses) == len(model.state_dict()), "the memory of the previous commit is used again"
 
 
-def test_memory_is_written_over_unless_lent() -> None:
-    """A slow store reads one commit over many: two sets of buffers are enough, and that one is never touched."""
+def test_memory_is_overwritten_unless_retained() -> None:
+    """A slow store reads one commit during many: two sets of buffers suffice, and that commit is never changed."""
     tensor, host = torch.zeros(4), HostMemory()
-    lent = host.save({"t": tensor}, guarded=nothing)["t"]
-    host.lend()
+    retained = host.save({"t": tensor}, deferrable=nothing)["t"]
+    host.retain()
     addresses = set()
     for number in range(1, 5):
         tensor += 1
-        held = host.save({"t": tensor}, guarded=nothing, held=True)["t"]
-        assert held.tolist() == [float(number)] * 4
-        assert lent.tolist() == [0.0] * 4
-        addresses.add(held.data_ptr())
-    assert addresses.isdisjoint({lent.data_ptr()})
+        newer = host.save({"t": tensor}, deferrable=nothing, retained=True)["t"]
+        assert newer.tolist() == [float(number)] * 4
+        assert retained.tolist() == [0.0] * 4
+        addresses.add(newer.data_ptr())
+    assert addresses.isdisjoint({retained.data_ptr()})
     assert len(addresses) == 1
-    assert host.save({"t": tensor}, guarded=nothing)["t"].data_ptr() in addresses
-    host.lend()
-    assert host.save({"t": tensor}, guarded=nothing, held=True)["t"].data_ptr() == lent.data_ptr()
+    assert host.save({"t": tensor}, deferrable=nothing)["t"].data_ptr() in addresses
+    host.retain()
+    assert host.save({"t": tensor}, deferrable=nothing, retained=True)["t"].data_ptr() == retained.data_ptr()
 
 
 def test_a_changed_shape_gets_new_memory() -> None:
     host = HostMemory()
-    host.save({"t": torch.zeros(4)}, guarded=nothing)
-    assert host.save({"t": torch.ones(2, 3)}, guarded=nothing)["t"].tolist() == [[1.0] * 3] * 2
+    host.save({"t": torch.zeros(4)}, deferrable=nothing)
+    assert host.save({"t": torch.ones(2, 3)}, deferrable=nothing)["t"].tolist() == [[1.0] * 3] * 2
 
 
 @pytest.mark.usefixtures("eager")
-def test_release_waits_for_what_may_change_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fence_waits_for_copies_whose_sources_may_change_next(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, copy = threading.Event(), copies._copy_small
 
     def slow(pairs: Sequence[Pair]) -> None:
@@ -139,13 +139,13 @@ def test_release_waits_for_what_may_change_next(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(copies, "_copy_small", slow)
     tensor, host = torch.zeros(3, dtype=torch.uint8), HostMemory()
-    saved = host.save({"t": tensor}, guarded=anything)["t"]
-    assert not is_settled(host)
+    saved = host.save({"t": tensor}, deferrable=anything)["t"]
+    assert not is_done(host)
     threading.Timer(0.05, gate.set).start()
-    host.release()
+    host.fence()
     tensor += 1
-    host.settle()
-    assert is_settled(host)
+    host.wait()
+    assert is_done(host)
     assert saved.tolist() == [0, 0, 0]
 
 
@@ -154,51 +154,51 @@ def test_release_waits_for_what_may_change_next(monkeypatch: pytest.MonkeyPatch)
 def test_a_change_behind_the_optimizers_back_is_an_error(device: str) -> None:
     tensors = {name: torch.zeros(40, device=device) for name in ("weight", "bias")}
     host = HostMemory()
-    host.save({"layer": tensors}, guarded=anything)
+    host.save({"layer": tensors}, deferrable=anything)
     for tensor in tensors.values():
         tensor.add_(1)
     message = r"layer\.weight \(and 1 more\) was changed between commit\(\) and the optimizer's step"
     with pytest.raises(TornCommitError, match=message):
-        host.settle()
-    host.save({"layer": tensors}, guarded=anything)
-    host.settle()
+        host.wait()
+    host.save({"layer": tensors}, deferrable=anything)
+    host.wait()
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_change_past_the_version_counter_is_found_at_the_first_commit(device: str) -> None:
     tensor, host = torch.full((3,), torch.nan, device=device), HostMemory()
-    host.save({"weight": tensor}, guarded=anything)
-    host.release()
-    host.save({"weight": tensor}, guarded=anything)
+    host.save({"weight": tensor}, deferrable=anything)
+    host.fence()
+    host.save({"weight": tensor}, deferrable=anything)
     tensor.data.mul_(-1)
     tensor.data.zero_()
     with pytest.raises(TornCommitError, match="weight was changed"):
-        host.release()
+        host.fence()
 
 
 @pytest.mark.usefixtures("eager")
-def test_a_reader_of_the_copy_can_tell_that_it_was_written_over() -> None:
-    """By the version counter, past which numpy writes."""
+def test_a_reader_of_the_copy_can_tell_that_it_was_overwritten() -> None:
+    """By the version counter, which a copy by numpy would bypass."""
     tensor, host = torch.zeros(40), HostMemory()
-    copy = host.save({"t": tensor}, guarded=anything)["t"]
-    host.settle()
+    copy = host.save({"t": tensor}, deferrable=anything)["t"]
+    host.wait()
     version = copy._version
-    assert host.save({"t": tensor}, guarded=anything)["t"] is copy
+    assert host.save({"t": tensor}, deferrable=anything)["t"] is copy
     assert copy._version > version
 
 
 @pytest.mark.usefixtures("eager")
 def test_without_overlap_all_is_copied_at_once() -> None:
     tensor, host = torch.zeros(4), HostMemory(overlap=False)
-    saved = host.save({"t": tensor}, guarded=anything)["t"]
+    saved = host.save({"t": tensor}, deferrable=anything)["t"]
     tensor += 1
-    host.release()
+    host.fence()
     assert saved.tolist() == [0.0] * 4
 
 
-def test_what_is_loaded_shares_no_memory() -> None:
+def test_a_clone_shares_no_memory() -> None:
     tree = sample_tree()
-    copy = host_memory.loaded(tree)
+    copy = host_memory.clone_tree(tree)
     check_equal(tree, copy)
     copy["nested"][0]["half"].zero_()
     assert tree["nested"][0]["half"].sum() == 9

@@ -11,11 +11,11 @@ from hvd_elastic.trainer.telemetry import events, json_logs
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    package = logging.getLogger("trainer")
+    package = logging.getLogger("hvd_elastic")
     handlers, level, propagate = list(package.handlers), package.level, package.propagate
     yield
     package.handlers, package.level, package.propagate = handlers, level, propagate
-    events.unsubscribe(json_logs._hear)
+    events.unsubscribe(json_logs._on_event)
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -24,9 +24,9 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("environ", [{}, {ENV_LOG_FORMAT: "text"}])
 def test_nothing_is_changed_unless_the_job_asks(environ: dict[str, str]) -> None:
-    before = list(logging.getLogger("trainer").handlers)
+    before = list(logging.getLogger("hvd_elastic").handlers)
     assert not json_logs.configure(environ)
-    assert logging.getLogger("trainer").handlers == before
+    assert logging.getLogger("hvd_elastic").handlers == before
 
 
 def test_every_event_is_a_line_with_step_rank_and_size(capsys: pytest.CaptureFixture[str]) -> None:

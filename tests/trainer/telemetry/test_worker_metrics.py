@@ -1,4 +1,4 @@
-"""Figures as Prometheus gets them: over HTTP, from events, real checkpoints and an NVML that is a stand-in."""
+"""Metrics as Prometheus scrapes them: over HTTP, from events, real checkpoints and a stand-in for NVML."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ from hvd_elastic.trainer.telemetry.gpu_figures import Gpus
 from hvd_elastic.trainer.telemetry.worker_metrics import PREFIX, CheckpointCollector, GpuCollector
 
 ADDRESS = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.9"
-"""An address of this test process alone: the ports are fixed."""
+"""An address for this test process only, because the ports are fixed."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def step(number: int, position: int, *, epoch: int = 0, seconds: float = 0.5) ->
     events.emit(events.Kind.STEP, rank=1, size=4, step=number, epoch=epoch, samples=position, seconds=seconds)
 
 
-def test_events_become_figures(scrape: Callable[[], dict[str, float]]) -> None:
+def test_events_become_metrics(scrape: Callable[[], dict[str, float]]) -> None:
     step(1, 64)
     step(2, 128)
     events.emit(events.Kind.RESET, rank=0, size=3, step=2, cause="hosts", seconds=0.25, **{"from": 4})
@@ -85,7 +85,7 @@ def test_checkpoints_are_read_when_scraped(tmp_path: Path, scrape: Callable[[], 
     assert (read["checkpoint_step"], read["checkpoints_totaldurable"], read["checkpoints_totalfailed"]) == (7, 1, 0)
     assert read["checkpoint_size_bytes"] > 4000
     assert 0 <= read["checkpoint_lag_seconds"] <= time.time() - began
-    assert "checkpoint_step" not in scrape(), "a process that is no longer the writer says nothing"
+    assert "checkpoint_step" not in scrape(), "a process that is no longer the writer reports nothing"
 
 
 def test_the_lag_grows_while_saves_fail() -> None:
@@ -111,7 +111,7 @@ class NvmlError(Exception):
 
 
 def nvml(*, mig: bool = False) -> types.ModuleType:
-    """As NVML answers, by its documentation: milliwatts, percent, bytes; a MIG slice refuses some questions."""
+    """A stand-in that answers as NVML's documentation says: milliwatts, percent, bytes. A MIG slice lacks some."""
 
     def refuse(_: object) -> object:
         raise NvmlError("Not Supported")
@@ -148,7 +148,7 @@ def test_the_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {sample.labels["gpu"] for samples in found.values() for sample in samples} == {"GPU-1"}
 
 
-def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_gpu_does_not_report_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml(mig=True))
     names = {m.name.removeprefix(f"{PREFIX}gpu_") for m in GpuCollector(Gpus({}), 0).collect()}
     assert names == {"memory_used_bytes", "memory_total_bytes", "temperature_celsius"}
@@ -157,11 +157,11 @@ def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("visible", "expected"), [("1", ["GPU-1"]), ("GPU-x,MIG-y", ["GPU-x", "MIG-y"]), ("", []), ("-1", [])]
 )
-def test_only_gpus_that_are_ours(monkeypatch: pytest.MonkeyPatch, visible: str, expected: list[str]) -> None:
+def test_only_the_visible_gpus(monkeypatch: pytest.MonkeyPatch, visible: str, expected: list[str]) -> None:
     module = nvml()
     module.__dict__["nvmlDeviceGetUUID"] = lambda h: h if isinstance(h, bytes) else f"GPU-{h}"
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    assert [figures.uuid for figures in Gpus({"CUDA_VISIBLE_DEVICES": visible}).figures()] == expected
+    assert [figures.uuid for figures in Gpus({"CUDA_VISIBLE_DEVICES": visible}).read()] == expected
 
 
 def test_without_a_driver_or_the_package_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,5 +173,5 @@ def test_without_a_driver_or_the_package_there_are_none(monkeypatch: pytest.Monk
     module.__dict__["nvmlInit"] = no_driver
     for present in (module, None):
         monkeypatch.setitem(sys.modules, "pynvml", present)
-        assert list(Gpus({}).figures()) == []
+        assert list(Gpus({}).read()) == []
         assert list(GpuCollector(Gpus({}), 0).collect()) == []

@@ -1,0 +1,1 @@
+"""How a checkpoint is stored: the captured snapshot, its archive, its manifest, and small sealed objects."""

@@ -1,4 +1,4 @@
-"""The serialised form of a snapshot: a JSON tree and raw tensors. It holds no code, so reading one runs none.
+"""The serialized form of a snapshot: a JSON tree and raw tensors. It contains no code, so reading one runs none.
 
 Layout, all integers little-endian::
 
@@ -38,7 +38,7 @@ def aligned(offset: int) -> int:
 
 
 class Payload:
-    """A capture as one run of bytes that is never put together in memory: parts are copied out of it as they go."""
+    """A capture as one sequence of bytes. It is never assembled in memory: parts are copied out of it on demand."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -53,7 +53,7 @@ class Payload:
         self.size_bytes = end
 
     def _tree(self) -> bytes:
-        """The offsets stand in the tree, whose length moves them: they count from the first tensor's place."""
+        """Return the JSON tree. Its offsets count from the first tensor, as the tree's own length is not known yet."""
         table, offset = [], 0
         for tensor in self.capture.tensors:
             dtype = str(tensor.dtype).removeprefix("torch.")
@@ -62,7 +62,7 @@ class Payload:
         return json.dumps({"values": self.capture.values, "tensors": table}, separators=(",", ":")).encode()
 
     def copy(self, offset: int, target: bytearray) -> None:
-        """Fill `target` with the bytes from `offset` on. numpy lets other threads run meanwhile."""
+        """Fill `target` with the bytes from `offset` on. numpy releases the interpreter lock meanwhile."""
         into = np.frombuffer(target, np.uint8)
         end = offset + into.size
         index = bisect_right(self._starts, offset) - 1
@@ -83,10 +83,10 @@ def _raw(tensor: torch.Tensor) -> Bytes:
 
 
 def restore(buffer: torch.Tensor) -> dict[str, object]:
-    """Give back the values of an archive; tensors are views of `buffer`, one dimension of uint8.
+    """Return the values of an archive. Its tensors are views of `buffer`, a tensor of uint8 in one dimension.
 
     Raises:
-        CorruptError: it is no archive, or its tree points outside of it.
+        CorruptError: it is not an archive, or its tree points outside of it.
     """
     try:
         length = _tree_length(buffer)
@@ -97,14 +97,14 @@ def restore(buffer: torch.Tensor) -> dict[str, object]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RuntimeError, RecursionError) as error:
         raise CorruptError(f"not an archive of this format: {error}") from error
     if not isinstance(values, dict):
-        raise CorruptError("not an archive of this format: its root is no dictionary")
+        raise CorruptError("not an archive of this format: its root is not a dictionary")
     return values
 
 
 def _tree_length(buffer: torch.Tensor) -> int:
     head = buffer[:HEAD_BYTES].numpy().tobytes()
     if len(head) < HEAD_BYTES or not head.startswith(MAGIC):
-        raise ValueError("it does not begin as one")
+        raise ValueError("it does not begin with the archive's magic bytes")
     length: int = struct.unpack("<Q", head[len(MAGIC) :])[0]
     if length > buffer.numel() - HEAD_BYTES:
         raise ValueError("its tree is longer than the archive")
@@ -123,8 +123,8 @@ def _view(buffer: torch.Tensor, first: int, entry: Mapping[str, object]) -> torc
         raise ValueError(f"a tensor ends at {end} of {buffer.numel()} bytes")
     if start == end:
         return torch.empty(sizes, dtype=dtype)
-    # By way of numpy each tensor has a storage of its own, from 0: torch.set_rng_state reads a view from its storage's
-    # start, and crashes.
+    # Through numpy, each tensor has its own storage that starts at 0: torch.set_rng_state reads a view from the start
+    # of its storage, and crashes.
     return torch.from_numpy(buffer[start:end].numpy()).view(dtype).view(sizes)
 
 

@@ -1,4 +1,4 @@
-"""A snapshot taken over: containers copied, tensors by reference. All that blocks training happens here."""
+"""Captures a snapshot: copies containers, keeps tensors by reference. Only this step of a save blocks training."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from hvd_elastic.trainer.checkpoint.errors import CaptureError
 
 @dataclass(slots=True)
 class Capture:
-    """The values as the archive's tree has them, and the tensors they point to by index."""
+    """The values in the form of the archive's tree, and the tensors that they refer to by index."""
 
     values: object = None
     tensors: list[torch.Tensor] = field(default_factory=list)
@@ -23,10 +23,10 @@ class Capture:
 
     @classmethod
     def take(cls, snapshot: Mapping[str, object]) -> "Capture":
-        """Walk the snapshot. No tensor's bytes are read, but of those that are not plain host memory.
+        """Walk the snapshot. Only tensors that are not plain host memory are read, to be copied.
 
         Raises:
-            SnapshotError: with every value that only a pickle could hold, by its path.
+            CaptureError: values could only be stored as a pickle; the message names each by its path.
         """
         capture = cls()
         capture.values = capture._value(snapshot, "")
@@ -35,7 +35,7 @@ class Capture:
         return capture
 
     def changed(self) -> bool:
-        """Whether a tensor was written to since it was taken over."""
+        """Whether a tensor was written to since the capture."""
         return any(_version(t) != v for t, v in zip(self.tensors, self._versions, strict=True))
 
     def _value(self, value: object, path: str) -> object:
@@ -62,36 +62,36 @@ class Capture:
                 return {"set": [self._value(v, path) for v in sorted(value, key=repr)]}
             case bytes():
                 return {"bytes": b64encode(value).decode()}
-        return self._refuse(path, type(value).__qualname__)
+        return self._add_problem(path, type(value).__qualname__)
 
-    def _refuse(self, path: str, kind: str) -> int:
+    def _add_problem(self, path: str, kind: str) -> int:
         self._problems.append(f"{path.lstrip('.')}: {kind}: use plain values, dense tensors or numpy arrays of numbers")
         return -1
 
     def _array(self, value: npt.NDArray[np.generic], path: str) -> object:
         if value.dtype.kind not in "biufc" or not value.dtype.isnative:
-            return self._refuse(path, f"array of {value.dtype}")
+            return self._add_problem(path, f"array of {value.dtype}")
         return {"array": self._tensor(torch.from_numpy(value), path)}
 
     def _tensor(self, value: torch.Tensor, path: str) -> int:
         if value.layout != torch.strided or value.is_quantized or value.is_meta:
-            return self._refuse(path, f"tensor of {value.layout} on {value.device}")
+            return self._add_problem(path, f"tensor of {value.layout} on {value.device}")
         identity = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(), value.is_conj(), value.is_neg())
         if value.numel() and identity in self._seen:
             return self._seen[identity]
         self._seen[identity] = len(self.tensors)
-        self.tensors.append(_held(value))
+        self.tensors.append(_in_host_memory(value))
         self._versions.append(_version(self.tensors[-1]))
         return len(self.tensors) - 1
 
 
 def _scalar(value: str | int | float) -> str | int | float:
-    """Strip subclasses: an IntEnum, a numpy.float64."""
+    """Convert a subclass, such as IntEnum or numpy.float64, to the plain type."""
     kind = next(kind for kind in (str, int, float) if isinstance(value, kind))
     return kind(value)
 
 
-def _held(value: torch.Tensor) -> torch.Tensor:
+def _in_host_memory(value: torch.Tensor) -> torch.Tensor:
     return value.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
 
 

@@ -1,4 +1,7 @@
-"""What makes a checkpoint exist: a small object, written last, that names every part and its SHA-256."""
+"""The manifest of a checkpoint: a small object, written last, with the SHA-256 of every part of the archive.
+
+A checkpoint exists once its manifest exists.
+"""
 
 import re
 from dataclasses import asdict, dataclass
@@ -9,15 +12,14 @@ from hvd_elastic.trainer.checkpoint.format.sealed_json import seal, unseal
 
 FOLDER: Final = "manifests"
 DATA_FOLDER: Final = "data"
-_PLACE: Final = re.compile(r"^(?:manifests|data)/(\d{8,})-(\d{8,})-")
+_ID: Final = re.compile(r"^(?:manifests|data)/(\d{8,})-(\d{8,})-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class CheckpointKey:
-    """Where a checkpoint stands in the job's life. The newest is the greatest.
+class CheckpointId:
+    """Identifies and orders the checkpoints of a job. The newest is the greatest.
 
-    The epoch comes first: what a fenced-out writer still managed to write is older than anything of its successor,
-    whatever step it had reached.
+    The epoch comes first: what a fenced-out writer still wrote is older than anything of its successor, at any step.
     """
 
     epoch: int
@@ -29,41 +31,46 @@ class CheckpointKey:
         return f"{self.epoch:08d}-{self.sequence:08d}"
 
     @classmethod
-    def of(cls, key: str) -> Self | None:
-        """Return the place that a key of a manifest or of data names; None for a key that is neither."""
-        match = _PLACE.match(key)
+    def from_key(cls, key: str) -> Self | None:
+        """Return the id in the key of a manifest or of data; None for any other key."""
+        match = _ID.match(key)
         return cls(epoch=int(match[1]), sequence=int(match[2])) if match else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One complete checkpoint."""
+    """Describes one complete checkpoint."""
 
     job: str
     owner: str
-    """The prefix's marker: a manifest that was copied here from another prefix has another."""
+    """Nonce of the prefix's owner: a manifest that was copied from another prefix has a different one."""
     incarnation: str
+    """Identity of the launcher."""
     epoch: int
+    """Number of the claim under which it was written; not an epoch of training."""
     sequence: int
+    """Number of the save within the claim, from 1."""
     step: int
+    """Number of commits."""
     world_size: int
+    """Number of processes that trained."""
     time: float
-    """UNIX seconds when the snapshot was handed over."""
+    """UNIX seconds of the `save()`."""
     reason: str
     data: str
     """Key of the archive."""
     size_bytes: int
     part_bytes: int
     sha256: tuple[str, ...]
-    """Of each part, in hexadecimal; all parts but the last have `part_bytes`."""
+    """SHA-256 of each part, in hexadecimal; all parts but the last have `part_bytes`."""
 
     @property
     def key(self) -> str:
-        """Where it is kept, below the prefix."""
-        return f"{FOLDER}/{CheckpointKey(epoch=self.epoch, sequence=self.sequence)}-step-{self.step}.json"
+        """Key of the manifest below the prefix."""
+        return f"{FOLDER}/{CheckpointId(epoch=self.epoch, sequence=self.sequence)}-step-{self.step}.json"
 
     def encode(self) -> bytes:
-        """Serialise."""
+        """Serialize."""
         return seal(asdict(self))
 
     @classmethod
@@ -71,19 +78,19 @@ class Manifest:
         """Read one back.
 
         Raises:
-            CorruptError: it is damaged, of another format, or contradicts itself.
+            CorruptError: it is damaged, has another format or contradicts itself.
         """
         body = unseal(data)
         try:
             manifest = cls(**{**body, "sha256": tuple(body["sha256"])})
-            expected = len(parts(manifest.size_bytes, manifest.part_bytes))
+            expected = len(split_into_parts(manifest.size_bytes, manifest.part_bytes))
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptError(f"it is no manifest: {error!r}") from error
+            raise CorruptError(f"it is not a manifest: {error!r}") from error
         if len(manifest.sha256) != expected:
-            raise CorruptError(f"it names {len(manifest.sha256)} parts, its size makes {expected}")
+            raise CorruptError(f"it names {len(manifest.sha256)} parts, but its size makes {expected}")
         return manifest
 
 
-def parts(size_bytes: int, part_bytes: int) -> tuple[tuple[int, int], ...]:
-    """Cut a size into (offset, length) of each part."""
+def split_into_parts(size_bytes: int, part_bytes: int) -> tuple[tuple[int, int], ...]:
+    """Return the offset and length of each part, in bytes."""
     return tuple((at, min(part_bytes, size_bytes - at)) for at in range(0, size_bytes, part_bytes))

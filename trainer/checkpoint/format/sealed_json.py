@@ -1,4 +1,4 @@
-"""Small objects that carry a digest of themselves: JSON, so that people can read them."""
+"""Small JSON objects that contain a digest of themselves. They are JSON so that people can read them."""
 
 import hashlib
 import json
@@ -10,32 +10,32 @@ from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 FORMAT: Final = 1
 READS: Final = 3
-"""Times that something is read before what is stored, and not the way here, is held to be damaged."""
+"""Attempts to read an object before the stored data, and not the transfer, counts as damaged."""
 
 T = TypeVar("T")
 
 
 def seal(body: Mapping[str, object]) -> bytes:
-    """Serialise with format and digest."""
+    """Serialize `body` with its format and digest."""
     body = {"format": FORMAT, **body}
     return json.dumps({**body, "digest": _digest(body)}, indent=1).encode()
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """Return what was sealed.
+    """Return the body of a sealed object.
 
     Raises:
-        CorruptError: it is damaged, or of another format.
+        CorruptError: it is damaged or has another format.
     """
     try:
         body: dict[str, Any] = json.loads(data)
         digest = body.pop("digest")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CorruptError(f"it is not of this format: {error!r}") from error
+        raise CorruptError(f"it is not a sealed object: {error!r}") from error
     if digest != _digest(body):
         raise CorruptError("it does not match its own digest")
     if body.pop("format", None) != FORMAT:
-        raise CorruptError(f"it is of another format than {FORMAT}: read it with the version that wrote it")
+        raise CorruptError(f"its format is not {FORMAT}: read it with the version that wrote it")
     return body
 
 
@@ -44,10 +44,10 @@ def _digest(body: Mapping[str, object]) -> str:
 
 
 def read_sealed(store: Store, key: str, decode: Callable[[bytes], T]) -> tuple[T, str] | None:
-    """Return a small object and its version, None if there is none.
+    """Return a small object and its version, or None if there is none.
 
     Raises:
-        CorruptError: it was read READS times and damaged each time.
+        CorruptError: it was read READS times and was damaged each time.
     """
     for attempt in range(READS):
         found = store.read(key)

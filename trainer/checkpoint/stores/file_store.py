@@ -1,10 +1,11 @@
 """Checkpoints on a shared file system: NFS, EFS, Lustre, a persistent volume, or a plain folder.
 
-Only what such file systems promise is used. `link(2)` creates a name atomically or fails, also over NFS, where an
-answer may be lost: then the content tells whose it is. `rename(2)` makes a whole file visible. fsync of the file and of
-its folder make both last; a failed fsync is never tried again on the same file: the kernel may have dropped the pages.
-A register cannot be compared and swapped in place, so it is a folder of numbered generations: the next one can be
-created by one writer only. Listings may be stale for a minute on NFS (acdirmax); the creation asks the server.
+Only what such file systems guarantee is used. `link(2)` creates a name atomically or fails, also over NFS; if the
+answer was lost there, the content shows which writer created it. `rename(2)` makes a complete file visible. fsync of
+the file and of its folder makes both durable. A failed fsync is never retried on the same file, because the kernel may
+have dropped the pages. A register cannot be compared and swapped in place, so it is a folder of numbered generations:
+only one writer can create the next one. On NFS, listings may be stale for a minute (acdirmax); a creation asks the
+server.
 """
 
 import errno
@@ -16,21 +17,21 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, StoreError, StoreFullError
-from hvd_elastic.trainer.checkpoint.stores.retry import Backoff, PassingError, persist
+from hvd_elastic.trainer.checkpoint.stores.retry import TransientError, call_with_retries
 from hvd_elastic.trainer.checkpoint.stores.store import StoredObject
 
 GENERATIONS: Final = 64
-"""Generations of a register that are kept. A writer would have to miss so many to create an old number anew."""
+"""Generations of a register that are kept. Only a writer that missed this many could create an old number again."""
 
 PARTIAL: Final = ".partial"
-_PASSING: Final = frozenset({errno.ESTALE, errno.EIO, errno.EAGAIN, errno.ETIMEDOUT, errno.EBUSY, errno.EREMOTEIO})
+_TRANSIENT: Final = frozenset({errno.ESTALE, errno.EIO, errno.EAGAIN, errno.ETIMEDOUT, errno.EBUSY, errno.EREMOTEIO})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn OSError into the errors of a store. FileNotFoundError and FileExistsError mean something to the caller."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Translate OSError into StoreError, except FileNotFoundError and FileExistsError, which the caller handles."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -38,13 +39,13 @@ def translated(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise StoreFullError(f"{path}: {error.strerror}: free space, raise the quota or lower `keep`") from error
-        if error.errno in _PASSING:
-            raise PassingError(f"{path}: {error.strerror}") from error
+        if error.errno in _TRANSIENT:
+            raise TransientError(f"{path}: {error.strerror}") from error
         raise StoreError(f"{path}: {error.strerror}") from error
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder last. Some network file systems refuse, and do so by themselves."""
+def fsync_folder(path: Path) -> None:
+    """Make the names in a folder durable. Some network file systems refuse, because they do so by themselves."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -56,34 +57,34 @@ def sync_folder(path: Path) -> None:
 
 
 class FileUpload:
-    """A large file being written beside its final name."""
+    """A large file that is being written beside its final name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._partial = path.with_name(path.name + PARTIAL)
-        with translated(path):
+        with translate_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
 
     def put(self, number: int, offset: int, data: bytearray, sha256: bytes) -> None:
         """Write one part."""
         rest = memoryview(data)
-        with translated(self._path):
+        with translate_errors(self._path):
             while rest:
                 written = os.pwrite(self._handle, rest, offset)
                 rest, offset = rest[written:], offset + written
 
     def finish(self) -> None:
-        """Make it last, then visible. The page cache is left to the data loader."""
-        with translated(self._path):
+        """Make the file durable, then visible, and free its page cache for the data loader."""
+        with translate_errors(self._path):
             os.fsync(self._handle)
             os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
             self._close()
             self._partial.rename(self._path)
-            sync_folder(self._path.parent)
+            fsync_folder(self._path.parent)
 
     def abort(self) -> None:
-        """Delete what there is."""
+        """Delete the unfinished file."""
         with suppress(OSError):
             self._close()
         with suppress(OSError):
@@ -96,7 +97,7 @@ class FileUpload:
 
 
 class FileStore:
-    """A folder."""
+    """A folder on a file system."""
 
     def __init__(
         self,
@@ -105,24 +106,24 @@ class FileStore:
         part_bytes: int,
         threads: int,
         sleep: Callable[[float], object],
-        backoff: Backoff = Backoff(attempts=5),  # noqa: B008 - a frozen value
+        attempts: int = 5,
     ) -> None:
         self.root = root
         self.part_bytes = part_bytes
         self.threads = threads
         self._sleep = sleep
-        self._backoff = backoff
+        self._attempts = attempts
 
     def read(self, key: str) -> StoredObject | None:
         """Return a small file, or the newest generation of a register."""
-        return persist(lambda: self._read(self.root / key), backoff=self._backoff, sleep=self._sleep)
+        return call_with_retries(lambda: self._read(self.root / key), attempts=self._attempts, sleep=self._sleep)
 
     def _read(self, path: Path) -> StoredObject | None:
-        with translated(path):
+        with translate_errors(path):
             try:
                 if path.is_dir():
                     generation = max(self._generations(path), default=0)
-                    # A listing may be stale on NFS; a name asks the server.
+                    # A listing may be stale on NFS; a lookup by name asks the server.
                     while (path / f"{generation + 1:08d}").exists():
                         generation += 1
                     path /= f"{generation:08d}"
@@ -132,12 +133,14 @@ class FileStore:
                 return None
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a small file unless it is there."""
-        return persist(lambda: self._create(self.root / key, data), backoff=self._backoff, sleep=self._sleep)
+        """Write a small file unless it exists."""
+        return call_with_retries(
+            lambda: self._create(self.root / key, data), attempts=self._attempts, sleep=self._sleep
+        )
 
     def _create(self, path: Path, data: bytes) -> bool:
         partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")
-        with translated(path):
+        with translate_errors(path):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with partial.open("xb") as file:
@@ -151,7 +154,7 @@ class FileStore:
             finally:
                 with suppress(OSError):
                     partial.unlink()
-            sync_folder(path.parent)
+            fsync_folder(path.parent)
             return True
 
     def _link(self, partial: Path, path: Path) -> None:
@@ -170,7 +173,7 @@ class FileStore:
         folder, following = self.root / key, int(version or "0") + 1
         if not self.create(f"{key}/{following:08d}", data):
             return None
-        with translated(folder):
+        with translate_errors(folder):
             generations = self._generations(folder)
             if max(generations) > following:
                 return None
@@ -179,8 +182,8 @@ class FileStore:
                     (folder / f"{old:08d}").unlink(missing_ok=True)
         return str(following)
 
-    def vouch(self, key: str, data: bytes) -> None:
-        """A file system either links exclusively or says that it cannot, when `key` is created."""
+    def check_conditional_writes(self, key: str, data: bytes) -> None:
+        """Does nothing: `create` has already shown that the file system has exclusive links."""
 
     def _generations(self, folder: Path) -> list[int]:
         return [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208 - names only
@@ -191,30 +194,32 @@ class FileStore:
 
     def _names(self, folder: str) -> list[str]:
         def names() -> list[str]:
-            with translated(self.root / folder):
+            with translate_errors(self.root / folder):
                 try:
                     return os.listdir(self.root / folder)  # noqa: PTH208 - names only
                 except FileNotFoundError:
                     return []
 
-        return persist(names, backoff=self._backoff, sleep=self._sleep)
+        return call_with_retries(names, attempts=self._attempts, sleep=self._sleep)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete files, in the order given."""
         for key in keys:
-            with translated(self.root / key):
+            with translate_errors(self.root / key):
                 (self.root / key).unlink(missing_ok=True)
 
-    def begin(self, key: str, size_bytes: int) -> FileUpload:
-        """Start a large file."""
+    def start_upload(self, key: str, size_bytes: int) -> FileUpload:
+        """Start to write a large file."""
         return FileUpload(self.root / key)
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
         """Fill `target` from a file."""
-        persist(lambda: self._fill(self.root / key, offset, target), backoff=self._backoff, sleep=self._sleep)
+        call_with_retries(
+            lambda: self._fill(self.root / key, offset, target), attempts=self._attempts, sleep=self._sleep
+        )
 
     def _fill(self, path: Path, offset: int, target: memoryview) -> None:
-        with translated(path):
+        with translate_errors(path):
             try:
                 handle = os.open(path, os.O_RDONLY)
             except FileNotFoundError:
@@ -228,10 +233,10 @@ class FileStore:
             finally:
                 os.close(handle)
 
-    def sweep(self, folder: str, doomed: Callable[[str], bool]) -> None:
+    def discard_uploads(self, folder: str, should_discard: Callable[[str], bool]) -> None:
         """Delete unfinished files."""
         names = (name for name in self._names(folder) if name.endswith(PARTIAL))
-        self.delete(f"{folder}/{name}" for name in names if doomed(f"{folder}/{name}"))
+        self.delete(f"{folder}/{name}" for name in names if should_discard(f"{folder}/{name}"))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no file stays open."""

@@ -1,4 +1,4 @@
-"""From a URL to the store it names."""
+"""Parses the URL of a store and opens the store."""
 
 import time
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 MIB: Final = 1 << 20
 PART_MIB: Final = 8
-"""As boto3's own transfers: small enough to be sent again, large enough that a request's overhead vanishes."""
+"""The same as in boto3's transfers: small enough to send again, large enough to hide the overhead of a request."""
 LEAST_PART_MIB: Final = 5
-"""S3 refuses smaller parts, but for the last."""
+"""S3 refuses smaller parts, except for the last one."""
 THREADS: Final = 8
 _OPTIONS: Final = {"s3": {"endpoint", "region", "part_mib", "threads"}, "file": {"part_mib", "threads"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """A URL, taken apart and checked."""
+    """A parsed and checked URL."""
 
     scheme: str
     bucket: str
@@ -31,11 +31,11 @@ class Location:
     region: str | None
     part_mib: int
     threads: int
-    """Parts moved at once. The process holds so many parts in memory beside the snapshot."""
+    """Parts transferred at once. The process holds this many parts in memory in addition to the snapshot."""
 
     @classmethod
     def parse(cls, url: str) -> "Location":
-        """Check a URL. Raises CheckpointUrlError with every problem."""
+        """Parse a URL. Raises CheckpointUrlError, which names every problem."""
         split = urlsplit(url)
         options = dict(parse_qsl(split.query, keep_blank_values=True))
         problems = _problems(split, options)
@@ -53,7 +53,7 @@ class Location:
         )
 
     def open(self, *, sleep: Callable[[float], object] = time.sleep) -> Store:
-        """Return the store. For an object store this imports boto3; nothing is sent yet."""
+        """Open the store. For an object store this imports boto3; no request is sent yet."""
         if self.scheme == "file":
             from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore
 
@@ -75,7 +75,7 @@ def _problems(split: SplitResult, options: dict[str, str]) -> list[str]:
     if split.scheme not in _OPTIONS:
         return ["write s3://bucket/prefix or file:///path"]
     problems = [
-        f"unknown option {name!r}: there are {', '.join(sorted(_OPTIONS[split.scheme]))}"
+        f"unknown option {name!r}: the options are {', '.join(sorted(_OPTIONS[split.scheme]))}"
         for name in options.keys() - _OPTIONS[split.scheme]
     ]
     if split.scheme == "s3" and not split.netloc:
@@ -86,5 +86,5 @@ def _problems(split: SplitResult, options: dict[str, str]) -> list[str]:
         problems.append("write three slashes and an absolute path: file:///output/checkpoints")
     for name, least in (("part_mib", LEAST_PART_MIB), ("threads", 1)):
         if name in options and not (options[name].isdecimal() and int(options[name]) >= least):
-            problems.append(f"{name}={options[name]}: a whole number of at least {least}")
+            problems.append(f"{name}={options[name]}: write a whole number of at least {least}")
     return problems

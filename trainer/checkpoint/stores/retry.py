@@ -1,42 +1,37 @@
-"""Trying again: how often and after how long is a value, the waiting is passed in."""
+"""Retries of requests to a store."""
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
+from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint.errors import StoreError
 
 T = TypeVar("T")
 
+BACKOFF: Final = Backoff(first_seconds=0.2, most_seconds=10.0)
+"""With full jitter: jobs that were throttled together do not retry together."""
 
-class PassingError(StoreError):
-    """A failure that may be gone the next time: throttling, a cut connection, a time-out."""
+
+class TransientError(StoreError):
+    """A failure that may be gone at the next attempt: throttling, a broken connection, a time-out."""
 
 
 class StoppedError(StoreError):
-    """The tier is being closed: what was under way is given up."""
+    """The tier is being closed: work in progress is given up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """Exponential, capped, with full jitter: many jobs that were throttled together do not come back together."""
+def call_with_retries(action: Callable[[], T], *, attempts: int, sleep: Callable[[float], object]) -> T:
+    """Return the result of `action`, called again after each TransientError.
 
-    attempts: int = 8
-    first_seconds: float = 0.2
-    most_seconds: float = 10.0
-
-    def delays(self, uniform: Callable[[float, float], float] = random.uniform) -> Iterator[float]:
-        """Yield the seconds to wait before each further attempt: `attempts - 1` of them."""
-        for attempt in range(self.attempts - 1):
-            yield uniform(0.0, min(self.most_seconds, self.first_seconds * 2**attempt))
-
-
-def persist(action: Callable[[], T], *, backoff: Backoff, sleep: Callable[[float], object]) -> T:
-    """Return what `action` returns, trying again after each PassingError; the last one is raised as it came."""
-    for delay in backoff.delays():
+    Args:
+        action: the request.
+        attempts: most calls of `action`. The TransientError of the last call is raised.
+        sleep: waits for a number of seconds.
+    """
+    for failures in range(1, attempts):
         try:
             return action()
-        except PassingError:
-            sleep(delay)
+        except TransientError:
+            sleep(BACKOFF.with_jitter(failures, random.random))
     return action()

@@ -1,8 +1,8 @@
-"""What a checkpoint needs of the place it is kept in.
+"""The interface of the places where checkpoints are kept.
 
-Two places implement it: an object store (`s3.py`) and a shared file system (`files.py`). Keys are relative to the
-prefix and use `/`. Small objects are written whole; large ones in parts, by several threads at once. Every method
-waits out passing failures by itself and raises StoreError when they last.
+Two modules implement it: `s3_store` for object stores and `file_store` for shared file systems. Keys are relative to
+the prefix and use `/`. Small objects are written whole; large ones in parts, by several threads at once. Every method
+retries transient failures itself, and raises StoreError if they last.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,15 +12,15 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """A small object as it was read."""
+    """A small object, as it was read."""
 
     data: bytes
     version: str
-    """Changes with each `replace`; meaningful to the same store only."""
+    """Changes with each `replace`. It has a meaning only in the same store."""
 
 
 class Upload(Protocol):
-    """A large object being written. Nobody sees it before `finish` returns."""
+    """A large object that is being written. It is invisible until `finish` returns."""
 
     def put(self, number: int, offset: int, data: bytearray, sha256: bytes) -> None:
         """Write part `number` (from 1), which starts at `offset`. Called by several threads, each part once."""
@@ -29,50 +29,50 @@ class Upload(Protocol):
         """Make the object visible, whole and on stable storage."""
 
     def abort(self) -> None:
-        """Give the space back. Raises nothing: what is left is swept later."""
+        """Discard what was written. Raises nothing: `discard_uploads` removes what is left later."""
 
 
 class Store(Protocol):
     """A prefix in an object store, or a folder."""
 
     part_bytes: int
-    """Size of a part, all but the last."""
+    """Size of every part but the last."""
     threads: int
-    """Parts moved at once."""
+    """Number of parts that are transferred at once."""
 
     def read(self, key: str) -> StoredObject | None:
-        """Return a small object; None if there is none."""
+        """Return a small object, or None if there is none."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a small object unless the key exists. False: another's stands there.
+        """Write a small object unless the key exists. Returns False if another writer's object exists.
 
-        `data` must be unique to the caller (a nonce in it): an object with the very same bytes is the caller's own,
+        `data` must be unique to the caller (by a nonce in it): an object with the same bytes is the caller's own,
         written by an attempt whose answer was lost.
         """
 
     def replace(self, key: str, data: bytes, *, version: str | None) -> str | None:
-        """Write a small object if it still is at `version` (None: if there is none). Returns the new version.
+        """Write a small object if it still has `version` (None: if there is none). Returns the new version.
 
-        None: another was faster. As with `create`, `data` must be unique to the caller.
+        Returns None if another writer was faster. As for `create`, `data` must be unique to the caller.
         """
 
-    def vouch(self, key: str, data: bytes) -> None:
-        """Raise StoreError unless conditional writes are honoured. Tried on `key`, which holds `data`, harmlessly."""
+    def check_conditional_writes(self, key: str, data: bytes) -> None:
+        """Raise StoreError unless conditional writes are honoured. Tries them on `key`, whose content `data` stays."""
 
     def keys(self, folder: str) -> tuple[str, ...]:
-        """Return all keys `folder/...`, in no order."""
+        """Return all keys below `folder/`, in no particular order."""
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; one that is not there is no error."""
+        """Delete objects. A missing object is not an error."""
 
-    def begin(self, key: str, size_bytes: int) -> Upload:
-        """Start a large object."""
+    def start_upload(self, key: str, size_bytes: int) -> Upload:
+        """Start to write a large object."""
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        """Fill `target` from `offset` on. Raises CorruptError if the object is missing or too short."""
+        """Fill `target` from the object, starting at `offset`. Raises CorruptError if it is missing or too short."""
 
-    def sweep(self, folder: str, doomed: Callable[[str], bool]) -> None:
-        """Discard unfinished uploads below `folder` whose key is `doomed`."""
+    def discard_uploads(self, folder: str, should_discard: Callable[[str], bool]) -> None:
+        """Discard the unfinished uploads below `folder` for whose key `should_discard` is true."""
 
     def close(self) -> None:
-        """Let connections go."""
+        """Close the connections."""

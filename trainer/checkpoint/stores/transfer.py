@@ -1,4 +1,4 @@
-"""Moving an archive in parts, several at once, each with its SHA-256."""
+"""Upload and download of an archive in parts, several at once, each with its SHA-256."""
 
 import hashlib
 import threading
@@ -8,22 +8,22 @@ import torch
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.format.archive import Payload
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest, parts
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest, split_into_parts
 from hvd_elastic.trainer.checkpoint.format.sealed_json import READS
 from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
 from hvd_elastic.trainer.checkpoint.stores.store import Store
 
-Part = tuple[int, tuple[int, int]]
+NumberedPart = tuple[int, tuple[int, int]]
 """Number from 0, (offset, length)."""
 
 
 def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> tuple[str, ...]:
-    """Store `payload` under `key`; return the SHA-256 of each part. Nothing is visible if it raises."""
-    cut = parts(payload.size_bytes, store.part_bytes)
-    digests = [""] * len(cut)
-    target = store.begin(key, payload.size_bytes)
+    """Store `payload` under `key`. Returns the hexadecimal SHA-256 of each part. Nothing is visible if it raises."""
+    parts = split_into_parts(payload.size_bytes, store.part_bytes)
+    digests = [""] * len(parts)
+    target = store.start_upload(key, payload.size_bytes)
 
-    def put(part: Part) -> None:
+    def put(part: NumberedPart) -> None:
         number, (offset, length) = part
         data = bytearray(length)
         payload.copy(offset, data)
@@ -32,7 +32,7 @@ def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> t
         target.put(number + 1, offset, data, digest.digest())
 
     try:
-        each(put, enumerate(cut), threads=store.threads, stop=stop)
+        for_each_part(put, enumerate(parts), threads=store.threads, stop=stop)
         target.finish()
     except BaseException:
         target.abort()
@@ -41,15 +41,15 @@ def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> t
 
 
 def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.Tensor:
-    """Return the archive of `manifest`, uint8.
+    """Return the archive of `manifest`, a tensor of uint8 in one dimension.
 
     Raises:
-        CorruptError: a part is missing, short, or is not what its SHA-256 says, READS times over.
+        CorruptError: a part is missing or too short, or did not match its SHA-256 in READS attempts.
     """
     buffer = torch.empty(manifest.size_bytes, dtype=torch.uint8)
     view = memoryview(buffer.numpy())  # type: ignore[arg-type]
 
-    def get(part: Part) -> None:
+    def get(part: NumberedPart) -> None:
         number, (offset, length) = part
         target = view[offset : offset + length]
         for _ in range(READS):
@@ -58,19 +58,21 @@ def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.T
                 return
         raise CorruptError(f"part {number + 1} of {len(manifest.sha256)} does not match its SHA-256")
 
-    cut = parts(manifest.size_bytes, manifest.part_bytes)
-    each(get, enumerate(cut), threads=store.threads, stop=stop)
+    parts = split_into_parts(manifest.size_bytes, manifest.part_bytes)
+    for_each_part(get, enumerate(parts), threads=store.threads, stop=stop)
     return buffer
 
 
-def each(action: Callable[[Part], None], items: Iterable[Part], *, threads: int, stop: threading.Event) -> None:
-    """Do `action` with every item, by several threads; the first error ends all and is raised.
+def for_each_part(
+    action: Callable[[NumberedPart], None], items: Iterable[NumberedPart], *, threads: int, stop: threading.Event
+) -> None:
+    """Call `action` with every item, in several threads. The first error ends all threads and is raised.
 
-    The threads are daemons: a process that must end does not wait for a part that hangs.
+    The threads are daemons, so that a process that must end does not wait for a part that hangs.
     """
     failure: list[BaseException] = []
     lock = threading.Lock()
-    iterator: Iterator[Part] = iter(items)
+    iterator: Iterator[NumberedPart] = iter(items)
 
     def work() -> None:
         try:
@@ -80,7 +82,7 @@ def each(action: Callable[[Part], None], items: Iterable[Part], *, threads: int,
                 if item is None:
                     return
                 if stop.is_set():
-                    raise StoppedError("closed while a checkpoint was under way")
+                    raise StoppedError("closed during a checkpoint")
                 action(item)
         except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
             failure.append(error)

@@ -165,7 +165,7 @@ def test_plain_values_and_copies_are_taken_at_once() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_archive_is_refused(data: bytes) -> None:
+def test_what_is_not_an_archive_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptError):
         restore(torch.frombuffer(bytearray(data or b"x"), dtype=torch.uint8))
 
@@ -173,7 +173,7 @@ def test_what_is_no_archive_is_refused(data: bytes) -> None:
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_damaged_tree_is_refused_or_harmless(data: st.DataObject) -> None:
-    """Digests catch damage before; this is for an archive made to harm: it may fail, never crash or run code."""
+    """Digests detect damage earlier. A malicious archive may be refused, but must never crash or run code."""
     whole = archive({"a": torch.ones(4), "b": {"c": (1, 2.5, "x")}})
     length = int.from_bytes(whole[8:16].numpy().tobytes(), "little")
     for _ in range(data.draw(st.integers(1, 4))):
@@ -186,5 +186,5 @@ def test_a_damaged_tree_is_refused_or_harmless(data: st.DataObject) -> None:
 
 
 def test_a_pickle_is_refused() -> None:
-    with pytest.raises(CorruptError, match="does not begin"):
+    with pytest.raises(CorruptError, match="does not begin with the archive's magic bytes"):
         restore(torch.frombuffer(bytearray(pickle.dumps({"a": 1})), dtype=torch.uint8))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointKey, Manifest, parts
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId, Manifest, split_into_parts
 
 MANIFEST = Manifest(
     job="research/a",
@@ -29,7 +29,9 @@ MANIFEST = Manifest(
 def test_it_comes_back() -> None:
     assert Manifest.decode(MANIFEST.encode()) == MANIFEST
     assert MANIFEST.key == "manifests/00000002-00000007-step-400.json"
-    assert CheckpointKey.of(MANIFEST.key) == CheckpointKey.of(MANIFEST.data) == CheckpointKey(epoch=2, sequence=7)
+    assert (
+        CheckpointId.from_key(MANIFEST.key) == CheckpointId.from_key(MANIFEST.data) == CheckpointId(epoch=2, sequence=7)
+    )
 
 
 @given(st.integers(0, len(MANIFEST.encode()) - 1), st.integers(1, 255))
@@ -59,12 +61,12 @@ def test_other_json_is_refused(data: bytes) -> None:
 
 @given(st.integers(1, 1000), st.integers(1, 50))
 def test_parts_cover_a_size_without_gap(size: int, part: int) -> None:
-    cut = parts(size, part)
+    cut = split_into_parts(size, part)
     assert [at for at, _ in cut] == list(range(0, size, part))
     assert sum(length for _, length in cut) == size
     assert all(length == part for _, length in cut[:-1])
 
 
 @pytest.mark.parametrize("key", ["latest", "owner.json", "manifests/x", "manifests/1-2-x", "other/00000001-00000001-x"])
-def test_other_keys_have_no_place(key: str) -> None:
-    assert CheckpointKey.of(key) is None
+def test_other_keys_have_no_id(key: str) -> None:
+    assert CheckpointId.from_key(key) is None

@@ -1,4 +1,4 @@
-"""The shared file system: full disks and what network file systems do, by the kernel where it can be had."""
+"""The shared file system: full disks, and faults of network file systems; real ones where the kernel allows."""
 
 import errno
 import os
@@ -10,13 +10,12 @@ import pytest
 
 from hvd_elastic.trainer.checkpoint import StoreError, StoreFullError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.stores.file_store import GENERATIONS, FileStore
-from hvd_elastic.trainer.checkpoint.stores.retry import Backoff
 from tests.local import forkserver
 from tests.trainer.checkpoint.snapshots import large, same, small
 
 
 def store_at(root: Path) -> FileStore:
-    return FileStore(root, part_bytes=1 << 20, threads=2, sleep=lambda _: None, backoff=Backoff(attempts=3))
+    return FileStore(root, part_bytes=1 << 20, threads=2, sleep=lambda _: None, attempts=3)
 
 
 @pytest.fixture
@@ -45,12 +44,12 @@ def test_a_full_disk_costs_one_save_and_nothing_that_was_durable(tiny: Path) -> 
         assert "No space left on device: free space" in checkpoints.counts.error
         assert [path.name for path in (tiny / "a/data").iterdir()] == [
             path.name for path in (tiny / "a/data").iterdir() if path.name.startswith("00000001-00000001")
-        ], "what was written of the second is given back"
+        ], "the unfinished second save was deleted"
         found = checkpoints.latest()
         assert found is not None
         assert same(found.load(), large(1, mib=9))
         checkpoints.save(small(3), step=3, world_size=1, reason="interval")
-        assert checkpoints.flush(30), "as soon as there is space it goes on"
+        assert checkpoints.flush(30), "saves succeed again as soon as there is space"
     finally:
         checkpoints.close()
 
@@ -71,7 +70,7 @@ assert not c.flush(30) and "File too large" in c.counts.error, c.counts
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_no_space_at_the_end_is_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """NFS says it only when the data is sent: at fsync."""
+    """NFS reports it only when the data is sent: at fsync."""
 
     def fsync(handle: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -96,7 +95,7 @@ def test_a_stale_handle_is_tried_again_with_a_new_file(tmp_path: Path, monkeypat
 
 
 def test_a_link_whose_answer_was_lost_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NFS sends a request again when the answer does not come; the second is told EEXIST."""
+    """NFS resends a request whose answer was lost; the second one gets EEXIST."""
     real = os.link
 
     def link(source: str, target: str) -> None:
@@ -130,16 +129,16 @@ def test_a_register_keeps_a_bounded_history_and_a_very_late_writer_loses(tmp_pat
     assert found.version == version
 
 
-def test_no_permission_is_said_with_the_path(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_reported_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file/data"):
-        store_at(tmp_path / "file").begin("data/a", 1)
+        store_at(tmp_path / "file").start_upload("data/a", 1)
 
 
 def test_a_stale_listing_hides_neither_the_register_nor_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NFS may show a folder as it was a minute ago; a file that is asked for by name is there."""
+    """NFS may list a folder as it was a minute ago, but finds a file that is looked up by name."""
     old = open_checkpoints(f"file://{tmp_path}/a", job="a", incarnation="one")
     for step in (1, 2):
         old.save(small(step), step=step, world_size=1, reason="interval")

@@ -33,12 +33,12 @@ def test_a_shared_file_system() -> None:
         ("/path", "s3://bucket/prefix or file:///path"),
     ],
 )
-def test_a_url_that_cannot_be_used_says_the_way_out(url: str, way_out: str) -> None:
+def test_the_error_about_a_bad_url_names_the_way_out(url: str, way_out: str) -> None:
     with pytest.raises(CheckpointUrlError, match=way_out):
         Location.parse(url)
 
 
-def test_every_problem_is_said_at_once() -> None:
+def test_every_problem_is_named_at_once() -> None:
     with pytest.raises(CheckpointUrlError) as caught:
         open_checkpoints("s3://?threads=0", job="a", incarnation="", interval_seconds=0, interval_steps=0, keep=0)
     assert len(str(caught.value).splitlines()) == 6
