@@ -1,7 +1,7 @@
 """Train a small classifier on scikit-learn's handwritten digits with a learning rate that follows the world size.
 
 Every worker takes 64 samples a step, so more workers take larger steps, and the rate grows with them (Goyal et al.
-2017): 0.05 for one worker, 0.15 for three, reached over 20 steps after a growth and at once after a loss.
+2017): 0.05 for one worker, 0.15 for three. It rises over 20 steps after workers were added, and falls at once.
 """
 
 import argparse
