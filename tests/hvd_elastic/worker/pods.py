@@ -130,7 +130,7 @@ class Pod:
         """Wait until READY_PORT answers with this generation and state."""
 
         def look() -> Answer | None:
-            assert self.process.poll() is None, f"the pod ended with {self.process.returncode}; log:\n{self.said}"
+            assert self.process.poll() is None, f"the pod ended with {self.process.returncode}; log:\n{self.log_text}"
             answer = self.ask()
             return answer if answer and (answer.generation, answer.state) == (generation, state) else None
 
