@@ -14,7 +14,7 @@ from hvd_elastic.worker.pod_settings import PodSettings
 from hvd_elastic.worker.ready_port import ReadyPort
 from hvd_elastic.worker.slot_phase import SlotPhase
 from hvd_elastic.worker.sshd import Sshd
-from hvd_elastic.worker.standby.program import NoProgram, Program, read
+from hvd_elastic.worker.standby.program import NoProgram, Program, read_program
 from hvd_elastic.worker.worker_slot import SlotJob, WorkerSlot
 
 log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ class EntryPoint:
 
 
 def _program(settings: PodSettings, command: Sequence[str], environment: Mapping[str, str]) -> Program | None:
-    program = read(command, environment)
+    program = read_program(command, environment)
     if isinstance(program, NoProgram):
         if settings.standby is not Standby.OFF:
             log.warning("no standby: %s", program.reason)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, ENV_READY_ADDRESS, ENV_RUN_DIR, Standby
-from hvd_elastic.worker.standby.program import NoProgram, Program, read
+from hvd_elastic.worker.standby.program import NoProgram, Program, read_program
 
 KEPT: Final = ("HOSTNAME", ENV_RUN_DIR, ENV_READY_ADDRESS, ENV_GRACE_SECONDS)
 """Variables that describe this pod. The launcher's values of them would be wrong here."""
@@ -39,5 +39,5 @@ def standby_command(program: Program, mode: Standby, channel: int, *, slot: int 
 
 def plain_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Return the command line that runs `argv` now: a Python program by way of `standby`, anything else as it is."""
-    program = read(argv, environment)
+    program = read_program(argv, environment)
     return list(argv) if isinstance(program, NoProgram) else standby_command(program, Standby.OFF, -1)

@@ -16,7 +16,7 @@ from hvd_elastic.worker.adoption.adopt_socket import AdoptClient
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 from hvd_elastic.worker.slot_commands import adopted_environment, plain_command, standby_command
 from hvd_elastic.worker.slot_phase import NextPhase, SlotHistory, SlotPhase, after_end
-from hvd_elastic.worker.standby.program import Program, read
+from hvd_elastic.worker.standby.program import Program, read_program
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class WorkerSlot:
 
     def _is_ours(self, client: AdoptClient) -> bool:
         """Whether the standby runs this command; `python3 x` is the same as `python x`."""
-        return read(client.command.argv, self._job.environment) == self._job.program
+        return read_program(client.command.argv, self._job.environment) == self._job.program
 
     def _hand_over(self, client: AdoptClient) -> bool:
         """Send the request to the standby. False if that has just ended: then the next standby gets the command."""

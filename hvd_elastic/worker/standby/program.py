@@ -39,7 +39,7 @@ class NoProgram:
     reason: str
 
 
-def read(argv: Sequence[str], environment: Mapping[str, str]) -> Program | NoProgram:
+def read_program(argv: Sequence[str], environment: Mapping[str, str]) -> Program | NoProgram:
     """Return what `argv` runs. Files are looked up as execvp(3) does, with PATH of `environment`."""
     found = shutil.which(argv[0], path=environment.get("PATH"))
     if found is None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.worker.standby.program import NoProgram, Program, read
+from hvd_elastic.worker.standby.program import NoProgram, Program, read_program
 
 HERE = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
 
@@ -28,7 +28,7 @@ HERE = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
 def test_python_commands(
     argv: list[str], options: list[str], target: str, is_module: bool, arguments: list[str]
 ) -> None:
-    program = read(argv, HERE)
+    program = read_program(argv, HERE)
     assert program == Program(options=tuple(options), target=target, is_module=is_module, arguments=tuple(arguments))
 
 
@@ -47,7 +47,7 @@ def test_python_commands(
     ],
 )
 def test_commands_that_are_not_run_ahead(argv: list[str], reason: str) -> None:
-    program = read(argv, HERE)
+    program = read_program(argv, HERE)
     assert isinstance(program, NoProgram)
     assert reason in program.reason
 
@@ -57,7 +57,7 @@ def test_console_scripts(tmp_path: Path, first_line: str) -> None:
     path = tmp_path / "train"
     path.write_text(f"{first_line}\nprint(1)\n")
     path.chmod(0o755)
-    program = read(["train", "--epochs", "3"], {"PATH": f"{tmp_path}:{HERE['PATH']}"})
+    program = read_program(["train", "--epochs", "3"], {"PATH": f"{tmp_path}:{HERE['PATH']}"})
     options = ("-u",) if first_line.endswith("-u") else ()
     assert program == Program(options=options, target=str(path), is_module=False, arguments=("--epochs", "3"))
 
@@ -66,7 +66,7 @@ def test_another_python_is_no_place_for_our_packages(tmp_path: Path) -> None:
     for name in ("python", "train"):
         (tmp_path / name).write_text(f"#!{tmp_path}/python\n")
         (tmp_path / name).chmod(0o755)
-    program = read(["train"], {"PATH": str(tmp_path)})
+    program = read_program(["train"], {"PATH": str(tmp_path)})
     assert isinstance(program, NoProgram)
     assert "is not the Python that hvd-elastic runs in" in program.reason
 
@@ -75,6 +75,6 @@ def test_another_python_is_no_place_for_our_packages(tmp_path: Path) -> None:
     ("options", "finds"), [([], True), (["-P"], False), (["-uI"], False), (["-WPI"], True), (["-X", "dev"], True)]
 )
 def test_isolated_programs_do_not_find_their_neighbours(options: list[str], finds: bool) -> None:
-    program = read(["python", *options, "train.py"], HERE)
+    program = read_program(["python", *options, "train.py"], HERE)
     assert isinstance(program, Program)
     assert program.finds_neighbours == finds

@@ -9,7 +9,7 @@ import pytest
 
 from hvd_elastic.mpijob.contract import Standby
 from hvd_elastic.worker.slot_commands import standby_command
-from hvd_elastic.worker.standby.program import Program, read
+from hvd_elastic.worker.standby.program import Program, read_program
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard
 
 LOOK = """
@@ -37,7 +37,7 @@ LOOK_FROM_MODULE = LOOK.replace(", type(__builtins__), sorted(globals())", "")
 
 
 def both(yard: Yard, *arguments: str) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
-    program = read([sys.executable, *arguments], {"PATH": ""})
+    program = read_program([sys.executable, *arguments], {"PATH": ""})
     assert isinstance(program, Program)
     commands = [sys.executable, "-u", *arguments], standby_command(program, mode=Standby.OFF, channel=-1)
     environment = {"PYTHONPATH": yard.python_path, "PATH": "/usr/bin:/bin"}
