@@ -168,7 +168,7 @@ class Driver:
             event()
 
     def _carry_out(self) -> None:
-        """Carry out all actions, then publish the report: workers wait for the actions, nobody for the report."""
+        """Carry out all actions, then publish the report: workers wait for the actions but not for the report."""
         while actions := self._world.actions.take():
             for action in actions:
                 self._do(action)

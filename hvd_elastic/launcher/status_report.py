@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.launcher.core.actions import FinishJob, WorldResized
-from hvd_elastic.launcher.core.cause import Cause, CauseKind, describe_causes
+from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes
 from hvd_elastic.launcher.core.slot_placement import Slot
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.mpijob.contract import STATUS_FILE
@@ -38,7 +38,7 @@ class ResizeStatus:
     generation: int
     before: int
     after: int
-    causes: tuple[Cause, ...]
+    causes: tuple[ResizeCause, ...]
     pause_seconds: float | None
     """None for the first world."""
 

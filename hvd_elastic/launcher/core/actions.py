@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from hvd_elastic.launcher.core.cause import Cause
+from hvd_elastic.launcher.core.resize_causes import ResizeCause
 from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 
 Ticket = int
@@ -66,7 +66,7 @@ class WorldResized:
     before: int
     after: int
     """World sizes, in processes."""
-    causes: tuple[Cause, ...]
+    causes: tuple[ResizeCause, ...]
     pause_seconds: float | None
     """From the first notification or death to here; None for the first world."""
 

@@ -11,12 +11,12 @@ from hvd_elastic.launcher.core.actions import (
     StartProcess,
     Ticket,
 )
-from hvd_elastic.launcher.core.cause import Cause, CauseKind
 from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain
 from hvd_elastic.launcher.core.host_pool import HostPool
+from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.process_table import ProcessTable
-from hvd_elastic.launcher.core.resize_causes import ResizeCauses
+from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, Slot
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
@@ -30,13 +30,13 @@ class ProcessControl:
         limits: WorldLimits,
         processes: ProcessTable,
         actions: ActionQueue,
-        causes: ResizeCauses,
+        resize: PendingResize,
         hosts: HostPool,
     ) -> None:
         self._limits = limits
         self._processes = processes
         self._actions = actions
-        self._causes = causes
+        self._resize = resize
         self._hosts = hosts
 
     def start(self, slot: Slot, *, generation: int, phase: ProcessPhase, now: float) -> None:
@@ -114,13 +114,13 @@ class ProcessControl:
         if self._processes.is_member(process):
             self._actions.add(FailFormation(generation=self._processes.generation))
         failed = verdict in {ExitVerdict.DEATH, ExitVerdict.SCRIPT_ERROR}
-        cause = Cause(
+        cause = ResizeCause(
             kind=CauseKind.LOST if failed else CauseKind.LEFT,
             host=process.slot.host.label,
             local_rank=process.slot.local_rank,
             detail=explain(code),
         )
-        self._causes.add(cause)
+        self._resize.add(cause)
         if failed:
             self._hosts.blacklist(process.alias, now)
             self._actions.add(LogWarning(text=f"{cause}\n{message}".rstrip()))
@@ -130,7 +130,7 @@ class ProcessControl:
 
     def _write_off(self, process: Process, reason: str, now: float) -> None:
         if self._processes.is_member(process):
-            self._causes.add(Cause(kind=CauseKind.HUNG, host=process.slot.host.label, detail=reason))
+            self._resize.add(ResizeCause(kind=CauseKind.HUNG, host=process.slot.host.label, detail=reason))
             self._actions.add(FailFormation(generation=self._processes.generation))
         self._actions.add(LogWarning(text=f"{process.name} is written off: {reason}"))
         self._hosts.blacklist(process.alias, now)

@@ -1,49 +1,63 @@
-"""What has happened since the last world began to run: the causes of the next one, and when the pause began."""
+"""Why a world changes, as values. The status file, the log and the metrics render them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
-from hvd_elastic.launcher.core.actions import WorldResized
-from hvd_elastic.launcher.core.cause import Cause, CauseKind
 from hvd_elastic.launcher.core.slot_placement import Slot
 
 
-class ResizeCauses:
-    """Collects causes until the next world runs."""
+class CauseKind(StrEnum):
+    """The kinds of causes. The values are the label `cause` of the metric `resizes_total`."""
 
-    def __init__(self) -> None:
-        self._causes: dict[Cause, None] = {}
-        self._size_before = 0
-        self._pause_began: float | None = None
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """Each cause once, in the order of their first appearance."""
-        return tuple(self._causes)
-
-    def add(self, *causes: Cause) -> None:
-        """Add causes of the next world."""
-        self._causes.update(dict.fromkeys(causes))
-
-    def begin_pause(self, now: float) -> None:
-        """A member was notified, has died, or asks for a place. The first of these begins the pause."""
-        if self._pause_began is None:
-            self._pause_began = now
-
-    def end_pause(self, generation: int, size: int, now: float) -> WorldResized:
-        """The next world runs. What comes from here on counts towards the one after it."""
-        resized = WorldResized(
-            generation=generation,
-            before=self._size_before,
-            after=size,
-            causes=self.causes,
-            pause_seconds=None if self._pause_began is None else now - self._pause_began,
-        )
-        self._causes, self._size_before, self._pause_began = {}, size, None
-        return resized
+    JOINED = "joined"
+    """A host came, or came to have more processes."""
+    REMOVED = "removed"
+    """A host left the list, or came to have fewer processes."""
+    LOST = "lost"
+    """A process died or failed."""
+    LEFT = "left"
+    """A process ended because its world could not form; its host may be used again."""
+    HUNG = "hung"
+    """A process neither answered nor ended and was written off."""
+    OTHER = "other"
+    """No host is the cause: a member asked for a new world."""
 
 
-def world_differences(before: Sequence[Slot], after: Sequence[Slot], known: Iterable[Cause]) -> list[Cause]:
+_VERBS = {
+    CauseKind.JOINED: "joined",
+    CauseKind.REMOVED: "removed",
+    CauseKind.LOST: "lost:",
+    CauseKind.LEFT: "left:",
+    CauseKind.HUNG: "written off:",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeCause:
+    """One reason for a new world. `str(cause)` is the sentence for a person: `c joined`, `b[0] lost: exit code 3`."""
+
+    kind: CauseKind
+    host: str = ""
+    """The host's label; empty for OTHER."""
+    local_rank: int | None = None
+    """The process, where the cause is a single one."""
+    detail: str = ""
+    """What the sentence adds: an exit code in words, or how many processes."""
+
+    def __str__(self) -> str:
+        process = "" if self.local_rank is None else f"[{self.local_rank}]"
+        parts = (f"{self.host}{process}", _VERBS.get(self.kind, ""), self.detail)
+        return " ".join(filter(None, parts))
+
+
+def describe_causes(causes: tuple[ResizeCause, ...]) -> str:
+    """All causes in one line, for a person."""
+    return "; ".join(map(str, causes))
+
+
+def world_differences(before: Sequence[Slot], after: Sequence[Slot], known: Iterable[ResizeCause]) -> list[ResizeCause]:
     """How two worlds differ, one cause per host.
 
     A host that a cause in `known` already names is not reported as removed again.
@@ -51,14 +65,14 @@ def world_differences(before: Sequence[Slot], after: Sequence[Slot], known: Iter
     labels = {slot.host.alias: slot.host.label for slot in (*before, *after)}
     old, new = (Counter(slot.host.alias for slot in world) for world in (before, after))
     named = {cause.host for cause in known}
-    joined = [Cause(kind=CauseKind.JOINED, host=labels[alias]) for alias in new if not old[alias]]
+    joined = [ResizeCause(kind=CauseKind.JOINED, host=labels[alias]) for alias in new if not old[alias]]
     grown = [
-        Cause(kind=CauseKind.JOINED, host=labels[alias], detail=f"with {new[alias] - count} more")
+        ResizeCause(kind=CauseKind.JOINED, host=labels[alias], detail=f"with {new[alias] - count} more")
         for alias, count in old.items()
         if new[alias] > count
     ]
     removed = [
-        Cause(
+        ResizeCause(
             kind=CauseKind.REMOVED,
             host=labels[alias],
             detail=f"but for {new[alias]} of {count}" if new[alias] else "",

@@ -27,10 +27,10 @@ from hvd_elastic.launcher.core.hosts import WorkerHost
 from hvd_elastic.launcher.core.join_barrier import JoinBarrier
 from hvd_elastic.launcher.core.newcomers import Newcomers
 from hvd_elastic.launcher.core.next_hosts import next_hosts
+from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.process_control import ProcessControl
 from hvd_elastic.launcher.core.process_table import ProcessTable
-from hvd_elastic.launcher.core.resize_causes import ResizeCauses
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, SlotKey, place
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
@@ -49,14 +49,14 @@ class World:
         self.processes = ProcessTable()
         self._limits = limits
         self._hosts = HostPool(self.processes, blacklist, holds)
-        self._causes = ResizeCauses()
-        self._control = ProcessControl(limits, self.processes, self.actions, self._causes, self._hosts)
+        self._resize = PendingResize()
+        self._control = ProcessControl(limits, self.processes, self.actions, self._resize, self._hosts)
         self._formation = WorldFormation(
             limits,
             self.processes,
             hosts=self._hosts,
             control=self._control,
-            causes=self._causes,
+            resize=self._resize,
             actions=self.actions,
         )
         self._barrier = JoinBarrier(limits, self.processes, self._control, self._hosts)
@@ -102,7 +102,7 @@ class World:
             self._control.assign(process, self.processes.slot_of(process), generation, now)
         else:
             process.enter(ProcessPhase.ASKING, now)
-            self._causes.begin_pause(now)
+            self._resize.begin_pause(now)
         self.decide(now)
 
     def barrier_reached(self, key: SlotKey, ticket: Ticket, now: float) -> None:
@@ -214,7 +214,7 @@ class World:
     def _run(self, now: float) -> None:
         """All members have arrived: the world that was forming runs."""
         self._barrier.release(now)
-        self.actions.add(self._causes.end_pause(self.processes.generation, len(self.processes.slots), now))
+        self.actions.add(self._resize.end_pause(self.processes.generation, len(self.processes.slots), now))
         self._formation.forming = False
         self._notices.restart(now)
 
@@ -223,7 +223,7 @@ class World:
             return
         slots = place(next_hosts(self._hosts.eligible(now), self.processes), self._limits.maximum)
         if self._notices.send(slots if len(slots) >= self._limits.minimum else (), now):
-            self._causes.begin_pause(now)
+            self._resize.begin_pause(now)
 
     # --- Single processes --------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class World:
             self.actions.finish(code, reason.rstrip())
             return
         if self.processes.is_member(process):
-            self._causes.begin_pause(now)
+            self._resize.begin_pause(now)
             # The survivors learn of it from their broken connections; a notice as well would make them reset twice.
             self._notices.postpone(now)
         self._control.lose(process, code, verdict, message, now)

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld
-from hvd_elastic.launcher.core.cause import Cause, CauseKind, describe_causes
 from hvd_elastic.launcher.core.host_pool import HostPool
 from hvd_elastic.launcher.core.hosts import WorkerHost
 from hvd_elastic.launcher.core.next_hosts import next_hosts, state_holders_first
+from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.process_control import ProcessControl
 from hvd_elastic.launcher.core.process_table import ProcessTable
-from hvd_elastic.launcher.core.resize_causes import ResizeCauses, world_differences
+from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
 from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
@@ -26,14 +26,14 @@ class WorldFormation:
         *,
         hosts: HostPool,
         control: ProcessControl,
-        causes: ResizeCauses,
+        resize: PendingResize,
         actions: ActionQueue,
     ) -> None:
         self._limits = limits
         self._processes = processes
         self._hosts = hosts
         self._control = control
-        self._causes = causes
+        self._resize = resize
         self._actions = actions
         self.forming = False
         """Whether the current world waits for members. The owner clears it when the world runs."""
@@ -104,9 +104,9 @@ class WorldFormation:
             self._form(slots, now)
 
     def _form(self, slots: tuple[Slot, ...], now: float) -> None:
-        self._causes.add(*world_differences(self._processes.slots, slots, self._causes.causes))
-        if not self._causes.causes:
-            self._causes.add(self._own_wish())
+        self._resize.add(*world_differences(self._processes.slots, slots, self._resize.causes))
+        if not self._resize.causes:
+            self._resize.add(self._own_wish())
         generation = self._processes.generation + 1
         self.resets += generation > 1
         self.forming, self._short_since = True, None
@@ -128,7 +128,7 @@ class WorldFormation:
         if any(p.holds_state and p.alias in staying for p in self._processes.alive()):
             for process in self._processes.alive():
                 if process.alias not in staying and process.phase is ProcessPhase.ASKING:
-                    self._causes.add(Cause(kind=CauseKind.REMOVED, host=process.slot.host.label))
+                    self._resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
                     self._control.let_go(process, now)
 
     def _wait_for_slots(self, have: int, need: int, now: float) -> None:
@@ -148,10 +148,10 @@ class WorldFormation:
         deadline = max(process.phase_since, *(p.phase_since for p in asking)) + patience
         return self._control.check_deadline(process, deadline, f"does not answer ({patience:g} s)", now)
 
-    def _own_wish(self) -> Cause:
+    def _own_wish(self) -> ResizeCause:
         asking = [p for p in self._processes.alive() if p.phase is ProcessPhase.ASKING]
         _, rank = min((p.phase_since, p.slot.rank) for p in asking)
-        return Cause(kind=CauseKind.OTHER, detail=f"asked for by rank {rank}")
+        return ResizeCause(kind=CauseKind.OTHER, detail=f"asked for by rank {rank}")
 
     def _why(self) -> str:
-        return describe_causes(self._causes.causes) or f"hosts: {self._hosts}"
+        return describe_causes(self._resize.causes) or f"hosts: {self._hosts}"

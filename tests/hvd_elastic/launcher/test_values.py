@@ -13,10 +13,9 @@ from prometheus_client import generate_latest
 from hvd_elastic.launcher import launch_settings
 from hvd_elastic.launcher.core.actions import WorldResized
 from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.cause import Cause, CauseKind
 from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.hosts import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
-from hvd_elastic.launcher.core.resize_causes import world_differences
+from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
 from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.launcher_metrics import status_registry
@@ -120,19 +119,19 @@ def test_a_cooldown_range_has_horovods_bounds(cooldown: tuple[int, int]) -> None
         settings(blacklist_cooldown_range=cooldown).check()
 
 
-def resized(pause: float | None, *causes: Cause) -> WorldResized:
+def resized(pause: float | None, *causes: ResizeCause) -> WorldResized:
     return WorldResized(generation=2, before=2, after=3, causes=causes, pause_seconds=pause)
 
 
-def joined(host: str, detail: str = "") -> Cause:
-    return Cause(kind=CauseKind.JOINED, host=host, detail=detail)
+def joined(host: str, detail: str = "") -> ResizeCause:
+    return ResizeCause(kind=CauseKind.JOINED, host=host, detail=detail)
 
 
-def removed(host: str, detail: str = "") -> Cause:
-    return Cause(kind=CauseKind.REMOVED, host=host, detail=detail)
+def removed(host: str, detail: str = "") -> ResizeCause:
+    return ResizeCause(kind=CauseKind.REMOVED, host=host, detail=detail)
 
 
-KILLED = Cause(kind=CauseKind.LOST, host="b", local_rank=0, detail="signal 9 (SIGKILL)")
+KILLED = ResizeCause(kind=CauseKind.LOST, host="b", local_rank=0, detail="signal 9 (SIGKILL)")
 
 
 def test_one_line_a_change() -> None:
@@ -196,12 +195,15 @@ def test_metrics_without_their_library_are_refused_before_anything_starts(monkey
         (joined("a", "with 1 more"), "a joined with 1 more"),
         (removed("a", "but for 1 of 2"), "a removed but for 1 of 2"),
         (KILLED, "b[0] lost: signal 9 (SIGKILL)"),
-        (Cause(kind=CauseKind.LEFT, host="a", local_rank=1, detail="exit code 78"), "a[1] left: exit code 78"),
-        (Cause(kind=CauseKind.HUNG, host="a", detail="does not answer (2 s)"), "a written off: does not answer (2 s)"),
-        (Cause(kind=CauseKind.OTHER, detail="asked for by rank 1"), "asked for by rank 1"),
+        (ResizeCause(kind=CauseKind.LEFT, host="a", local_rank=1, detail="exit code 78"), "a[1] left: exit code 78"),
+        (
+            ResizeCause(kind=CauseKind.HUNG, host="a", detail="does not answer (2 s)"),
+            "a written off: does not answer (2 s)",
+        ),
+        (ResizeCause(kind=CauseKind.OTHER, detail="asked for by rank 1"), "asked for by rank 1"),
     ],
 )
-def test_a_cause_in_words(cause: Cause, sentence: str) -> None:
+def test_a_cause_in_words(cause: ResizeCause, sentence: str) -> None:
     assert str(cause) == sentence
 
 
