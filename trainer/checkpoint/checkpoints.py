@@ -104,7 +104,7 @@ class Checkpoints:
         """Whether the interval in steps or seconds, whichever is first, has passed since the last save began.
 
         False while `busy`. After a failed save it is True before a whole interval has passed. Also True for a writer
-        that was fenced out, so that `save()` tells it. Costs nothing.
+        that was fenced out, so that it calls `save()` and gets the FencedError. Costs nothing.
         """
         if self._thread is not None and self._thread.is_alive():
             return False

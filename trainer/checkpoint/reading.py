@@ -68,7 +68,7 @@ class Checkpoint:
         """Return the values: dicts, lists, tuples, sets, plain values, CPU tensors, numpy arrays.
 
         The tensors are views of one buffer, which exists as long as any of them. No code from the checkpoint is run.
-        The first call returns what was read for verification and reads nothing; a further call reads anew.
+        The first call returns what was read for verification; a further call reads and verifies again.
 
         Raises:
             CorruptError: only on a further call, or for a format that this version does not know.

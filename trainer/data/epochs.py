@@ -57,7 +57,7 @@ class EpochsMixin:
         name: str = TRAIN,
         **options: Any,
     ) -> Iterator[Any]:
-        """Yield the rest of this epoch's data for this worker, batch by batch. A resize neither skips nor repeats any.
+        """Yield the remaining batches of this worker in this epoch. A resize neither skips nor repeats a sample.
 
         The sample counts include the batch that was yielded last: commit after its optimizer step, inside the loop.
 

@@ -15,7 +15,7 @@ from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
         pytest.param(False, RiskLevel.NONE, True, True, False, id="it was, and training continues"),
         pytest.param(False, RiskLevel.POD, False, False, True, id="all pods end"),
         pytest.param(True, RiskLevel.NONE, False, False, True, id="all pods end, and the launcher removes their hosts"),
-        pytest.param(False, RiskLevel.NONE, False, False, False, id="all pods end, the last commit is asked for"),
+        pytest.param(False, RiskLevel.NONE, False, False, False, id="all pods end, and nothing is requested yet"),
     ],
 )
 def test_when_training_waits_for_the_store(
