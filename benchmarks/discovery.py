@@ -1,10 +1,11 @@
-"""What discovery costs: event to snapshot, memory and CPU of the sidecar, and its script beside /bin/true.
+"""What discovery costs: time from event to snapshot, memory and CPU of the sidecar, and its script beside /bin/true.
 
     python -m benchmarks.discovery [--pods 1000] [--changes 50] [--seconds 30]
 
-The sidecar is a process of its own, over TLS, against a small API server and real ready ports in this process. A change
-is the Ready condition of one pod; its latency ends when a reader of the snapshot file sees it. A fault lasts for
-FAULT_SECONDS, in which the pods change; what counts is the time from the API server's return to the right list.
+The sidecar is a separate process. It uses TLS, and a small API server and real ready ports in this process. A change
+flips the Ready condition of one pod; its latency ends when a reader of the snapshot file sees it. A fault lasts
+FAULT_SECONDS, during which the pods change; measured is the time from the API server's return to the right list. CPU is
+user and system time: on a busy machine, compare two versions by it, in turns, and not by the clock.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from tests.discovery.kubeapi import JOBS, NODES, PODS, Cut, Fault, KubeApi, Requ
 
 SHELL = "/bin/sh"
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where the run folder lies: in a pod it is an emptyDir in memory."""
+"""Where the run folder is: in a pod it is an emptyDir in memory."""
 
 FAULT_SECONDS = 5.0
 FAULT_PODS = 8
@@ -73,7 +74,7 @@ def main() -> None:
 
 
 def machine() -> str:
-    """The machine that the figures are from."""
+    """The machine, for the figures' heading."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -108,7 +109,10 @@ def sidecar(pods: int, changes: int, seconds: float) -> None:
     p50, p99, most = (1e3 * value for value in (cuts[49], cuts[98], max(latencies)))
     print(f"  event to snapshot   p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {most:.1f} ms")
     print(f"  resident            {memory:.1f} MiB, at most {peak:.1f} MiB")
-    print(f"  CPU                 {loaded:.2%} of a core; quiet, asking {pods} workers: {quiet:.2%}")
+    print(
+        f"  CPU                 {loaded:.2%} of a core, {loaded / changes * 1e3:.2f} ms per change; "
+        f"quiet, probing {pods} workers: {quiet:.2%}"
+    )
     print(f"  first full list     {full:.2f} s after its process was started")
     print(
         f"  lists and watches   pods: {api.lists()} list in {api.asked(watch=False)} pages; at most "
@@ -121,7 +125,7 @@ def sidecar(pods: int, changes: int, seconds: float) -> None:
 
 
 def faults() -> None:
-    """Each one in turn, on one sidecar: seconds from its end to the right list."""
+    """Each fault in turn, on one sidecar: seconds from its end to the right list."""
     with discovering(FAULT_PODS) as (api, folder, _):
         until_shown(folder, FAULT_PODS)
         took = {}
@@ -169,7 +173,7 @@ def cut(_: Request) -> None:
 
 
 def hanging() -> tuple[Action, Action]:
-    """Requests are taken and not answered."""
+    """Requests are accepted and not answered."""
     healed = threading.Event()
 
     def hang(_: Request) -> None:
@@ -185,7 +189,7 @@ def hanging() -> tuple[Action, Action]:
 
 
 def garbled() -> tuple[Action, Action]:
-    """Pods are listed, but their events make no sense."""
+    """Pods are listed, but their events cannot be read."""
 
     def begin(api: KubeApi) -> None:
         api.chop = lambda line: [line.replace(b'"type":', b'"tyqe":')]
@@ -207,7 +211,7 @@ FAULTS: dict[str, tuple[Action, Action]] = {
 
 @contextlib.contextmanager
 def discovering(pods: int) -> Iterator[tuple[KubeApi, Path, subprocess.Popen[bytes]]]:
-    """A sidecar in a process of its own, the API server that it asks and the folder that it writes to."""
+    """A sidecar in a separate process, its API server and the folder it writes to."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as name, serving(Path(name), pods) as (api, port):
         process = subprocess.Popen(
             [sys.executable, "-c", CHILD, name, str(port), str(pods)],
@@ -249,7 +253,7 @@ def serving(folder: Path, pods: int) -> Iterator[tuple[KubeApi, int]]:
 
 
 def large(index: int, *, ready: bool = True) -> dict[str, Any]:
-    """A pod of the size that a real one has, most of it of no interest here."""
+    """A pod as large as a real one; discovery needs little of it."""
     made = pod(index, ip=f"127.{1 + index // 65025}.{index // 255 % 255}.{index % 255 + 1}", ready=ready)
     environment = [{"name": f"VARIABLE_{number}", "value": "some value of a usual length"} for number in range(60)]
     made["spec"]["containers"] = [{"name": "worker", "image": "registry.example.com/a:1", "env": environment}]
@@ -268,7 +272,7 @@ def answer(listener: socket.socket) -> None:
 
 
 def certificate(folder: Path) -> ssl.SSLContext:
-    """A self-signed server certificate; CA and token where a pod would find them."""
+    """A self-signed server certificate; CA and token are where a pod finds them."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -294,7 +298,7 @@ def certificate(folder: Path) -> ssl.SSLContext:
 
 
 def churn(api: KubeApi, folder: Path, pods: int, changes: int, seconds: float) -> list[float]:
-    """Change one pod after the other, evenly spaced; how long each took to show."""
+    """Change one pod after the other, evenly spaced; return how long each change took to show, in seconds."""
     dice, latencies, stop = random.Random(1), [], threading.Event()
     pending: dict[str, tuple[float, bool]] = {}
 
@@ -338,7 +342,7 @@ def names(folder: Path) -> set[str]:
 
 
 def busy_share(pid: int, work: Any) -> float:
-    """CPU seconds of `pid` a second while `work` runs."""
+    """CPU seconds of `pid` per second while `work` runs."""
     process = psutil.Process(pid)
     before, started = process.cpu_times(), time.perf_counter()
     work()
@@ -352,7 +356,7 @@ def resource_peak(pid: int) -> float:
 
 
 def imports() -> None:
-    """Why the sidecar speaks HTTP itself."""
+    """Why the sidecar uses http.client and not the `kubernetes` package."""
     for what in ("hvd_elastic.discovery.sidecar.sidecar", "kubernetes.client"):
         code = (
             f"import time; t = time.time(); import {what}; d = time.time() - t\n"

@@ -16,15 +16,15 @@ _COLUMNS = tuple(Column(title=key, key=key) for key in ("host", "pod", "address"
 
 @click.command()
 @click.option("--job", "-j", envvar=ENV_JOB, required=True, help="Name of the MPIJob.")
-@click.option("--namespace", "-n", envvar=ENV_NAMESPACE, help="Its namespace; the context's own where not given.")
-@click.option("--context", help="Of the kubeconfig; the current one where not given.")
+@click.option("--namespace", "-n", envvar=ENV_NAMESPACE, help="Its namespace; by default the context's.")
+@click.option("--context", help="Of the kubeconfig; by default the current one.")
 @click.option("--api-version", type=click.Choice(["v2beta1", "v1"]), default="v2beta1", show_default=True,
               help="Of the MPIJob, in the group kubeflow.org.")  # fmt: skip
-@click.option("--slots", type=click.IntRange(min=1), help="Processes per worker; the MPIJob's where not given.")
+@click.option("--slots", type=click.IntRange(min=1), help="Processes per worker; by default the MPIJob's.")
 @click.option("--min-workers", type=click.IntRange(min=1), default=1, show_default=True,
-              help="Below it, the answer says short.")  # fmt: skip
+              help="With fewer usable workers, the job is reported as short.")  # fmt: skip
 @click.option("--reach/--no-reach", default=False, show_default=True,
-              help="Ask the workers themselves as well: only where pods can be reached from here.")  # fmt: skip
+              help="Probe the workers too; only works where their pods can be reached.")  # fmt: skip
 @output_option(Format.TABLE, Format.JSON, Format.NAME, flag="--output")
 def command(
     *,
@@ -42,13 +42,13 @@ def command(
     from hvd_elastic.discovery.kube import credentials
 
     try:
-        access, home = credentials.in_cluster(), credentials.own_namespace() or "default"
+        access, default_namespace = credentials.in_cluster(), credentials.own_namespace() or "default"
     except credentials.NoClusterError:
-        access, home = credentials.kubeconfig(context)
+        access, default_namespace = credentials.kubeconfig(context)
     found = discover_once(
         access,
         job=job,
-        namespace=namespace or home,
+        namespace=namespace or default_namespace,
         version=api_version,
         slots=slots,
         min_workers=min_workers,
@@ -95,4 +95,4 @@ def _print_notes(found: "DiscoveryResult") -> None:
     if found.is_short:
         click.echo(f"short: {len(found.eligible.hosts)} usable, fewer than the min workers", err=True)
     if not found.nodes_read:
-        click.echo("nodes may not be read: draining and spot nodes do not show", err=True)
+        click.echo("nodes may not be read: draining and spot nodes are not recognized", err=True)

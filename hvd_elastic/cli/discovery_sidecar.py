@@ -1,4 +1,4 @@
-"""`hvd-elastic discovery-sidecar`: what runs beside the launcher."""
+"""`hvd-elastic discovery-sidecar`: runs beside the launcher."""
 
 import signal
 from pathlib import Path
@@ -23,7 +23,7 @@ POSITIVE = click.IntRange(min=1)
 
 @click.command()
 @click.option("--job", envvar=ENV_JOB, required=True, help="Name of the MPIJob.")
-@click.option("--namespace", envvar=ENV_NAMESPACE, help="Its namespace; the pod's own where not given.")
+@click.option("--namespace", envvar=ENV_NAMESPACE, help="Its namespace; by default the pod's.")
 @click.option("--min-workers", envvar=ENV_MIN_WORKERS, type=POSITIVE, required=True)
 @click.option("--max-workers", envvar=ENV_MAX_WORKERS, type=POSITIVE, required=True)
 @click.option("--slots", envvar=ENV_SLOTS, type=POSITIVE, default=1, show_default=True, help="Processes per worker.")
@@ -32,23 +32,23 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--run-dir", envvar=ENV_RUN_DIR, type=click.Path(path_type=Path, file_okay=False), default=RUN_DIR,
               show_default=True, help="Folder shared with the launcher.")  # fmt: skip
 @click.option("--settle", type=click.FloatRange(min=0), default=2.0, show_default=True,
-              help="Seconds that the job's first list waits, at most, for workers about to be ready.")  # fmt: skip
+              help="At most this many seconds the first list waits for workers about to be ready.")  # fmt: skip
 @click.option("--at-risk", type=click.Choice(["keep", "spare", "omit"]), default="spare", show_default=True,
-              help="Workers on cordoned nodes: keep, leave out where the others suffice, or leave out.")  # fmt: skip
+              help="Workers on cordoned nodes: keep, leave out if the others suffice, or leave out.")  # fmt: skip
 @click.option("--reap/--no-reap", default=True, show_default=True, help="Delete Failed and stuck workers.")
 @click.option("--stuck-after", type=click.FloatRange(min=0), default=30.0, show_default=True,
-              help="Seconds after its grace that a worker on a lost node is deleted by force.")  # fmt: skip
-@click.option("--nodes/--no-nodes", default=True, show_default=True, help="Watch nodes where that is allowed.")
+              help="Seconds after its grace period before a worker on a lost node is deleted by force.")  # fmt: skip
+@click.option("--nodes/--no-nodes", default=True, show_default=True, help="Watch nodes, if that is allowed.")
 @click.option("--ready-port", type=POSITIVE, default=READY_PORT, show_default=True)
 @click.option("--metrics-port", type=click.IntRange(min=0), default=DISCOVERY_METRICS_PORT, show_default=True,
               help="/metrics, /healthz and /readyz.")  # fmt: skip
-@click.option("--kubeconfig", is_flag=True, help="Log in as a person does, not by the pod's service account.")
+@click.option("--kubeconfig", is_flag=True, help="Log in by kubeconfig, not by the pod's service account.")
 @click.option(
     "--log-format",
     envvar=ENV_LOG_FORMAT,
     type=click.Choice(["text", "json"]),
     default="text",
-    help="Log lines for people, or for a collector.",
+    help="Log lines for people, or for a log collector.",
 )
 def command(
     *,
@@ -69,9 +69,9 @@ def command(
     kubeconfig: bool,
     log_format: str,
 ) -> None:
-    """Keep the launcher's list of workers true, until SIGTERM.
+    """Keep the launcher's list of workers up to date, until SIGTERM.
 
-    Options not given are read from the environment, by the names of hvd_elastic.mpijob.contract.
+    Options that are not given come from the environment; hvd_elastic.mpijob.contract has the names.
     """
     from hvd_elastic import logs
     from hvd_elastic.discovery import AtRisk
@@ -82,13 +82,13 @@ def command(
     if min_workers > max_workers:
         raise click.UsageError(f"--min-workers {min_workers} is above --max-workers {max_workers}")
     logs.configure(log_format)
-    access, home = (
+    access, default_namespace = (
         credentials.kubeconfig() if kubeconfig else (credentials.in_cluster(), credentials.own_namespace() or "default")
     )
     run_dir.mkdir(parents=True, exist_ok=True)
     options = SidecarOptions(
         job=job,
-        namespace=namespace or home,
+        namespace=namespace or default_namespace,
         version=api_version,
         run_dir=run_dir,
         min_workers=min_workers,

@@ -13,16 +13,16 @@ from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from tests.discovery.kubeapi import JOBS, KubeApi, mpijob
 from tests.discovery.workers import Workers
 
-# Tests are no timing tests: a machine under load must not fail them.
+# No test measures time: a machine under load must not fail them.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> float:
-    """Wait for it; how long that took. The limit is for failures only."""
+    """Wait for the condition; return how long that took. The limit is for failures only."""
     started = time.monotonic()
     while not condition():
-        assert time.monotonic() - started < seconds, "waited in vain"
+        assert time.monotonic() - started < seconds, f"the condition did not hold within {seconds} s"
         time.sleep(0.005)
     return time.monotonic() - started
 
@@ -44,13 +44,13 @@ def all_workers() -> Iterator[Workers]:
 
 @pytest.fixture
 def workers(all_workers: Workers) -> Workers:
-    for state in (all_workers.says, all_workers.silent, all_workers.closed, all_workers.heard):
+    for state in (all_workers.lines, all_workers.silent, all_workers.closed, all_workers.received):
         state.clear()
     return all_workers
 
 
 class Running:
-    """A sidecar in a thread, and what its launcher would see."""
+    """A sidecar in a thread, and the list that its launcher would see."""
 
     def __init__(self, folder: Path, api: KubeApi, options: SidecarOptions) -> None:
         self.folder, self.metrics = folder, Metrics()

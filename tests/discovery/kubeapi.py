@@ -145,9 +145,9 @@ class KubeApi:
         self.compacted = 0
         self.requests: list[Request] = []
         self.watching: Counter[str] = Counter()
-        """Watches that are open, by path."""
+        """Open watches, by path."""
         self.most_watching: Counter[str] = Counter()
-        """The most of them at a time."""
+        """The most that were open at a time, by path."""
         self.fault: Fault = lambda request: None
         self.chop = chop or (lambda data: [data])
         self.tls = tls
@@ -175,7 +175,7 @@ class KubeApi:
         self.cut()
 
     def cut(self) -> None:
-        """Close every open connection, wherever it is."""
+        """Close every open connection."""
         with self.changed:
             self._epoch += 1
             self.changed.notify_all()
@@ -202,7 +202,7 @@ class KubeApi:
             self._record(path, "BOOKMARK", {"kind": "Pod", "metadata": {}})
 
     def replay(self, place: int) -> None:
-        """Send an old event once more, as a server that is behind would."""
+        """Send an old event once more, as a server that lags behind would."""
         with self.changed:
             if self.history:
                 self.replays.add(len(self.history))
@@ -210,7 +210,7 @@ class KubeApi:
                 self.changed.notify_all()
 
     def compact(self) -> None:
-        """Forget the past: who asks for it gets 410."""
+        """Forget the past: a request for it gets 410."""
         with self.changed:
             self.compacted = self.version
 
@@ -218,7 +218,7 @@ class KubeApi:
         return sum(request.path == path and request.is_watch is watch for request in self.requests)
 
     def lists(self, path: str = PODS) -> int:
-        """Lists that were begun, however many pages each had."""
+        """Lists, not pages."""
         return sum(
             request.path == path and not request.is_watch and "continue" not in request.query
             for request in self.requests

@@ -21,8 +21,8 @@ from hvd_elastic.discovery.snapshot import (
 )
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SnapshotState
 
-WORD = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
-HOSTS = st.builds(Host, address=WORD, slots=st.integers(1, 99), alias=WORD, pod=WORD)
+FIELD = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
+HOSTS = st.builds(Host, address=FIELD, slots=st.integers(1, 99), alias=FIELD, pod=FIELD)
 GOOD = Host(address="a", slots=1, alias="u-0", pod="p")
 SNAPSHOTS = st.builds(
     Snapshot,
@@ -47,7 +47,7 @@ def test_no_part_of_a_snapshot_is_a_snapshot(snapshot: Snapshot, data: st.DataOb
 
 
 @given(st.text(max_size=60))
-def test_noise_is_no_snapshot(text: str) -> None:
+def test_noise_is_not_a_snapshot(text: str) -> None:
     with pytest.raises(TornSnapshotError):
         parse(text)
 
@@ -83,7 +83,7 @@ def test_age_decides_on_a_clock_that_does_not_jump(tmp_path: Path) -> None:
         assert read_snapshot(tmp_path, uptime=lambda: 0, max_age_seconds=math.inf).generation == 1
 
 
-def test_none_and_torn_are_told_apart(tmp_path: Path) -> None:
+def test_missing_and_torn_are_different_errors(tmp_path: Path) -> None:
     with pytest.raises(MissingSnapshotError):
         read_snapshot(tmp_path)
     (tmp_path / SNAPSHOT_FILE).write_bytes(b"host \xff\n")

@@ -8,26 +8,26 @@ from hvd_elastic.mpijob.contract import WorkerState
 
 
 class Workers:
-    """Answers on one port of every loopback address as the worker that has it would."""
+    """Answers on one port of every loopback address, as the worker with that address would."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("0.0.0.0", 0), backlog=1024)
         self.port: int = self.listener.getsockname()[1]
-        self.says: dict[str, bytes] = {}
-        """By address, where it differs from a worker that waits."""
+        self.lines: dict[str, bytes] = {}
+        """What a worker answers, by address. The default is the line of a worker that waits."""
         self.silent: set[str] = set()
-        """Accepts and says nothing: a lost node."""
+        """Addresses that accept and send nothing: a lost node."""
         self.closed: set[str] = set()
-        """Closes at once."""
-        self.heard: list[tuple[str, str]] = []
-        """Address and line that a client sent."""
+        """Addresses that close at once."""
+        self.received: list[tuple[str, str]] = []
+        """Address and line of each client that sent one."""
         self._held: list[socket.socket] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
     def say(
         self, address: str, *, generation: int = 0, state: WorkerState = WorkerState.WAITING, step: int = -1
     ) -> None:
-        self.says[address] = f"hvd-elastic 1 {generation} {state} {step} -1\n".encode()
+        self.lines[address] = f"hvd-elastic 1 {generation} {state} {step} -1\n".encode()
 
     def stop(self) -> None:
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ class Workers:
 
     def _answer(self, connection: socket.socket, address: str) -> None:
         with connection, contextlib.suppress(OSError):
-            connection.sendall(self.says.get(address, b"hvd-elastic 1 0 waiting -1 -1\n"))
+            connection.sendall(self.lines.get(address, b"hvd-elastic 1 0 waiting -1 -1\n"))
             connection.settimeout(5)
             if line := connection.recv(256):
-                self.heard.append((address, line.decode().rstrip("\n")))
+                self.received.append((address, line.decode().rstrip("\n")))

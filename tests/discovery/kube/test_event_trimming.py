@@ -1,4 +1,4 @@
-"""What is cut out of an event changes nothing of what is read from it."""
+"""Trimming an event does not change what is read from it."""
 
 import json
 from typing import Any
@@ -70,5 +70,5 @@ def test_managed_fields_that_are_not_the_last_stay_with_what_follows_them() -> N
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_pod_stays_as_it_is(line: bytes) -> None:
+def test_a_line_that_is_not_a_pod_is_unchanged(line: bytes) -> None:
     assert trim_pod(line) == line

@@ -25,7 +25,7 @@ from tests.discovery.kubeapi import JOBS, PODS, Cut, KubeApi, Request, Status, m
 
 
 class Followed:
-    """A watch in a thread, and what it said."""
+    """A watch in a thread, and its messages."""
 
     def __init__(self, api: KubeApi, **options: object) -> None:
         self.watch: Watch[PodView] = Watch(
@@ -33,19 +33,19 @@ class Followed:
             selection=workers_of("job", "default", "v2beta1", PodView.from_json),
             **options,  # type: ignore[arg-type]
         )
-        self.said: list[Message[PodView]] = []
+        self.messages: list[Message[PodView]] = []
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
         for messages in self.watch.forever():
-            self.said += messages
+            self.messages += messages
 
     def count(self, kind: type) -> int:
-        return sum(isinstance(message, kind) for message in self.said)
+        return sum(isinstance(message, kind) for message in self.messages)
 
     def faults(self) -> list[WatchFault]:
-        return [message for message in self.said if isinstance(message, WatchFault)]
+        return [message for message in self.messages if isinstance(message, WatchFault)]
 
 
 Follow = Callable[..., Followed]
@@ -72,15 +72,15 @@ def test_lists_in_pages_and_follows_on(api: KubeApi, follow: Follow) -> None:
         api.put(PODS, pod(index, ip=f"10.0.{index // 250}.{index % 250}"))
     followed = follow()
     until(lambda: followed.count(UpToDate) == 1)
-    assert isinstance(followed.said[0], Listed)
-    assert len(followed.said[0].objects) == PAGE + 3
+    assert isinstance(followed.messages[0], Listed)
+    assert len(followed.messages[0].objects) == PAGE + 3
     assert api.asked(watch=False) == 2
     api.put(PODS, pod(0, ready=False))
     api.remove(PODS, "job-worker-1")
     until(lambda: followed.count(Changed) == 1 and followed.count(Deleted) == 1)
 
 
-def test_an_end_in_good_order_is_followed_by_a_watch_and_no_list(api: KubeApi, follow: Follow) -> None:
+def test_a_proper_end_is_followed_by_a_watch_and_no_list(api: KubeApi, follow: Follow) -> None:
     follow(server_seconds=1)
     until(lambda: api.asked(watch=True) >= 3)
     assert api.asked(watch=False) == 1
@@ -111,7 +111,7 @@ def test_a_version_too_old_brings_a_new_list(api: KubeApi, follow: Follow) -> No
     until(lambda: followed.count(Listed) == 2)
 
 
-def test_too_many_requests_waits_as_told_and_does_not_list_again(api: KubeApi, follow: Follow) -> None:
+def test_too_many_requests_waits_as_asked_and_does_not_list_again(api: KubeApi, follow: Follow) -> None:
     refused: list[Request] = []
     waits: list[float | None] = []
 
@@ -146,7 +146,7 @@ def test_backs_off_from_a_server_that_lists_and_then_refuses(api: KubeApi, follo
     assert max(waits) <= BACKOFF.most_seconds
 
 
-def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush(api: KubeApi, follow: Follow) -> None:
+def test_a_watch_that_ends_at_once_is_not_requested_without_a_pause(api: KubeApi, follow: Follow) -> None:
     def end(request: Request) -> None:
         if request.is_watch:
             request.query["timeoutSeconds"] = "0"
@@ -157,7 +157,7 @@ def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush(api: KubeApi, foll
     assert api.asked(watch=True) <= len(followed.faults()) + 1
 
 
-def test_what_is_no_event_is_a_fault_and_no_crash(api: KubeApi, follow: Follow) -> None:
+def test_a_line_that_is_not_an_event_is_a_fault_and_not_a_crash(api: KubeApi, follow: Follow) -> None:
     api.chop = lambda line: [b"<html>gateway</html>\n"]
     followed = follow()
     until(lambda: followed.count(UpToDate) > 0)
@@ -166,7 +166,7 @@ def test_what_is_no_event_is_a_fault_and_no_crash(api: KubeApi, follow: Follow) 
     assert "not a watch event" in str(followed.faults()[0].error)
 
 
-def test_events_before_an_error_are_heard_even_where_all_came_at_once(api: KubeApi, follow: Follow) -> None:
+def test_events_before_an_error_count_even_if_all_came_at_once(api: KubeApi, follow: Follow) -> None:
     error = b'{"type":"ERROR","object":{"kind":"Status","code":429,"message":"too fast"}}\n'
     api.chop = lambda line: [line + error]
     followed = follow()
@@ -201,7 +201,7 @@ def test_a_slow_consumer_receives_several_events_in_one_batch(api: KubeApi) -> N
     api.stop()
 
 
-def test_a_list_that_makes_no_sense_is_a_fault_and_no_crash(api: KubeApi, follow: Follow) -> None:
+def test_a_list_that_cannot_be_read_is_a_fault_and_not_a_crash(api: KubeApi, follow: Follow) -> None:
     broken = pod(0)
     broken["status"]["conditions"] = [{"kind": "Ready"}]
     api.put(PODS, broken)
@@ -228,7 +228,7 @@ def test_a_token_is_read_for_each_request(api: KubeApi) -> None:
     assert [request.headers["Authorization"] for request in api.requests] == ["Bearer first", "Bearer second"]
 
 
-def test_an_idle_connection_that_was_closed_is_no_fault(api: KubeApi) -> None:
+def test_an_idle_connection_that_was_closed_is_not_a_fault(api: KubeApi) -> None:
     server = ApiServer(api.access())
     server.get(PODS)
     api.stop()
@@ -236,7 +236,7 @@ def test_an_idle_connection_that_was_closed_is_no_fault(api: KubeApi) -> None:
     assert server.get(PODS)["items"] == []
 
 
-def test_a_server_that_comes_back_and_has_forgotten_us_is_asked_each_second(api: KubeApi) -> None:
+def test_keep_alive_probes_find_a_server_that_lost_the_connection(api: KubeApi) -> None:
     server = ApiServer(api.access())
     server.get(PODS)
     assert server._connection is not None
@@ -245,7 +245,7 @@ def test_a_server_that_comes_back_and_has_forgotten_us_is_asked_each_second(api:
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == 1
 
 
-def test_attempts_that_waited_for_a_connection_wait_no_longer_between(api: KubeApi) -> None:
+def test_an_attempt_that_waited_for_a_connection_is_repeated_soon(api: KubeApi) -> None:
     watch = Watch(
         server=ApiServer(api.access()),
         selection=workers_of("job", "default", "v2beta1", PodView.from_json),
@@ -271,7 +271,7 @@ def test_a_write_is_never_sent_twice(api: KubeApi) -> None:
     assert [request.method for request in api.requests] == ["GET", "PATCH"]
 
 
-def test_says_what_the_server_said(api: KubeApi) -> None:
+def test_an_error_holds_the_servers_message(api: KubeApi) -> None:
     with pytest.raises(ApiStatusError, match="HTTP 404: injected"):
         ApiServer(api.access()).get(f"{PODS}/nobody")
 
@@ -299,7 +299,7 @@ def test_an_answer_that_is_cut_is_a_fault() -> None:
             ApiServer(Access(host="127.0.0.1", port=listener.getsockname()[1])).get(PODS)
 
 
-def test_the_legacy_operator_names_roles_and_jobs_otherwise() -> None:
+def test_the_legacy_operator_has_other_labels_and_paths() -> None:
     pods = workers_of("j", "n", "v1", PodView.from_json)
     assert pods.query["labelSelector"] == "training.kubeflow.org/job-name=j,training.kubeflow.org/replica-type=worker"
     assert one_job("j", "n", "v1", PodView.from_json).path == "/apis/kubeflow.org/v1/namespaces/n/mpijobs"

@@ -1,4 +1,4 @@
-"""Whatever happens on the wire, the answer becomes what one fresh list would give."""
+"""Whatever happens on the wire, the decision becomes the one that a fresh list gives."""
 
 import random
 import threading

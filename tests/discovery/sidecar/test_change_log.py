@@ -23,7 +23,7 @@ def publish(change_log: ChangeLog, generation: int, *, joined: int = 0, left: in
     )
 
 
-def test_a_change_that_comes_alone_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_single_change_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "hvd_elastic.discovery.sidecar.change_log")
     change_log = ChangeLog()
     publish(change_log, 1, joined=1)

@@ -19,7 +19,9 @@ INTERVAL_SECONDS = 0.02
 
 
 class Probing:
-    def __init__(self, workers: Workers, clock: Callable[[], float] = time.monotonic, **addresses: str) -> None:
+    def __init__(
+        self, workers: Workers, addresses: dict[str, str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.reports: list[Views] = []
         self.prober = Prober(
             self.reports.append, port=workers.port, interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.1, clock=clock
@@ -40,17 +42,17 @@ class Probing:
 
 @pytest.fixture
 def probing(workers: Workers) -> Iterator[Probing]:
-    made = Probing(workers, a=A)
+    made = Probing(workers, {"a": A})
     yield made
     made.prober.close()
 
 
-def test_hears_what_a_worker_says(workers: Workers, probing: Probing) -> None:
+def test_reads_a_workers_answer(workers: Workers, probing: Probing) -> None:
     workers.say(A, generation=3, state=WorkerState.TRAINING, step=70)
     assert probing.until_reports(1) == WorkerView(generation=3, state=WorkerState.TRAINING, step=70)
 
 
-def test_tells_what_changes_and_not_each_step(workers: Workers, probing: Probing) -> None:
+def test_reports_what_changes_and_not_each_step(workers: Workers, probing: Probing) -> None:
     probing.until_reports(1)
     workers.say(A, step=5)
     probing.probes(5)
@@ -60,8 +62,8 @@ def test_tells_what_changes_and_not_each_step(workers: Workers, probing: Probing
     assert probing.until_reports(2).generation == 1
 
 
-def test_three_misses_and_it_is_out_until_it_answers(workers: Workers) -> None:
-    probing = Probing(workers, a=A, b=B)
+def test_a_worker_is_lost_after_three_misses_until_it_answers(workers: Workers) -> None:
+    probing = Probing(workers, {"a": A, "b": B})
     while not {"a", "b"} <= {uid for report in probing.reports for uid in report}:
         probing.prober.turn()
     workers.silent.add(A)
@@ -73,7 +75,7 @@ def test_three_misses_and_it_is_out_until_it_answers(workers: Workers) -> None:
     probing.prober.close()
 
 
-def test_where_nobody_answers_nobody_is_out(workers: Workers, probing: Probing) -> None:
+def test_if_no_worker_answers_none_is_lost(workers: Workers, probing: Probing) -> None:
     probing.until_reports(1)
     workers.closed.add(A)
     probing.probes(MISSES_TO_LOSE + 3)
@@ -82,18 +84,18 @@ def test_where_nobody_answers_nobody_is_out(workers: Workers, probing: Probing) 
 
 
 @pytest.mark.parametrize(
-    "said", [b"SSH-2.0-OpenSSH\n", b"hvd-elastic 2 0 waiting 0 0\n", b"\xff\n", b"hvd-elastic 1 x\n"]
+    "line", [b"SSH-2.0-OpenSSH\n", b"hvd-elastic 2 0 waiting 0 0\n", b"\xff\n", b"hvd-elastic 1 x\n"]
 )
-def test_another_service_on_the_port_is_a_miss(workers: Workers, probing: Probing, said: bytes) -> None:
+def test_another_service_on_the_port_is_a_miss(workers: Workers, probing: Probing, line: bytes) -> None:
     with pytest.raises(ValueError):
-        parse_ready_line(said)
-    workers.says[A] = said
+        parse_ready_line(line)
+    workers.lines[A] = line
     probing.probes(3)
     assert probing.reports == []
     assert probing.prober.misses >= 2
 
 
-def test_asks_no_longer_who_is_gone(workers: Workers, probing: Probing) -> None:
+def test_a_worker_that_is_gone_is_probed_no_longer(workers: Workers, probing: Probing) -> None:
     probing.until_reports(1)
     probing.prober.set_targets({"b": B})
     assert set(probing.reports[-1]) == {"a"}
@@ -103,7 +105,7 @@ def test_asks_no_longer_who_is_gone(workers: Workers, probing: Probing) -> None:
 
 def test_a_worker_that_has_just_answered_is_left_alone_for_the_interval(workers: Workers) -> None:
     now = [0.0]
-    probing = Probing(workers, clock=lambda: now[0], a=A)
+    probing = Probing(workers, {"a": A}, clock=lambda: now[0])
     probing.until_reports(1)
     # Those due within a quarter of the interval are probed early.
     now[0] = 0.7 * INTERVAL_SECONDS
@@ -116,8 +118,8 @@ def test_a_worker_that_has_just_answered_is_left_alone_for_the_interval(workers:
     probing.prober.close()
 
 
-def test_a_large_job_is_asked_no_more_often_than_a_hundred_a_second(workers: Workers) -> None:
-    probing = Probing(workers, **{str(i): f"127.0.4.{i + 1}" for i in range(200)})
+def test_a_large_job_is_probed_at_most_a_hundred_times_a_second(workers: Workers) -> None:
+    probing = Probing(workers, {str(i): f"127.0.4.{i + 1}" for i in range(200)})
     while probing.prober.probed < 200:
         probing.prober.turn()
     assert probing.prober._present_interval() == 2.0
@@ -125,7 +127,7 @@ def test_a_large_job_is_asked_no_more_often_than_a_hundred_a_second(workers: Wor
 
 
 @given(st.lists(st.sampled_from(["answer", "miss", "other"]), max_size=30))
-def test_out_means_three_misses_in_a_row_while_another_answered(events: list[str]) -> None:
+def test_lost_means_three_misses_in_a_row_while_another_answered(events: list[str]) -> None:
     record, last_answer, row, other_since = ProbeRecord(), -1.0, 0, False
     for now, event in enumerate(events):
         if event == "miss":
@@ -138,12 +140,12 @@ def test_out_means_three_misses_in_a_row_while_another_answered(events: list[str
         assert record.is_lost(last_answer) is (row >= MISSES_TO_LOSE and other_since)
 
 
-def test_a_request_for_a_checkpoint_reaches_who_can_be_reached(workers: Workers) -> None:
+def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -> None:
     workers.silent.add(B)
     assert request_checkpoint([A, B, "127.0.3.3"], "the job\nfalls short", port=workers.port, timeout_seconds=3.0) == 2
     assert request_checkpoint([], "nobody", port=workers.port) == 0
-    until(lambda: len(workers.heard) == 2)
-    assert set(workers.heard) == {
+    until(lambda: len(workers.received) == 2)
+    assert set(workers.received) == {
         (A, "checkpoint the job falls short"),
         ("127.0.3.3", "checkpoint the job falls short"),
     }

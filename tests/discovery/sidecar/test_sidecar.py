@@ -94,7 +94,7 @@ def test_a_refusal_ends_and_the_list_is_right(api: KubeApi, start: Start, code: 
     assert len(refused) == 4
 
 
-def test_a_new_sidecar_beside_a_running_job_drops_nobody(api: KubeApi, start: Start, workers: Workers) -> None:
+def test_a_new_sidecar_beside_a_running_job_drops_no_worker(api: KubeApi, start: Start, workers: Workers) -> None:
     put(api, 0, 1)
     first = start()
     first.shows(0, 1)
@@ -133,8 +133,8 @@ def test_says_so_before_the_job_falls_below_its_min(api: KubeApi, start: Start, 
     api.put(PODS, pod(1, disrupted="EvictionByEvictionAPI"))
     running.shows(0)
     assert read_snapshot(running.folder).state is SnapshotState.SHORT
-    until(lambda: len(workers.heard) == 2)
-    assert {line.split()[0] for _, line in workers.heard} == {"checkpoint"}
+    until(lambda: len(workers.received) == 2)
+    assert {line.split()[0] for _, line in workers.received} == {"checkpoint"}
 
 
 def test_leaves_a_draining_node_and_warns_on_a_cordoned_one(api: KubeApi, start: Start, workers: Workers) -> None:
@@ -145,8 +145,8 @@ def test_leaves_a_draining_node_and_warns_on_a_cordoned_one(api: KubeApi, start:
     running = start(min_workers=2)
     running.shows(0, 1)
     api.put(NODES, node("b", cordoned=True))
-    until(lambda: bool(workers.heard))
-    assert [address for address, _ in workers.heard] == ["127.0.1.2"]
+    until(lambda: bool(workers.received))
+    assert [address for address, _ in workers.received] == ["127.0.1.2"]
     assert running.hosts() == ["0", "1"]
     api.put(NODES, node("b", taints=("aws-node-termination-handler/spot-itn",)))
     running.shows(0)

@@ -64,15 +64,15 @@ def test_json_and_names_are_for_programs(api: KubeApi, kubeconfig: Path) -> None
     assert CliRunner().invoke(command, ["--job", "job", "-o", "name"]).stdout == "pod/job-worker-0\n"
 
 
-def test_asks_the_workers_where_it_is_shown_to(api: KubeApi, all_of_them: Workers) -> None:
-    all_of_them.silent.add("127.0.1.1")
-    found = discover_once(api.access(), job="job", namespace="default", reach=True, ready_port=all_of_them.port)
+def test_probes_the_workers_on_request(api: KubeApi, workers: Workers) -> None:
+    workers.silent.add("127.0.1.1")
+    found = discover_once(api.access(), job="job", namespace="default", reach=True, ready_port=workers.port)
     assert found.eligible.hosts == ()
     assert [out.reason for out in found.eligible.left_out] == ["not-asked", "disrupted"]
 
 
 @pytest.fixture
-def all_of_them() -> Iterator[Workers]:
+def workers() -> Iterator[Workers]:
     served = Workers()
     yield served
     served.stop()
@@ -145,16 +145,16 @@ def _is_there(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "--job"),
         (["--job", "j", "--min-workers", "3", "--max-workers", "2"], "above"),
         (["--job", "j", "--min-workers", "0", "--max-workers", "2"], "min-workers"),
     ],
 )
-def test_the_sidecar_refuses_what_cannot_be(arguments: list[str], said: str) -> None:
+def test_the_sidecar_refuses_what_cannot_be(arguments: list[str], message: str) -> None:
     from hvd_elastic.cli.discovery_sidecar import command as sidecar
 
     done = CliRunner().invoke(sidecar, arguments, env={name: "" for name in os.environ if name.startswith("HVD_")})
     assert done.exit_code == 2
-    assert said in done.output
+    assert message in done.output
