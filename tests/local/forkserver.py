@@ -31,6 +31,7 @@ def python() -> list[str]:
 @functools.cache
 def _started() -> "tuple[str, subprocess.Popen[bytes]]":
     """The server's name and the server, whose standard input stays open until this process ends."""
+    import atexit
     import subprocess
     from pathlib import Path
 
@@ -42,6 +43,7 @@ def _started() -> "tuple[str, subprocess.Popen[bytes]]":
         number = listener.fileno()
         command = [sys.executable, __file__, str(number)]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[number], env=environment)
+    atexit.register(server.communicate)
     return name, server
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.local import forkserver
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -48,7 +50,7 @@ def test_the_count_sees_changes() -> None:
 
 @pytest.mark.parametrize("name", ["digits.py", "digits_elastic.py"])
 def test_it_learns_alone_with_plain_python(name: str) -> None:
-    done = start([sys.executable, str(EXAMPLES / name), "--epochs", "4"])
+    done = start([*forkserver.python(), str(EXAMPLES / name), "--epochs", "4"])
 
     assert done.returncode == 0, done.stderr
     assert last_accuracy(done.stdout) > 0.8

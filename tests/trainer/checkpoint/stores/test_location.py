@@ -1,10 +1,10 @@
 import subprocess
-import sys
 
 import pytest
 
 from hvd_elastic.trainer.checkpoint import CheckpointUrlError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.stores.location import Location
+from tests.local import forkserver
 
 
 def test_an_object_store() -> None:
@@ -50,4 +50,4 @@ def test_the_file_store_needs_no_boto3() -> None:
         "import sys; from hvd_elastic.trainer.checkpoint.stores.location import Location; Location.parse('file:///x').open();"
         "sys.exit('boto3' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    assert subprocess.run([*forkserver.python(), "-c", script], check=False).returncode == 0
