@@ -1,10 +1,10 @@
-"""`hvd.init()`, replaced: the first call forms the first world as `world_forming` does."""
+"""`hvd.init()`, replaced: the first call forms the first world as `world_membership` does."""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from hvd_elastic.trainer.elastic import world_forming
+from hvd_elastic.trainer.elastic import world_membership
 from hvd_elastic.trainer.elastic.standby_gate import StandbyGate
 
 
@@ -32,7 +32,7 @@ def _first_init(
         hvd.init = later
         if hvd.is_initialized():  # by the stock function, before it was replaced
             return
-        member = world_forming.THIS_PROCESS
+        member = world_membership.THIS_PROCESS
 
         def init() -> None:
             stock_init(*args, **kwargs)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_METRICS, Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import host_updates, script_checks, world_forming
+from hvd_elastic.trainer.elastic import host_updates, script_checks, world_membership
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.rendezvous_client import Removed, never
@@ -50,7 +50,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
 
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
         hvd.init()
-        if world_forming.THIS_PROCESS.pass_gate():
+        if world_membership.THIS_PROCESS.pass_gate():
             state.on_reset()
         if hvd.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             _exit_with(script_checks.find(state))
@@ -79,7 +79,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             if timer.cause is not None:
                 _next_world(state, updates, timer)
             state.sync()
-            world_forming.THIS_PROCESS.report_synced()
+            world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
             return func()
         except HostsUpdatedInterrupt:  # a RuntimeError too
@@ -103,7 +103,7 @@ def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) ->
     updates.forget()
     try:
         # Horovod's own states live in memory alone, so they are never dispensable.
-        world_forming.THIS_PROCESS.reset(getattr(state, "dispensable", never))
+        world_membership.THIS_PROCESS.reset(getattr(state, "dispensable", never))
     except Removed:
         timer.left()
         raise

@@ -4,7 +4,7 @@ import pytest
 from horovod.runner.http.http_server import RendezvousServer
 
 from hvd_elastic.trainer.elastic.place import Place
-from hvd_elastic.trainer.elastic.world_forming import WorldMember
+from hvd_elastic.trainer.elastic.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import ASSIGNED, FakeLauncher
 
 

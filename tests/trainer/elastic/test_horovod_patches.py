@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.trainer.elastic import horovod_patches, world_forming
-from hvd_elastic.trainer.elastic.world_forming import WorldMember
+from hvd_elastic.trainer.elastic import horovod_patches, world_membership
+from hvd_elastic.trainer.elastic.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import FakeLauncher
 
 
@@ -27,7 +27,7 @@ def test_a_standby_waits_once_and_then_enters_the_launchers_world(
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(hvd, "shutdown", up.clear)
     monkeypatch.setattr(hvd, "is_initialized", lambda: bool(up))
-    monkeypatch.setattr(world_forming, "THIS_PROCESS", member)
+    monkeypatch.setattr(world_membership, "THIS_PROCESS", member)
     waited: list[int] = []
     monkeypatch.setattr(hvd, "local_rank", lambda: 0)
     horovod_patches.install(lambda: waited.append(len(launcher.inits)), solo=(3, 4) if solo else None)

@@ -2,9 +2,9 @@ import os
 
 import pytest
 
-from hvd_elastic.trainer.elastic import world_forming
+from hvd_elastic.trainer.elastic import world_membership
 from hvd_elastic.trainer.elastic.rendezvous_client import Removed, RendezvousLost
-from hvd_elastic.trainer.elastic.world_forming import WorldMember
+from hvd_elastic.trainer.elastic.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import ASSIGNED, FakeLauncher
 
 FAILED = "Horovod initialization failed. Please check log messages above for a more descriptive error."
@@ -59,7 +59,7 @@ def test_members_that_never_reach_each_other_give_up(horovod: FakeLauncher, memb
     horovod.answers["rank_and_size"] = [ASSIGNED] * 100
     with pytest.raises(RendezvousLost):
         member.reset()
-    assert len(horovod.inits) == world_forming.FORM_ATTEMPTS
+    assert len(horovod.inits) == world_membership.FORM_ATTEMPTS
 
 
 def test_a_mistake_in_the_call_of_init_is_the_scripts(horovod: FakeLauncher, member: WorldMember) -> None:
