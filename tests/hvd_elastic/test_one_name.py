@@ -136,7 +136,7 @@ def test_the_wheel_has_one_top_level_package(tmp_path: Path) -> None:
         "hvd_elastic/trainer/elastic/run.py",
         "hvd_elastic/discovery/snapshot.py",
         "hvd_elastic/mpijob/contract.py",
-        "hvd_elastic/mpijob/lint/fields.txt",
+        "hvd_elastic/mpijob/lint/job/mpijob_fields.txt",
         "hvd_elastic/priorityclasses/__init__.py",
         "hvd_elastic/worker/adoption/adopt_client.py",
         "hvd_elastic/py.typed",
