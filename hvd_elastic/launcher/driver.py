@@ -21,9 +21,9 @@ from hvd_elastic.launcher.core.actions import (
     Ticket,
     WorldResized,
 )
-from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts import WorkerHost
-from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.protocol.held_requests import HeldRequests

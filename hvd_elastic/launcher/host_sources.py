@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
-from hvd_elastic.launcher.core.hosts import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.core.hosts.worker_host import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.file_watch import FileWatch
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, SNAPSHOT_FILE

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TextIO
 
-from hvd_elastic.launcher.core.slot_placement import Slot
+from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, LaunchOutcome, WorkerCommand
 from hvd_elastic.launcher.host_sources import HostSource, host_source

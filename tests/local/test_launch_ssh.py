@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from tests.local.harness import Job
 from tests.local.harness import job as make_job

@@ -1,9 +1,9 @@
 """The barrier before `hvd.init()`: no member of a new world passes before all of them are there."""
 
-from hvd_elastic.launcher.core.host_pool import HostPool
-from hvd_elastic.launcher.core.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.process_control import ProcessControl
-from hvd_elastic.launcher.core.process_table import ProcessTable
+from hvd_elastic.launcher.core.hosts.host_pool import HostPool
+from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
 

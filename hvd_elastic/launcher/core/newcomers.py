@@ -1,11 +1,11 @@
 """Newcomers: processes that are started while the others train, and join in the next resize."""
 
-from hvd_elastic.launcher.core.hosts import WorkerHost
-from hvd_elastic.launcher.core.next_hosts import oldest_first
-from hvd_elastic.launcher.core.process import ProcessPhase
-from hvd_elastic.launcher.core.process_control import ProcessControl
-from hvd_elastic.launcher.core.process_table import ProcessTable
-from hvd_elastic.launcher.core.slot_placement import place
+from hvd_elastic.launcher.core.hosts.next_hosts import oldest_first
+from hvd_elastic.launcher.core.hosts.slot_placement import place
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.launcher.core.processes.process import ProcessPhase
+from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 
 from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld
-from hvd_elastic.launcher.core.host_pool import HostPool
-from hvd_elastic.launcher.core.hosts import WorkerHost
-from hvd_elastic.launcher.core.next_hosts import next_hosts, state_holders_first
+from hvd_elastic.launcher.core.hosts.host_pool import HostPool
+from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
+from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.pending_resize import PendingResize
-from hvd_elastic.launcher.core.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.process_control import ProcessControl
-from hvd_elastic.launcher.core.process_table import ProcessTable
+from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
-from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
 

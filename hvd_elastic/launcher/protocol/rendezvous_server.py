@@ -11,7 +11,7 @@ from horovod.runner.common.util.hosts import SlotInfo
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
 from hvd_elastic.mpijob.contract import JOIN_SCOPE, SYNCED_SCOPE
 

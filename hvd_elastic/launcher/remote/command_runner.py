@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.remote.network_interfaces import is_this_machine
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 

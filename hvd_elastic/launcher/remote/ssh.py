@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from horovod.runner.elastic import rendezvous, worker  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
 from horovod.runner.http import http_server  # noqa: E402
 
-from hvd_elastic.launcher.core.hosts import WorkerHost  # noqa: E402
-from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
+from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost  # noqa: E402
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousRequestHandler, RendezvousServer  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"

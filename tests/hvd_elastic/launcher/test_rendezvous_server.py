@@ -9,8 +9,8 @@ import cloudpickle
 import pytest
 from horovod.runner.http.http_client import put_data_into_kvstore
 
-from hvd_elastic.launcher.core.hosts import WorkerHost
-from hvd_elastic.launcher.core.slot_placement import SlotKey, place
+from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey, place
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 

@@ -12,11 +12,11 @@ from prometheus_client import generate_latest
 
 from hvd_elastic.launcher import launch_settings
 from hvd_elastic.launcher.core.actions import WorldResized
-from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.exit_codes import ExitVerdict, explain, judge
-from hvd_elastic.launcher.core.hosts import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
+from hvd_elastic.launcher.core.hosts.worker_host import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
+from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
-from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.launcher_metrics import status_registry
 from hvd_elastic.launcher.status_report import StatusReport, resize_sentence

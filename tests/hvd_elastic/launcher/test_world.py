@@ -13,14 +13,14 @@ from hvd_elastic.launcher.core.actions import (
     StartProcess,
     WorldResized,
 )
-from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit, JoinAnswer
 
 if TYPE_CHECKING:
-    from hvd_elastic.launcher.core.slot_placement import SlotKey
+    from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
 
 
 class Story:

@@ -19,10 +19,10 @@ from hvd_elastic.launcher.core.actions import (
     StartProcess,
     WorldResized,
 )
-from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts import WorkerHost
-from hvd_elastic.launcher.core.process import ProcessPhase
-from hvd_elastic.launcher.core.slot_placement import Slot
+from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.slot_placement import Slot
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.launcher.core.processes.process import ProcessPhase
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit

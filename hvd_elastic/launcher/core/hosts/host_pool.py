@@ -2,9 +2,9 @@
 
 import math
 
-from hvd_elastic.launcher.core.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts import WorkerHost, describe_hosts
-from hvd_elastic.launcher.core.process_table import ProcessTable
+from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost, describe_hosts
+from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 
 
 class HostPool:

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from hvd_elastic.launcher.core.hosts import WorkerHost
-from hvd_elastic.launcher.core.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.process_table import ProcessTable
-from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 
 
 def oldest_first(hosts: Iterable[WorkerHost], slots: Sequence[Slot]) -> tuple[WorkerHost, ...]:

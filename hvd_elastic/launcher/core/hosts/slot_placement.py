@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 
-from hvd_elastic.launcher.core.hosts import WorkerHost
+from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 
 SlotKey = tuple[str, int]
 """The place of a process: its host's alias and its local rank."""

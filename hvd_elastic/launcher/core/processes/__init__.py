@@ -1,0 +1,1 @@
+"""The processes of a job: where each stands, what it is asked, and what its end means."""
