@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import (
     Action,
     AnswerRequest,
@@ -23,7 +24,6 @@ from hvd_elastic.launcher.core.actions import (
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.protocol.held_requests import HeldRequests
@@ -90,7 +90,7 @@ class Driver:
         self._registrations: dict[SlotKey, Registration] = {}
         self._ranks: dict[int, int] = {}
         """The present rank of each process, by number: it labels the process's output."""
-        self._listed: tuple[WorkerHost, ...] = ()
+        self._listed: tuple[Host, ...] = ()
         self._finish: FinishJob | None = None
         self._server: RendezvousServer | None = None
         self._report_is_stale = False
@@ -114,7 +114,7 @@ class Driver:
 
     # --- Events from other threads -----------------------------------------------------------------------------------
 
-    def hosts_seen(self, hosts: tuple[WorkerHost, ...]) -> None:
+    def hosts_seen(self, hosts: tuple[Host, ...]) -> None:
         """The source reports these hosts."""
         self._events.put(lambda: self._update_hosts(hosts))
 
@@ -184,7 +184,7 @@ class Driver:
         except OSError as error:
             logger.warning("the status file cannot be written: %s", error)
 
-    def _update_hosts(self, hosts: tuple[WorkerHost, ...]) -> None:
+    def _update_hosts(self, hosts: tuple[Host, ...]) -> None:
         """Show the world those hosts on which a command could be started at once."""
         if hosts != self._listed:
             self._listed = hosts

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
-from hvd_elastic.launcher.core.hosts.worker_host import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
+from hvd_elastic.discovery.snapshot import Host, SnapshotError, read_snapshot
+from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.file_watch import FileWatch
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, SNAPSHOT_FILE
 
 logger = logging.getLogger(__name__)
 
-Publish = Callable[[tuple[WorkerHost, ...]], None]
+Publish = Callable[[tuple[Host, ...]], None]
 
 
 class HostSource(Protocol):
@@ -46,7 +46,7 @@ def host_source(settings: LaunchSettings) -> HostSource:
 class FixedHosts:
     """Hosts that never change."""
 
-    def __init__(self, hosts: tuple[WorkerHost, ...]) -> None:
+    def __init__(self, hosts: tuple[Host, ...]) -> None:
         self._hosts = hosts
 
     def run(self, publish: Publish, stop: threading.Event) -> None:
@@ -75,14 +75,14 @@ class SnapshotSource:
                     publish(hosts)
                 watch.wait(self.LOOK_AGAIN_SECONDS)
 
-    def _read(self) -> tuple[WorkerHost, ...] | None:
+    def _read(self) -> tuple[Host, ...] | None:
         try:
             snapshot = read_snapshot(self._folder)
         except (SnapshotError, OSError) as error:
             self._complain(str(error))
             return None
         self._complaint = ""
-        return tuple(WorkerHost(alias=h.alias, address=h.address, slots=h.slots, pod=h.pod) for h in snapshot.hosts)
+        return snapshot.hosts
 
     def _complain(self, text: str) -> None:
         # The rest of the message holds an age that changes each second.
@@ -114,7 +114,7 @@ class ScriptSource:
                 self._complaint = str(error)
             stop.wait(self._pause)
 
-    def once(self) -> tuple[WorkerHost, ...]:
+    def once(self) -> tuple[Host, ...]:
         """The hosts that the script prints now. Raises HostsError if it fails, takes too long or prints a wrong line.
 
         Raises OSError if it cannot be started.

@@ -14,7 +14,7 @@ from hvd_elastic.mpijob.contract import STATUS_FILE
 from hvd_elastic.system.atomic_file import replace_file
 
 if TYPE_CHECKING:
-    from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+    from hvd_elastic.discovery.snapshot import Host
 
 KEPT_RESIZES: Final = 20
 
@@ -136,7 +136,7 @@ def resize_sentence(resize: WorldResized) -> str:
 
 
 def _host_statuses(slots: tuple[Slot, ...]) -> tuple[HostStatus, ...]:
-    ranks: dict[WorkerHost, list[int]] = {}
+    ranks: dict[Host, list[int]] = {}
     for slot in slots:
         ranks.setdefault(slot.host, []).append(slot.rank)
     return tuple(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
@@ -155,7 +155,7 @@ def test_a_leaving_host_keeps_its_connection_until_its_process_has_left(tmp_path
     """The process trains on until the next rendezvous; if its connection were cut it would be ended at once."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    host = WorkerHost(address="127.0.0.1", slots=1, alias="a", pod="a")
+    host = Host(address="127.0.0.1", slots=1, alias="a", pod="a")
     runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
     runner.expect((host,))
     _until(lambda: runner.is_open(host))

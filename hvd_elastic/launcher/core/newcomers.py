@@ -1,8 +1,8 @@
 """Newcomers: processes that are started while the others train, and join in the next resize."""
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.next_hosts import oldest_first
 from hvd_elastic.launcher.core.hosts.slot_placement import place
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
 from hvd_elastic.launcher.core.processes.process_control import ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
@@ -17,7 +17,7 @@ class Newcomers:
         self._processes = processes
         self._control = control
 
-    def end_useless(self, eligible: tuple[WorkerHost, ...], now: float) -> None:
+    def end_useless(self, eligible: tuple[Host, ...], now: float) -> None:
         """End newcomers whose host has gone, and write off those that take too long to start."""
         aliases = {host.alias for host in eligible}
         for process in self._processes.present():
@@ -28,7 +28,7 @@ class Newcomers:
                 deadline = process.phase_since + self._limits.first_start_timeout
                 self._control.check_deadline(process, deadline, "did not reach hvd.init() in time", now)
 
-    def start(self, eligible: tuple[WorkerHost, ...], now: float) -> None:
+    def start(self, eligible: tuple[Host, ...], now: float) -> None:
         """Start a process in every free slot. Only for workers that use the barrier: others would not wait there."""
         if not self._processes.newcomers_join:
             return

@@ -18,13 +18,13 @@ processes are drawn in `process`. Promises:
 
 import math
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import ActionQueue, AnswerRequest, Ticket
 from hvd_elastic.launcher.core.host_update_notices import HostUpdateNotices
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts
 from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, SlotKey, place
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.join_barrier import JoinBarrier
 from hvd_elastic.launcher.core.newcomers import Newcomers
 from hvd_elastic.launcher.core.pending_resize import PendingResize
@@ -82,7 +82,7 @@ class World:
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
-    def hosts_seen(self, hosts: tuple[WorkerHost, ...], now: float) -> None:
+    def hosts_seen(self, hosts: tuple[Host, ...], now: float) -> None:
         """The source reports these hosts."""
         self._hosts.update(hosts, now)
         self.decide(now)

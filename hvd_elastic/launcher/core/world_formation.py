@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_control import ProcessControl
@@ -122,7 +122,7 @@ class WorldFormation:
                 self._control.start(slot, generation=generation, phase=ProcessPhase.ASSIGNED, now=now)
         self._processes.form(slots)
 
-    def _keep_only(self, hosts: Iterable[WorkerHost], now: float) -> None:
+    def _keep_only(self, hosts: Iterable[Host], now: float) -> None:
         """Too few slots for a world: processes that it will not include need not wait for it."""
         staying = {host.alias for host in hosts}
         if any(p.holds_state and p.alias in staying for p in self._processes.alive()):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.remote.network_interfaces import is_this_machine
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 
@@ -14,15 +14,13 @@ from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 class CommandRunner(Protocol):
     """Starts commands on hosts. Each is the leader of a session of its own on this machine."""
 
-    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...]) -> None:
         """These hosts are to be used: open what takes time ahead of need, drop what is not needed any more."""
 
-    def is_open(self, host: WorkerHost) -> bool:
+    def is_open(self, host: Host) -> bool:
         """Whether a command would start there at once."""
 
-    def start(
-        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start the command, with pipes for its outputs. Raises OSError."""
 
     def close(self) -> None:
@@ -39,16 +37,14 @@ class LocalCommandRunner:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...]) -> None:
         """Nothing to prepare."""
 
-    def is_open(self, host: WorkerHost) -> bool:
+    def is_open(self, host: Host) -> bool:
         """Always."""
         return True
 
-    def start(
-        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """See CommandRunner."""
         variables = dict(environment)
         if self._folder is not None:
@@ -72,17 +68,15 @@ class MixedCommandRunner:
     def __init__(self, local: CommandRunner, remote: CommandRunner) -> None:
         self._local, self._remote = local, remote
 
-    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...]) -> None:
         """See CommandRunner."""
         self._remote.expect(tuple(host for host in hosts if not is_this_machine(host.address)))
 
-    def is_open(self, host: WorkerHost) -> bool:
+    def is_open(self, host: Host) -> bool:
         """See CommandRunner."""
         return self._runner_for(host).is_open(host)
 
-    def start(
-        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """See CommandRunner."""
         return self._runner_for(host).start(host, command, environment)
 
@@ -90,5 +84,5 @@ class MixedCommandRunner:
         """See CommandRunner."""
         self._remote.close()
 
-    def _runner_for(self, host: WorkerHost) -> CommandRunner:
+    def _runner_for(self, host: Host) -> CommandRunner:
         return self._local if is_this_machine(host.address) else self._remote

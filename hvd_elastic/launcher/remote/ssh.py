@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class SshCommandRunner:
         self._masters: dict[str, _MasterConnection] = {}
         self._retired: list[_MasterConnection] = []
 
-    def expect(self, hosts: tuple[WorkerHost, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...]) -> None:
         """See CommandRunner."""
         wanted = {host.address for host in hosts}
         with self._lock:
@@ -75,14 +75,12 @@ class SshCommandRunner:
         for address in new:
             self._masters[address].start()
 
-    def is_open(self, host: WorkerHost) -> bool:
+    def is_open(self, host: Host) -> bool:
         """See CommandRunner."""
         master = self._masters.get(host.address)
         return master is not None and master.is_open
 
-    def start(
-        self, host: WorkerHost, command: Sequence[str], environment: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """See CommandRunner."""
         exports = export_script(environment)
         process = subprocess.Popen(

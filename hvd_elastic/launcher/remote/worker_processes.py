@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.remote.command_runner import CommandRunner
 from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
 from hvd_elastic.system.processes import read_stat
@@ -62,7 +62,7 @@ class WorkerProcesses:
     def start(
         self,
         number: int,
-        host: WorkerHost,
+        host: Host,
         *,
         command: Sequence[str],
         environment: Mapping[str, str],

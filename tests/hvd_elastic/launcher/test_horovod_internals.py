@@ -18,8 +18,8 @@ from horovod.runner.elastic import rendezvous, worker  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
 from horovod.runner.http import http_server  # noqa: E402
 
+from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost  # noqa: E402
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousRequestHandler, RendezvousServer  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
@@ -62,8 +62,8 @@ def test_names_and_numbers() -> None:
 
 
 def test_the_environment_of_a_worker_is_horovods() -> None:
-    host = WorkerHost(alias="uid-1", address="10.0.0.1", slots=2)
-    for slot in place([host, WorkerHost(alias="uid-2", address="10.0.0.2", slots=1)], None):
+    host = Host(alias="uid-1", address="10.0.0.1", slots=2)
+    for slot in place([host, Host(alias="uid-2", address="10.0.0.2", slots=1)], None):
         info = hosts.SlotInfo(
             slot.host.alias, slot.rank, slot.local_rank, slot.cross_rank, slot.size, slot.local_size, slot.cross_size
         )

@@ -9,8 +9,8 @@ import cloudpickle
 import pytest
 from horovod.runner.http.http_client import put_data_into_kvstore
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey, place
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 
@@ -49,7 +49,7 @@ def requests() -> Requests:
 def server(requests: Requests) -> Iterator[RendezvousServer]:
     server = RendezvousServer("127.0.0.1", requests)
     server.start()
-    server.form(place([WorkerHost(alias="a", address="x", slots=2)], None))
+    server.form(place([Host(alias="a", address="x", slots=2)], None))
     yield server
     server.close()
 
@@ -106,7 +106,7 @@ def test_gloos_store(server: RendezvousServer, requests: Requests) -> None:
     assert ask(server, "PUT", "/global/0", b"address")[0] == 200
     assert ask(server, "GET", "/global/0") == (200, b"address")
     assert requests.initialised == [0]
-    server.form(place([WorkerHost(alias="a", address="x", slots=2)], None))
+    server.form(place([Host(alias="a", address="x", slots=2)], None))
     assert ask(server, "GET", "/global/0")[0] == 404, "nothing of the last world is left"
 
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher import launch_settings
 from hvd_elastic.launcher.core.actions import WorldResized
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
-from hvd_elastic.launcher.core.hosts.worker_host import HostsError, WorkerHost, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
 from hvd_elastic.launcher.launch_settings import LaunchSettings
@@ -71,12 +72,12 @@ def test_the_hosts_flag() -> None:
 
 
 hosts_lists = st.lists(st.integers(1, 4), max_size=6).map(
-    lambda slots: [WorkerHost(alias=f"h{n}", address="x", slots=count) for n, count in enumerate(slots)]
+    lambda slots: [Host(alias=f"h{n}", address="x", slots=count) for n, count in enumerate(slots)]
 )
 
 
 @given(hosts_lists, st.one_of(st.none(), st.integers(1, 10)))
-def test_ranks_are_horovods(hosts: list[WorkerHost], maximum: int | None) -> None:
+def test_ranks_are_horovods(hosts: list[Host], maximum: int | None) -> None:
     expected = get_host_assignments([HostInfo(h.alias, h.slots) for h in hosts], 0, maximum)
     slots = place(hosts, maximum)
     assert [slot.response() for slot in slots] == [slot.to_response_string() for slot in expected]
@@ -209,7 +210,7 @@ def test_a_cause_in_words(cause: ResizeCause, sentence: str) -> None:
 
 def test_the_differences_of_two_worlds_host_by_host() -> None:
     def world(**slots: int) -> tuple[Slot, ...]:
-        return place([WorkerHost(alias=f"{pod}-1", address="x", slots=n, pod=pod) for pod, n in slots.items()], None)
+        return place([Host(alias=f"{pod}-1", address="x", slots=n, pod=pod) for pod, n in slots.items()], None)
 
     assert world_differences((), world(a=2), []) == [joined("a")]
     differences = world_differences(world(a=1, b=1), world(a=2, c=1), [])

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import (
     Action,
     AnswerRequest,
@@ -14,7 +15,6 @@ from hvd_elastic.launcher.core.actions import (
     WorldResized,
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit, JoinAnswer
@@ -40,7 +40,7 @@ class Story:
 
     def hosts(self, **slots: int) -> list[Action]:
         self.world.hosts_seen(
-            tuple(WorkerHost(alias=name, address="x", slots=count) for name, count in slots.items()), self.now
+            tuple(Host(alias=name, address="x", slots=count) for name, count in slots.items()), self.now
         )
         return self.actions()
 

@@ -10,6 +10,7 @@ from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import (
     AnswerRequest,
     EndProcess,
@@ -21,7 +22,6 @@ from hvd_elastic.launcher.core.actions import (
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
@@ -55,7 +55,7 @@ class Machine(RuleBasedStateMachine):
         self.workers: dict[int, Worker] = {}
         self.tickets: dict[int, tuple[int, str]] = {}
         self.next_ticket = 0
-        self.hosts: list[WorkerHost] = []
+        self.hosts: list[Host] = []
         self.made = 0
         self.finish: FinishJob | None = None
         self.notices = 0
@@ -83,7 +83,7 @@ class Machine(RuleBasedStateMachine):
     def add(self, slots: int, first: bool) -> None:
         if len(self.hosts) < 6:
             self.made += 1
-            host = WorkerHost(alias=f"h{self.made}-1", address="10.0.0.1", slots=slots, pod=f"h{self.made}")
+            host = Host(alias=f"h{self.made}-1", address="10.0.0.1", slots=slots, pod=f"h{self.made}")
             self.hosts.insert(0 if first else len(self.hosts), host)
             self.see()
 
@@ -99,7 +99,7 @@ class Machine(RuleBasedStateMachine):
         old = self.hosts.pop(index % len(self.hosts))
         name, generation = old.alias.split("-")
         self.hosts.append(
-            WorkerHost(alias=f"{name}-{int(generation) + 1}", address=old.address, slots=old.slots, pod=old.pod)
+            Host(alias=f"{name}-{int(generation) + 1}", address=old.address, slots=old.slots, pod=old.pod)
         )
         self.see()
 

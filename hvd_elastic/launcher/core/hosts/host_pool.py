@@ -2,8 +2,9 @@
 
 import math
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost, describe_hosts
+from hvd_elastic.launcher.core.hosts.host_lists import describe_hosts
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 
 
@@ -16,15 +17,15 @@ class HostPool:
         """Hosts on which a process died."""
         self._holds = holds
         """Hosts on which a process ended in order to be started again: they are used again after a moment."""
-        self._hosts: tuple[WorkerHost, ...] = ()
+        self._hosts: tuple[Host, ...] = ()
         self.unchanged_since = -math.inf
 
-    def update(self, hosts: tuple[WorkerHost, ...], now: float) -> None:
+    def update(self, hosts: tuple[Host, ...], now: float) -> None:
         """Take the list that the source reports."""
         if hosts != self._hosts:
             self._hosts, self.unchanged_since = hosts, now
 
-    def eligible(self, now: float) -> tuple[WorkerHost, ...]:
+    def eligible(self, now: float) -> tuple[Host, ...]:
         """The hosts that may be used, in the source's order."""
         ending = self._processes.ending()
         return tuple(host for host in self._hosts if host.alias not in ending and not self._is_barred(host.alias, now))

@@ -3,26 +3,26 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 
 
-def oldest_first(hosts: Iterable[WorkerHost], slots: Sequence[Slot]) -> tuple[WorkerHost, ...]:
+def oldest_first(hosts: Iterable[Host], slots: Sequence[Slot]) -> tuple[Host, ...]:
     """The hosts of the current world in its order, then the new ones in the source's order."""
     by_alias = {host.alias: host for host in hosts}
     order = dict.fromkeys((*(slot.host.alias for slot in slots), *by_alias))
     return tuple(by_alias[alias] for alias in order if alias in by_alias)
 
 
-def next_hosts(hosts: Iterable[WorkerHost], processes: ProcessTable) -> tuple[WorkerHost, ...]:
+def next_hosts(hosts: Iterable[Host], processes: ProcessTable) -> tuple[Host, ...]:
     """The hosts, oldest first, each with the slots that could take part in the next world at once."""
     usable = (_with_usable_slots(host, processes) for host in oldest_first(hosts, processes.slots))
     return tuple(host for host in usable if host.slots > 0)
 
 
-def state_holders_first(hosts: Sequence[WorkerHost], holders: Sequence[Process]) -> tuple[tuple[WorkerHost, ...], int]:
+def state_holders_first(hosts: Sequence[Host], holders: Sequence[Process]) -> tuple[tuple[Host, ...], int]:
     """The hosts, those that hold the state first, and how many slots are there only to hand the state over."""
     aliases = {process.alias for process in holders}
     handover = 0
@@ -34,7 +34,7 @@ def state_holders_first(hosts: Sequence[WorkerHost], holders: Sequence[Process])
     return tuple(sorted(hosts, key=lambda host: host.alias not in aliases)), handover
 
 
-def _with_usable_slots(host: WorkerHost, processes: ProcessTable) -> WorkerHost:
+def _with_usable_slots(host: Host, processes: ProcessTable) -> Host:
     count = 0
     while count < host.slots and _is_usable((host.alias, count), processes):
         count += 1

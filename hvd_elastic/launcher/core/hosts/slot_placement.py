@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 
-from hvd_elastic.launcher.core.hosts.worker_host import WorkerHost
+from hvd_elastic.discovery.snapshot import Host
 
 SlotKey = tuple[str, int]
 """The place of a process: its host's alias and its local rank."""
@@ -15,7 +15,7 @@ SlotKey = tuple[str, int]
 class Slot:
     """The place of a process in one world. The field names are Horovod's (`SlotInfo`)."""
 
-    host: WorkerHost
+    host: Host
     rank: int
     size: int
     local_rank: int
@@ -54,7 +54,7 @@ REMOVED_RESPONSE = "-1,-1,-1,-1,-1,-1"
 """The answer to a process that is not part of the job any more (`hosts.INVALID_SLOT_INFO`)."""
 
 
-def place(hosts: Sequence[WorkerHost], maximum: int | None) -> tuple[Slot, ...]:
+def place(hosts: Sequence[Host], maximum: int | None) -> tuple[Slot, ...]:
     """Assign ranks to as many processes as fit, in the order of `hosts`: rank 0 is on the first host."""
     by_alias = {host.alias: host for host in hosts}
     infos = [HostInfo(host.alias, host.slots) for host in hosts]

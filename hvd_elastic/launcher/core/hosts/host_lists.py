@@ -1,8 +1,8 @@
-"""The hosts that a job may use, as a source of hosts reports them."""
+"""Lists of hosts as text: what a discovery script prints, and the flag `-H`."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 
@@ -10,30 +10,7 @@ class HostsError(HvdElasticError):
     """A list of hosts cannot be trusted: the launcher keeps the one it has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerHost:
-    """A host that worker processes can be started on. Two are the same host only if all four fields are equal.
-
-    Unlike `hvd_elastic.discovery.Host` it may come from a script or a flag: then it has no pod, and its name need not
-    fit the snapshot's grammar.
-    """
-
-    alias: str
-    """Horovod's name for it: `POD_UID-GENERATION` in a cluster, so that a replaced pod or process is another host."""
-    address: str
-    """How it is reached; never used as an identity, because pod addresses are handed out again."""
-    slots: int
-    """Processes that fit, at least 1."""
-    pod: str = ""
-    """The pod's name, or the local host's folder. For people and for `--local-hosts`."""
-
-    @property
-    def label(self) -> str:
-        """Its name in messages."""
-        return self.pod or self.alias
-
-
-def parse_script_output(text: str, default_slots: int | None) -> tuple[WorkerHost, ...]:
+def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...]:
     """The hosts of a discovery script: one `HOST` or `HOST:SLOTS` per line, as for horovodrun, in the script's order.
 
     Raises:
@@ -43,7 +20,7 @@ def parse_script_output(text: str, default_slots: int | None) -> tuple[WorkerHos
     counts. A line without slots is refused at once where `--slots-per-host` is missing, instead of failing later with a
     TypeError.
     """
-    hosts: dict[str, WorkerHost] = {}
+    hosts: dict[str, Host] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, colon, slots = line.partition(":")
         count = _slots(line, slots) if colon else default_slots
@@ -51,16 +28,16 @@ def parse_script_output(text: str, default_slots: int | None) -> tuple[WorkerHos
             raise HostsError(f"host {line!r} has no slots: print HOST:SLOTS or give --slots-per-host")
         if not name or any(map(str.isspace, name)):
             raise HostsError(f"line {line!r} is not HOST or HOST:SLOTS")
-        hosts[name] = WorkerHost(alias=name, address=name, slots=count)
+        hosts[name] = Host(alias=name, address=name, slots=count)
     return tuple(hosts.values())
 
 
-def parse_hosts_flag(text: str) -> tuple[WorkerHost, ...]:
+def parse_hosts_flag(text: str) -> tuple[Host, ...]:
     """The hosts of `-H a:2,b:2`. Raises HostsError like `parse_script_output`."""
     return parse_script_output(text.replace(",", "\n"), None)
 
 
-def describe_hosts(hosts: Iterable[WorkerHost]) -> str:
+def describe_hosts(hosts: Iterable[Host]) -> str:
     """Their labels, for a log line."""
     return ", ".join(host.label for host in hosts) or "none"
 
