@@ -30,9 +30,9 @@ def _interfaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
               callback=_interfaces, help="Default: the one that leads to the first host.")  # fmt: skip
 @click.option("--blacklist-cooldown-range", type=int, nargs=2, metavar="LOW HIGH", help="Seconds until a host whose "
               "process died is used again. Default: never under that name.")  # fmt: skip
-@click.option("--elastic-timeout", "elastic_timeout_seconds", type=float, default=600.0, metavar="SECONDS",
+@click.option("--elastic-timeout", "elastic_timeout_seconds", type=float, metavar="SECONDS",
               envvar="HOROVOD_ELASTIC_TIMEOUT",
-              help="How long fewer than --min-np may fit before the job ends.")  # fmt: skip
+              help="How long fewer than --min-np may fit before the job ends. Default: any time.")  # fmt: skip
 @click.option("--reset-limit", type=int, help="Changes of the world before the job ends. Default: unbounded.")
 @click.option("--gloo-timeout-seconds", type=int, help="How long an operation waits for a silent peer. Default: 10, or "
               "HOROVOD_GLOO_TIMEOUT_SECONDS.")  # fmt: skip

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import signal
 import sys
 import threading
@@ -24,6 +25,9 @@ from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses, end_le
 from hvd_elastic.launcher.status_report import StatusReport
 
 logger = logging.getLogger(__name__)
+
+FIRST_START_TIMEOUT_SECONDS: Final = 600.0
+"""How long the first world waits for a worker that imports slowly. Nobody who trains is kept waiting by it."""
 
 REMOVED_PATIENCE_SECONDS: Final = 2.0
 """How long a member whose host is gone may keep the others waiting."""
@@ -124,14 +128,14 @@ def _world_limits(settings: LaunchSettings) -> WorldLimits:
         start=settings.num_proc,
         minimum=settings.minimum,
         maximum=settings.max_num_proc,
-        elastic_timeout=settings.elastic_timeout_seconds,
+        elastic_timeout=math.inf if settings.elastic_timeout_seconds is None else settings.elastic_timeout_seconds,
         reset_limit=settings.reset_limit,
         restart_errors=settings.on_error is OnError.RESTART,
         settle=settings.settle_seconds,
         hang_timeout=settings.hang_timeout_seconds,
         removed_patience=REMOVED_PATIENCE_SECONDS,
         start_timeout=settings.start_timeout_seconds,
-        first_start_timeout=max(settings.start_timeout_seconds, settings.elastic_timeout_seconds),
+        first_start_timeout=max(settings.start_timeout_seconds, FIRST_START_TIMEOUT_SECONDS),
     )
 
 

@@ -47,8 +47,9 @@ class LaunchSettings:
     """The first one carries Gloo and the rendezvous. Default: the one that leads to the first host."""
     blacklist_cooldown_range: tuple[int, int] | None = None
     """Seconds; without it a failed host never returns under its name."""
-    elastic_timeout_seconds: float = 600.0
-    """How long fewer than min processes may fit before the job ends."""
+    elastic_timeout_seconds: float | None = None
+    """How long fewer than min processes may fit before the job ends. None: any time, because being preempted for hours
+    is no failure."""
     reset_limit: int | None = None
     """Worlds after the first one; None: any number."""
     gloo_timeout_seconds: int | None = None

@@ -21,6 +21,9 @@ from hvd_elastic.mpijob.contract import HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.worker.child_processes import adopt_orphans, die_with_parent, kill_descendants
 
+WARM_UP_SECONDS: Final = 600
+"""How long the hosts of this machine may take to be ready. Nothing else comes here whose end is worth waiting for."""
+
 END_SECONDS: Final = 3.0
 """How long the launcher may take to end its processes after SIGTERM, before it is killed. Below 5 s in all."""
 
@@ -89,14 +92,15 @@ def local_cluster(
 def warm_up(cluster: LocalCluster, spec: JobSpec, say: Say) -> None:
     """Wait until `workers.start` hosts are offered, with progress lines to `say`.
 
-    Raises WarmUpError after the job's `elastic_timeout`.
+    Raises WarmUpError after the job's `elastic_timeout`, or after WARM_UP_SECONDS if it has none.
     """
-    deadline = time.monotonic() + spec.elastic_timeout
+    limit = WARM_UP_SECONDS if spec.elastic_timeout is None else spec.elastic_timeout
+    deadline = time.monotonic() + limit
     shown = -1
     while len(cluster.offered) < min(spec.workers.start, cluster.wanted):
         if time.monotonic() > deadline:
             raise WarmUpError(
-                f"{len(cluster.offered)} of {spec.workers.start} workers were ready after {spec.elastic_timeout} s: "
+                f"{len(cluster.offered)} of {spec.workers.start} workers were ready after {limit} s: "
                 f"what they printed is in {cluster.folder}; see also elastic_timeout"
             )
         if len(cluster.offered) != shown:

@@ -304,8 +304,9 @@ class JobSpec(Section):
     checkpoint: CheckpointSpec | None = None
     """Where commits become durable."""
 
-    elastic_timeout: Duration = 600
-    """Seconds that the launcher waits for `workers.min` workers before it gives up."""
+    elastic_timeout: Duration | None = None
+    """Seconds that the launcher waits for `workers.min` workers before the job ends. By default `launch` waits as long
+    as it takes, and `horovodrun` 600."""
     reset_limit: Count | None = None
     """Resizes and failures after which the job ends. No limit by default, because preemptions are normal."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3

@@ -20,6 +20,8 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
 )
 
 SIDECAR = "discovery"
+HOROVODRUN_ELASTIC_TIMEOUT_SECONDS = 600
+"""horovodrun's own default of `--elastic-timeout`, written out for whoever reads the manifest."""
 _TOKEN_VOLUME = "discovery-token"  # noqa: S105 - a volume's name
 _TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder's name
 _TOKEN_SECONDS = 3600
@@ -83,9 +85,17 @@ def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
         *("--host-discovery-script", f"{run_dir}/{contract.HOSTS_SCRIPT}"),
         "--gloo",
         *("--blacklist-cooldown-range", *map(str, spec.cooldown)),
-        *("--elastic-timeout", str(spec.elastic_timeout)),
+        *_elastic_timeout(spec),
         *limit,
     ]
+
+
+def _elastic_timeout(spec: JobSpec) -> list[str]:
+    """`hvd-elastic launch` waits without a limit unless it is given one; horovodrun has one of 600 s."""
+    seconds = spec.elastic_timeout
+    if seconds is None and spec.launcher.kind is LauncherKind.HOROVODRUN:
+        seconds = HOROVODRUN_ELASTIC_TIMEOUT_SECONDS
+    return [] if seconds is None else ["--elastic-timeout", str(seconds)]
 
 
 def sidecar(spec: JobSpec, *, mounts: list[Manifest], options: Sequence[str] = ()) -> Manifest:

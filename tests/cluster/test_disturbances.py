@@ -57,17 +57,31 @@ def test_ten_resizes_in_a_row(cluster: Site, scenario: Scenario) -> None:
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_a_burst_takes_every_worker(cluster: Site, scenario: Scenario) -> None:
     """Nobody is left who has the state in memory: the last one made it durable before it left."""
+    _take_every_worker(cluster, scenario, times=1)
+
+
+@pytest.mark.parametrize("standing", ["launch"], indirect=True)
+def test_ten_bursts_in_a_row_spend_no_restart(cluster: Site, scenario: Scenario) -> None:
+    _take_every_worker(cluster, scenario, times=10)
+
+
+def _take_every_worker(cluster: Site, scenario: Scenario, *, times: int) -> None:
+    """Inference takes every GPU and gives it back. The launcher stays, and no step is lost."""
+    job = scenario.job
+    launcher = _launcher(job)
     load = inference.deploy(cluster, scenario.kubectl, gpus=SIZE)
-    scenario.timeline.mark("every GPU for inference")
-    load.scale(1)
-    load.wait(1)
-    done = scenario.account.steps[-1]["step"]
-    back = scenario.timeline.mark("given back")
-    load.scale(0)
-    scenario.job.wait_size(SIZE, since=back)
-    again = scenario.job.account.since(back).steps[0]["step"]
-    assert again == done + 1, f"step {done} was the last before the burst, {again} the first after it"
+    for _ in range(times):
+        scenario.timeline.mark("every GPU for inference")
+        load.scale(1)
+        load.wait(1)
+        done = scenario.account.steps[-1]["step"]
+        back = scenario.timeline.mark("given back")
+        load.scale(0)
+        job.wait_size(SIZE, since=back)
+        again = job.account.since(back).steps[0]["step"]
+        assert again == done + 1, f"step {done} was the last before the burst, {again} the first after it"
     assert not scenario.account.skipped()
+    assert _launcher(job) == launcher, "a take-over has spent a restart"
 
 
 @pytest.mark.core
@@ -165,7 +179,7 @@ def test_launcher_lost(scenario: Scenario) -> None:
     waiting.until("a checkpoint is durable", lambda: any(durable.rglob("manifests/*.json")), within_seconds=60)
     job.wait_steps(20)
     gone = scenario.timeline.mark("launcher deleted without grace")
-    # An earlier burst may have left a launcher that ended because nobody had the state any more.
+    # A launcher that another test has ended may still be there.
     lost = next(pod["metadata"] for pod in job.pods(Role.LAUNCHER) if _runs(pod))
     scenario.kubectl("delete", "pod", lost["name"], "--grace-period=0", "--force")
     waiting.until(
@@ -179,6 +193,11 @@ def test_launcher_lost(scenario: Scenario) -> None:
     job.wait_steps(10)
     assert min(step["step"] for step in job.account.since(gone).steps) > 1, "it began anew"
     assert not scenario.account.skipped()
+
+
+def _launcher(job: Job) -> str:
+    """UID of the launcher's pod that runs."""
+    return next(str(pod["metadata"]["uid"]) for pod in job.pods(Role.LAUNCHER) if _runs(pod))
 
 
 def _runs(pod: dict[str, Any]) -> bool:

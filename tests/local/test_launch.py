@@ -286,6 +286,21 @@ def test_one_process_that_ends_with_0_ends_the_job(job: Job) -> None:
     assert not job.left()
 
 
+def test_taking_every_host_away_ends_nothing(job: Job) -> None:
+    """The launcher stays, and begins again in place with hosts that come later."""
+    job.hosts("a", "b")
+    job.launch("-np", "2")
+    job.trains("a:0", "b:0")
+    for taken, back in ((("a", "b"), ("c", "d")), (("c", "d"), ("e", "f"))):
+        job.hosts()
+        for name in taken:
+            job.kill(f"{name}:0")
+        job.until(lambda: job.size() == 0, "nobody trains")
+        job.hosts(*back)
+        job.trains(*(f"{name}:0" for name in back))
+    assert "every worker that held the state was taken away" in job.said()
+
+
 def test_all_workers_lost(job: Job) -> None:
     job.hosts("a", "b")
     job.launch("-np", "2")

@@ -7,6 +7,7 @@ environment at each question: a standby gets them when a launcher adopts it.
 import contextlib
 import http.client
 import logging
+import math
 import os
 import select
 import socket
@@ -23,9 +24,9 @@ PLACE_SCOPE: Final = "rank_and_size"
 """GET /rank_and_size/HOST:LOCAL_RANK (`horovod/runner/elastic/rendezvous.py`). It also marks this worker as READY. A
 worker that asks twice in one round counts twice, so the question is never repeated."""
 
-PLACE_TIMEOUT_SECONDS: Final = 3600.0
-"""The answer comes when a world can be formed again. The driver's own limit (`--elastic-timeout`) is shorter and
-closes the connection."""
+PLACE_TIMEOUT_SECONDS: Final = math.inf
+"""The answer comes when a world can be formed again, which may take hours. A launcher whose own limit
+(`--elastic-timeout`) has passed closes the connection, and one whose node is lost is noticed by keep-alives."""
 
 JOIN_TIMEOUT_SECONDS: Final = 60.0
 """The server holds a join for up to 25 s."""
@@ -126,7 +127,7 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = nev
     try:
         connection.connect()
         _keep_alive(connection.sock)
-        connection.sock.settimeout(timeout_seconds)
+        connection.sock.settimeout(None if math.isinf(timeout_seconds) else timeout_seconds)
         connection.request("GET", f"/{scope}/{host}")
         _wait(connection.sock, timeout_seconds, may_leave)
         response = connection.getresponse()

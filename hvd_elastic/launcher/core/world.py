@@ -12,8 +12,10 @@ processes are drawn in `process`. Promises:
    was formed is made to ask once more: that a process was killed is known only some 50 ms later.
 4. A newcomer is part of a world only once it waits at the barrier (if its kind ever asks there: stock scripts do not).
 5. While the running world is not the wanted one, its coordinator is notified again and again.
-6. The job ends by itself only on success, a script's own error, too few slots for too long, the reset limit, or when no
-   process is left that holds the state.
+6. The job ends by itself only on success, a script's own error, too few slots for too long (if there is a limit), the
+   reset limit, or when processes have failed and none is left that holds the state.
+7. When every host that holds the state is taken away, the job waits for others and begins again from its durable
+   checkpoint. It is not a failure, however often it happens.
 """
 
 import math

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld
+from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld, LogWarning
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
@@ -14,6 +14,8 @@ from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
+
+_AGAIN = "training begins again from its last durable checkpoint as soon as enough workers are ready"
 
 
 class WorldFormation:
@@ -41,6 +43,8 @@ class WorldFormation:
         """Worlds after the first one."""
         self._short_since: float | None = None
         """Since when there are too few slots for a world."""
+        self._lost_since: float | None = None
+        """Since when no process holds the state."""
 
     def begin(self, now: float) -> None:
         """Form a world where there is none, once there are enough hosts."""
@@ -82,7 +86,7 @@ class WorldFormation:
         holders = [p for p in alive if p.holds_state]
         limit = self._limits.reset_limit
         if self._processes.state_exists and not holders:
-            self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
+            self._begin_again(alive, now)
         elif not alive:
             self._processes.dissolve()
             self.forming = False
@@ -91,6 +95,26 @@ class WorldFormation:
             self._actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
         else:
             self._form_next(holders, now)
+
+    def _begin_again(self, alive: list[Process], now: float) -> None:
+        """No process holds the state: begin from the durable checkpoint, unless processes failed on hosts that stay.
+
+        Whoever takes every host, inference or a drain, gives no reason to end the job. A failure on every host does.
+        """
+        if self._hosts.failed():
+            self._lost_since = now if self._lost_since is None else self._lost_since
+            deadline = self._lost_since + self._limits.loss_patience
+            if now >= deadline:
+                self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
+            self._actions.wake_by(deadline)
+            return
+        self._actions.add(LogWarning(text=f"every worker that held the state was taken away ({self._why()}): {_AGAIN}"))
+        for process in alive:
+            process.enter(ProcessPhase.WAITING, now)
+        self._processes.dissolve()
+        self._processes.forget_state()
+        self.forming, self._lost_since = False, None
+        self.begin(now)
 
     def _form_next(self, holders: list[Process], now: float) -> None:
         usable = next_hosts(self._hosts.eligible(now), self._processes)
@@ -109,7 +133,8 @@ class WorldFormation:
             self._resize.add(self._own_wish())
         generation = self._processes.generation + 1
         self.resets += generation > 1
-        self.forming, self._short_since = True, None
+        self.forming, self._short_since, self._lost_since = True, None, None
+        self._hosts.forget_failures()
         self._actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}
         for process in self._processes.present():

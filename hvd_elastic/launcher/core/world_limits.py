@@ -12,7 +12,7 @@ class WorldLimits:
     minimum: int
     maximum: int | None
     elastic_timeout: float
-    """How long there may be fewer than `minimum` slots before the job ends."""
+    """How long there may be fewer than `minimum` slots before the job ends; infinite: as long as it takes."""
     reset_limit: int | None
     restart_errors: bool
     settle: float
@@ -34,5 +34,8 @@ class WorldLimits:
     """Between two notifications of the same coordinator."""
     notify_retry: float = 0.2
     """After a notification that could not be delivered."""
+    loss_patience: float = 5.0
+    """Once no process holds the state: how long to wait for the hosts of the processes that died to leave the list. A
+    pod that was deleted by force, or a node that was lost, is known to be gone a moment after its processes."""
     leave_patience: float = 15.0
     """How long a process that was told to leave may take before it is killed."""

@@ -406,8 +406,8 @@ def short_gloo_timeout(job: LintedJob) -> Iterator[Violation]:
     "no-elastic-timeout",
     Severity.INFO,
     why="When inference takes every worker, the launcher waits for `--min-np` processes as long as "
-    "`--elastic-timeout` allows, and then ends the job. The default is 600 s, which is shorter than many bursts of "
-    "inference.",
+    "`--elastic-timeout` allows, and then ends the job. horovodrun's default is 600 s, which is shorter than many "
+    "bursts of inference. `hvd-elastic launch` waits as long as it takes.",
     fix="Set `--elastic-timeout` to the longest burst that the job should survive, in seconds.",
     part=ManifestPart.LAUNCHER,
     bad='command: [horovodrun, -np, "2", --host-discovery-script, /hosts, python, train.py]',
@@ -416,7 +416,9 @@ command: [horovodrun, -np, "2", --elastic-timeout, "3600", --host-discovery-scri
 """,
 )
 def no_elastic_timeout(job: LintedJob) -> Iterator[Violation]:
-    """Finds elastic jobs that leave `--elastic-timeout` at its default."""
+    """Finds elastic jobs that leave horovodrun's `--elastic-timeout` at its default."""
+    if job.command_line.program is LauncherProgram.HVD_ELASTIC:
+        return
     by_environment = job.launcher.pod.main.variable("HOROVOD_ELASTIC_TIMEOUT").exists
     if job.elastic and "--elastic-timeout" not in job.command_line.flags and not by_environment:
         yield _on_command(

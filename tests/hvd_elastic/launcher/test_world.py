@@ -1,5 +1,6 @@
 """Single decisions of the world, step by step; test_world_machine.py has the promises that always hold."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 class Story:
     """A world, a clock, and workers that act when a test calls them by name."""
 
-    def __init__(self, minimum: int = 1) -> None:
+    def __init__(self, minimum: int = 1, *, elastic_timeout: float = math.inf) -> None:
         limits = WorldLimits(
-            start=minimum, minimum=minimum, maximum=None, elastic_timeout=600.0, reset_limit=None, restart_errors=False,
+            start=minimum, minimum=minimum, maximum=None, elastic_timeout=elastic_timeout, reset_limit=None,
+            restart_errors=False,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0, first_start_timeout=600.0,
         )  # fmt: skip
         self.world = World(
@@ -199,8 +201,34 @@ def test_a_newcomer_holds_the_state_once_it_has_synced() -> None:
         if has_synced:
             story.world.synced(("b", 0), story.now)
         story.dies("a")
-        codes = [action.exit_code for action in story.asks("b") if isinstance(action, FinishJob)]
+        story.asks("b")
+        codes = [action.exit_code for action in story.wait(10.0) if isinstance(action, FinishJob)]
         assert codes == ([] if exit_code is None else [exit_code])
+
+
+def test_the_job_begins_again_when_every_host_is_taken_away(story: Story) -> None:
+    """However often, and however long nothing comes back: to be preempted is no failure."""
+    story.world.synced(("a", 0), story.now)
+    for before, after in (("ab", "cd"), ("cd", "ef")):
+        story.hosts()
+        taken = [action for alias in before for action in story.dies(alias)] + story.wait(30_000.0)
+        assert not [action for action in taken if isinstance(action, FinishJob)]
+        begun = story.hosts(**dict.fromkeys(after, 1))
+        assert [action.slot.host.alias for action in begun if isinstance(action, StartProcess)] == list(after)
+        story.train(*after)
+        story.world.synced((after[0], 0), story.now)
+
+
+@pytest.mark.parametrize(("leaves_after", "ends"), [(3.0, False), (10.0, True)])
+def test_a_host_that_is_gone_a_moment_after_its_process_was_taken_away(leaves_after: float, ends: bool) -> None:
+    """The processes of a lost node are known to be dead before discovery leaves the node out."""
+    lost = Story()
+    lost.hosts(a=1)
+    lost.train("a")
+    lost.world.synced(("a", 0), lost.now)
+    lost.dies("a")
+    actions = lost.wait(leaves_after) + lost.hosts() + lost.wait(60.0)
+    assert bool([action for action in actions if isinstance(action, FinishJob)]) is ends
 
 
 def test_old_hosts_keep_their_order(story: Story) -> None:
@@ -221,7 +249,7 @@ def test_nobody_is_started_once_the_script_has_ended_somewhere(story: Story) -> 
 
 
 def test_slots_that_only_hand_the_state_over_do_not_count_as_slots() -> None:
-    story = Story(minimum=2)
+    story = Story(minimum=2, elastic_timeout=600.0)
     story.hosts(a=1, b=1)
     story.train("a", "b")
     story.hosts(c=1)

@@ -62,6 +62,8 @@ class Machine(RuleBasedStateMachine):
         self.formed: FormWorld | None = None
         self.releases: list[WorldResized] = []
         self.asked_to_end: set[int] = set()
+        self.failed: set[str] = set()
+        """Aliases of hosts on which a process has ended that was not asked to."""
 
     @initialize(minimum=st.integers(1, 3), maximum=st.one_of(st.none(), st.integers(3, 6)), count=st.integers(3, 4))
     def begin(self, minimum: int, maximum: int | None, count: int) -> None:
@@ -107,6 +109,7 @@ class Machine(RuleBasedStateMachine):
     @rule(index=st.integers(0, 20), code=st.sampled_from([-9, 134, 255, 78, 1]))
     def die(self, index: int, code: int) -> None:
         worker = list(self.workers.values())[index % len(self.workers)]
+        self.failed.add(worker.slot.host.alias)
         self.exit(worker, code)
 
     @precondition(lambda self: self.workers)
@@ -200,9 +203,11 @@ class Machine(RuleBasedStateMachine):
             case StartProcess(number=number, slot=slot):
                 assert not [w for w in self.workers.values() if w.slot.key == slot.key], "two processes in one place"
                 self.workers[number] = Worker(number, slot)
-            case EndProcess(number=number):
+            case EndProcess(number=number) as action:
                 if number in self.workers:
                     self.asked_to_end.add(number)
+                    if action.at_once:
+                        self.failed.add(self.workers[number].slot.host.alias)  # it hung
                     self.exit(self.workers[number], -15)
             case FormWorld():
                 self.formed, self.notices = action, 0
@@ -269,6 +274,7 @@ class Machine(RuleBasedStateMachine):
     def it_ends_only_for_a_reason(self) -> None:
         if self.finish is not None:
             assert self.finish.exit_code == Exit.ALL_WORKERS_LOST, self.finish
+            assert {host.alias for host in self.hosts} & self.failed, "every host on which a process failed is gone"
             holders = [
                 p
                 for p in self.world.processes

@@ -34,8 +34,14 @@ def test_flags_count_processes_where_the_description_counts_workers() -> None:
 
 
 def test_both_launchers_take_the_same_flags() -> None:
-    stock, ours = (launcher_pod.command(job(launcher=kind)) for kind in LauncherKind)
+    stock, ours = (launcher_pod.command(job(launcher=kind, elastic_timeout=60)) for kind in LauncherKind)
     assert ours == ["hvd-elastic", "launch", *stock[1:]]
+
+
+def test_only_horovodrun_has_a_default_limit_on_the_wait_for_workers() -> None:
+    stock, ours = (launcher_pod.command(job(launcher=kind)) for kind in LauncherKind)
+    assert flag(stock, "--elastic-timeout") == ["600"]
+    assert "--elastic-timeout" not in ours
 
 
 def test_discovery_is_a_native_sidecar_that_alone_holds_the_token() -> None:

@@ -19,6 +19,8 @@ class HostPool:
         """Hosts on which a process ended in order to be started again: they are used again after a moment."""
         self._hosts: tuple[Host, ...] = ()
         self.unchanged_since = -math.inf
+        self._failed: set[str] = set()
+        """Aliases of hosts on which a process has failed since the last world was formed."""
 
     def update(self, hosts: tuple[Host, ...], now: float) -> None:
         """Take the list that the source reports."""
@@ -37,10 +39,21 @@ class HostPool:
     def blacklist(self, alias: str, now: float) -> None:
         """Leave a host out because a process died there."""
         self._blacklist.add(alias, now)
+        self._failed.add(alias)
 
-    def hold(self, alias: str, now: float) -> None:
-        """Leave a host out for a moment."""
+    def failed(self) -> bool:
+        """Whether a process has failed, since `forget_failures`, on a host that is still reported."""
+        return any(host.alias in self._failed for host in self._hosts)
+
+    def forget_failures(self) -> None:
+        """A new world is formed: what failed before is over."""
+        self._failed.clear()
+
+    def hold(self, alias: str, now: float, *, failed: bool = False) -> None:
+        """Leave a host out for a moment; `failed`: its process ended without having been told to."""
         self._holds.add(alias, now)
+        if failed:
+            self._failed.add(alias)
 
     def blacklisted(self, now: float) -> tuple[str, ...]:
         """Aliases that are left out because a process died there."""

@@ -125,7 +125,7 @@ class ProcessControl:
             self._hosts.blacklist(process.alias, now)
             self._actions.add(LogWarning(text=f"{cause}\n{message}".rstrip()))
         else:
-            self._hosts.hold(process.alias, now)
+            self._hosts.hold(process.alias, now, failed=verdict is ExitVerdict.HOST_CHANGE)
         self._clear_host(process.alias, "another process of its host has ended")
 
     def _write_off(self, process: Process, reason: str, now: float) -> None:

@@ -20,7 +20,7 @@ class ProcessTable:
         self.newcomers_join = False
         """Whether a newcomer has asked at the barrier, as this project's workers do and stock ones never do."""
         self.state_exists = False
-        """Whether any process has ever held the training state."""
+        """Whether a process has held the training state since the job, or its last begin from a checkpoint, began."""
         self.reports_sync = False
         """Whether workers report their first sync, as this project's do and stock ones never do."""
         self._processes: dict[int, Process] = {}
@@ -69,6 +69,10 @@ class ProcessTable:
     def gains_state(self, process: Process) -> None:
         """The process holds the training state from now on."""
         process.holds_state = self.state_exists = True
+
+    def forget_state(self) -> None:
+        """No process holds the training state any more. The next world begins from the durable checkpoint."""
+        self.state_exists = False
 
     def is_member(self, process: Process) -> bool:
         """Whether the process is part of the current world."""
