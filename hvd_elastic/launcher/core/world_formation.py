@@ -15,7 +15,7 @@ from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, desc
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
 
-_AGAIN = "training begins again from its last durable checkpoint as soon as enough workers are ready"
+_AGAIN = "training begins again as soon as enough workers are ready, from the durable checkpoint if there is one"
 
 
 class WorldFormation:
