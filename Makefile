@@ -50,7 +50,7 @@ test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, 
 	$(BIN)/pytest tests/cluster -m cluster -p tests.flaky
 
 test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
-	$(BIN)/pytest tests/cluster -m "cluster and core" --reruns 1
+	$(BIN)/pytest tests/cluster -m "cluster and core" -p tests.flaky
 
 bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real cluster, stock beside the product
 	$(BIN)/python -m benchmarks.cluster
