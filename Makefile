@@ -24,7 +24,7 @@ demo: $(STAMP)  ## train beside a made-up inference load on this machine; ends w
 	$(BIN)/hvd-elastic demo
 
 test: $(STAMP)  ## all tests that need no cluster
-	$(BIN)/pytest tests -m "not cluster" -n 2 --dist worksteal
+	$(BIN)/pytest tests -m "not cluster" -n 3 --dist load --maxschedchunk 1
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter, and the documentation
 	$(BIN)/ruff check $(CODE)

@@ -11,6 +11,7 @@ import heapq
 import os
 import selectors
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -109,6 +110,9 @@ class Prober:
         self._last_answer = clock()
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_lock = threading.Lock()
+        """Held to write to `_wake` or close it: once closed, its number may be another file's."""
+        self._closed = False
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._stopped = False
         self.probes = self.misses = 0
@@ -132,12 +136,12 @@ class Prober:
     def set_targets(self, addresses: Mapping[str, str]) -> None:
         """Probe these workers from now on: pod UID to address."""
         self._new_targets = addresses
-        os.eventfd_write(self._wake, 1)
+        self._wake_up()
 
     def stop(self) -> None:
         """End `run`."""
         self._stopped = True
-        os.eventfd_write(self._wake, 1)
+        self._wake_up()
 
     def run(self) -> None:
         """Probe until stopped."""
@@ -147,12 +151,19 @@ class Prober:
         finally:
             self.close()
 
+    def _wake_up(self) -> None:
+        with self._wake_lock:
+            if not self._closed:
+                os.eventfd_write(self._wake, 1)
+
     def close(self) -> None:
         """Close all connections. Only for callers that use `turn` instead of `run`."""
         for uid in list(self._open):
             self._close(uid)
         self._selector.close()
-        os.close(self._wake)
+        with self._wake_lock:
+            self._closed = True
+            os.close(self._wake)
 
     def turn(self) -> None:
         """Wait until something is to be done, and do it."""

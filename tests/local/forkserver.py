@@ -72,10 +72,14 @@ def adopt(name: str, command: list[str]) -> None:
 
 def serve(number: int) -> None:
     """Serve until the process that started this one closes its standard input."""
+    import gc
     import importlib
 
     for module in ("horovod.torch", "torch._dynamo"):
         importlib.import_module(module)
+    # A child's collector must not write to what all share: the kernel would copy it, page by page.
+    gc.collect()
+    gc.freeze()
     Server(socket.socket(fileno=number)).serve()
 
 

@@ -48,6 +48,8 @@ class Training:
             **environment,
         }
         self.process: subprocess.Popen[bytes] | None = None
+        self._events: list[Event] = []
+        self._read_bytes: dict[Path, int] = {}
 
     def hosts(self, *names: str) -> None:
         """Offer these hosts, one slot each."""
@@ -87,14 +89,19 @@ class Training:
 
     def events(self, kind: str | None = None, **fields: object) -> list[Event]:
         """The events that the training processes wrote, in the order of time."""
-        found = [
-            {**json.loads(line), "pid": int(path.name.rsplit("-", 2)[1]), "host": path.name.rsplit("-", 2)[0]}
-            for path in self.told.glob("*.jsonl")
-            for line in path.read_text().splitlines()
-            if line.endswith("}")
-        ]
+        for path in self.told.glob("*.jsonl"):
+            self._read_on(path)
         wanted = {**fields, **({"event": kind} if kind else {})}
-        return sorted((e for e in found if wanted.items() <= e.items()), key=lambda e: float(e["time"]))
+        return sorted((e for e in self._events if wanted.items() <= e.items()), key=lambda e: float(e["time"]))
+
+    def _read_on(self, path: Path) -> None:
+        """Take the lines that have come since the last look; one that is being written is left for the next."""
+        with path.open("rb") as file:
+            file.seek(self._read_bytes.get(path, 0))
+            whole = file.read().rpartition(b"\n")[0]
+        host, pid, _ = path.name.rsplit("-", 2)
+        self._events += [{**json.loads(line), "pid": int(pid), "host": host} for line in whole.splitlines()]
+        self._read_bytes[path] = self._read_bytes.get(path, 0) + len(whole) + bool(whole)
 
     def written(self, key: str) -> list[Any]:
         """What the script itself has logged under this key."""

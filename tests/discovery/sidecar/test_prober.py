@@ -149,3 +149,11 @@ def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -
         (A, "checkpoint the job falls short"),
         ("127.0.3.3", "checkpoint the job falls short"),
     }
+
+
+def test_a_stop_after_the_end_is_no_error(workers: Workers) -> None:
+    """The thread of `run` may have closed everything by the time that `stop` wakes it."""
+    probing = Probing(workers, {"a": A})
+    probing.prober.close()
+    probing.prober.stop()
+    probing.prober.set_targets({})

@@ -16,10 +16,11 @@ LENGTH = 203
 
 
 class Slow(torch.nn.Module):
-    """Takes time in each step, so that a test can resize the job."""
+    """Takes time in each step, so that a test can resize the job, until the file `hurry` is there."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        time.sleep(float(ENV.get("STEP_SECONDS", "0")))
+        if not Path("hurry").exists():
+            time.sleep(float(ENV.get("STEP_SECONDS", "0")))
         return x
 
 
