@@ -123,6 +123,7 @@ class WorldFormation:
         slots = place(hosts, None if maximum is None else maximum + handover)
         if len(slots) - handover < self._limits.minimum:
             self._keep_only(hosts, now)
+            self._let_durable_go(now)
             self._wait_for_slots(len(slots) - handover, self._limits.minimum, now)
         else:
             self._form(slots, now)
@@ -135,6 +136,7 @@ class WorldFormation:
         self.resets += generation > 1
         self.forming, self._short_since, self._lost_since = True, None, None
         self._hosts.forget_failures()
+        self._processes.state_is_durable = False
         self._actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}
         for process in self._processes.present():
@@ -153,6 +155,17 @@ class WorldFormation:
         if any(p.holds_state and p.alias in staying for p in self._processes.alive()):
             for process in self._processes.alive():
                 if process.alias not in staying and process.phase is ProcessPhase.ASKING:
+                    self._resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
+                    self._control.let_go(process, now)
+
+    def _let_durable_go(self, now: float) -> None:
+        """Too few slots, and the state is durable: a process whose host was taken away need not wait for its pod's end.
+
+        Only the writer knows by itself that its commit is durable.
+        """
+        if self._processes.state_is_durable:
+            for process in self._processes.alive():
+                if process.phase is ProcessPhase.ASKING and self._hosts.has_left(process.alias):
                     self._resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
                     self._control.let_go(process, now)
 

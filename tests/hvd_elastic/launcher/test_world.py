@@ -16,6 +16,7 @@ from hvd_elastic.launcher.core.actions import (
     WorldResized,
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit, JoinAnswer
@@ -217,6 +218,20 @@ def test_the_job_begins_again_when_every_host_is_taken_away(story: Story) -> Non
         assert [action.slot.host.alias for action in begun if isinstance(action, StartProcess)] == list(after)
         story.train(*after)
         story.world.synced((after[0], 0), story.now)
+
+
+def test_once_the_writer_has_left_with_a_durable_state_the_others_need_not_wait(story: Story) -> None:
+    """Both hosts are taken away; only the writer knows that the commit they wait with is durable."""
+    for alias in "ab":
+        story.world.synced((alias, 0), story.now)
+    story.hosts()
+    story.asks("a")
+    assert not [action for action in story.asks("b") if isinstance(action, AnswerRequest)]
+    story.world.exited(story.numbers["a", 0], int(Exit.REMOVED), story.now)
+    assert [action.text for action in story.actions() if isinstance(action, AnswerRequest)] == [REMOVED_RESPONSE]
+    story.world.exited(story.numbers["b", 0], int(Exit.REMOVED), story.now)
+    begun = story.hosts(c=1)
+    assert [action.slot.host.alias for action in begun if isinstance(action, StartProcess)] == ["c"]
 
 
 @pytest.mark.parametrize(("leaves_after", "ends"), [(3.0, False), (10.0, True)])
