@@ -13,6 +13,7 @@ VERBS: Final = {
     "discover": "Show which workers of a job may be used, and why the others may not.",
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
     "generate": "Print the Kubernetes manifests of a job.",
+    "horovodrun": "Run the stock launcher, and begin again in place when its workers were taken away.",
     "install-horovod": "Build Horovod for the installed torch, once, and install it.",
     "launch": "Start and drive an elastic Horovod job: horovodrun's flags, but no single failure ends it.",
     "lint": "List the hazards of any MPIJob, and how to remove them.",

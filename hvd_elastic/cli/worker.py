@@ -8,7 +8,8 @@ import click
 
 from hvd_elastic import logs
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
-from hvd_elastic.worker import child_processes, sshd
+from hvd_elastic.system import child_processes
+from hvd_elastic.worker import sshd
 from hvd_elastic.worker.entrypoint import EntryPoint
 from hvd_elastic.worker.pod_settings import PodSettings
 

@@ -50,20 +50,13 @@ def launcher_command(
     here = spec.model_copy(update={"network": spec.network.model_copy(update={"interface": "lo"})})
     launcher_flags = flags(here, str(folder))
     command = tuple(spec.command) if bare else (*_ADOPT, *spec.command)
+    cli = (sys.executable, "-m", "hvd_elastic.cli")
     if spec.launcher.kind is LauncherKind.LAUNCH:
-        argv = (
-            sys.executable,
-            "-m",
-            "hvd_elastic.cli",
-            "launch",
-            *launcher_flags,
-            "--local-hosts",
-            str(folder),
-            *command,
-        )
+        argv = (*cli, "launch", *launcher_flags, "--local-hosts", str(folder), *command)
         return LauncherCommand(argv=argv, environment={**environment, ENV_RUN_DIR: str(folder)})
     path = os.pathsep.join((str(_write_ssh(folder)), environment.get("PATH", os.defpath)))
-    argv = (str(Path(sys.executable).parent / "horovodrun"), *launcher_flags, *command)
+    program = (str(Path(sys.executable).parent / "horovodrun"),) if bare else (*cli, "horovodrun")
+    argv = (*program, *launcher_flags, *command)
     return LauncherCommand(argv=argv, environment={**environment, "PATH": path})
 
 

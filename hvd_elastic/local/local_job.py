@@ -19,7 +19,7 @@ from hvd_elastic.local.launcher_commands import LauncherCommand, launcher_comman
 from hvd_elastic.local.local_cluster import LocalCluster, prepare_run_dir
 from hvd_elastic.mpijob.contract import HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.worker.child_processes import adopt_orphans, die_with_parent, kill_descendants
+from hvd_elastic.system.child_processes import adopt_orphans, die_with_parent, kill_descendants
 
 WARM_UP_SECONDS: Final = 600
 """How long the hosts of this machine may take to be ready. Nothing else comes here whose end is worth waiting for."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hvd_elastic.mpijob.contract import READY_PORT, Exit, HvdElasticError, Standby, WorkerState, drain_seconds
-from hvd_elastic.worker import child_processes, drain, heartbeat_answer
+from hvd_elastic.system import child_processes
+from hvd_elastic.worker import drain, heartbeat_answer
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings

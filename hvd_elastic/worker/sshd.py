@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from hvd_elastic.system import child_processes
 from hvd_elastic.system.backoff import Backoff
-from hvd_elastic.worker import child_processes
 from hvd_elastic.worker.event_loop import EventLoop
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.mpijob.contract import Exit, Standby
-from hvd_elastic.worker import child_processes
+from hvd_elastic.system import child_processes
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient
 from hvd_elastic.worker.event_loop import EventLoop, Timer

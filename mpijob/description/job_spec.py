@@ -127,8 +127,8 @@ class LauncherSpec(Section):
     short_form: ClassVar[str | None] = "`horovodrun` or `launch`"
 
     kind: LauncherKind = LauncherKind.HOROVODRUN
-    """`horovodrun` is Horovod's own. `launch` is `hvd-elastic launch`: it takes the same flags, reacts faster and
-    survives more failures."""
+    """`horovodrun` is Horovod's own, started again in place after all its workers were taken. `launch` is `hvd-elastic
+    launch`: it takes the same flags, reacts faster and survives more failures."""
     cpu: Cpu = "500m"
     """CPUs of the launcher, as request only: starting many workers may use more."""
     memory: Memory = "1Gi"
@@ -305,8 +305,8 @@ class JobSpec(Section):
     """Where commits become durable."""
 
     elastic_timeout: Duration | None = None
-    """Seconds that the launcher waits for `workers.min` workers before the job ends. By default `launch` waits as long
-    as it takes, and `horovodrun` 600."""
+    """Seconds that the launcher waits for `workers.min` workers before the job ends. By default it waits as long as it
+    takes."""
     reset_limit: Count | None = None
     """Resizes and failures after which the job ends. No limit by default, because preemptions are normal."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3

@@ -20,8 +20,8 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
 )
 
 SIDECAR = "discovery"
-HOROVODRUN_ELASTIC_TIMEOUT_SECONDS = 600
-"""horovodrun's own default of `--elastic-timeout`, written out for whoever reads the manifest."""
+HOROVODRUN_ELASTIC_TIMEOUT_SECONDS = 365 * 24 * 3600
+"""horovodrun cannot be told to wait as long as it takes, and its own default of 600 s ends a job that was preempted."""
 _TOKEN_VOLUME = "discovery-token"  # noqa: S105 - a volume's name
 _TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder's name
 _TOKEN_SECONDS = 3600
@@ -64,7 +64,7 @@ def container(spec: JobSpec) -> Manifest:
 
 def command(spec: JobSpec) -> list[str]:
     """The launcher's command line. Both launchers take the same flags. No shell reads any of it."""
-    program = ["hvd-elastic", "launch"] if _is_ours(spec) else ["horovodrun"]
+    program = ["hvd-elastic", spec.launcher.kind.value]
     adopt = f"{contract.RUN_DIR}/{contract.ADOPT_FILE}"
     return [*program, *flags(spec), adopt, *escape_command(spec.command)]
 
@@ -91,7 +91,7 @@ def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
 
 
 def _elastic_timeout(spec: JobSpec) -> list[str]:
-    """`hvd-elastic launch` waits without a limit unless it is given one; horovodrun has one of 600 s."""
+    """No limit unless the user sets one: a job may be without workers for as long as others need the GPUs."""
     seconds = spec.elastic_timeout
     if seconds is None and spec.launcher.kind is LauncherKind.HOROVODRUN:
         seconds = HOROVODRUN_ELASTIC_TIMEOUT_SECONDS

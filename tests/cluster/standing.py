@@ -36,7 +36,6 @@ def start(site: Site, kubectl: Kubectl, launcher: str, **keys: object) -> Job:
         "node_labels": {"kubernetes.io/hostname": "spot"},
         "launcher": kind,
         "workers": jobs.workers((1, SIZE, SIZE)),
-        "restarts": 10,  # scenarios end launchers, more often than one job should have to bear
     }
     return jobs.submit(site, kubectl, jobs.describe(site, kubectl, "sponge", jobs.PACED, **{**on_spot, **keys}))
 

@@ -53,14 +53,13 @@ def test_ten_resizes_in_a_row(cluster: Site, scenario: Scenario) -> None:
     nothing_lost(scenario.account)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
+@pytest.mark.parametrize("standing", BOTH_LAUNCHERS, indirect=True)
 def test_a_burst_takes_every_worker(cluster: Site, scenario: Scenario) -> None:
     """Nobody is left who has the state in memory: the last one made it durable before it left."""
     _take_every_worker(cluster, scenario, times=1)
 
 
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
+@pytest.mark.parametrize("standing", LAUNCHERS, indirect=True)
 def test_ten_bursts_in_a_row_spend_no_restart(cluster: Site, scenario: Scenario) -> None:
     _take_every_worker(cluster, scenario, times=10)
 

@@ -92,7 +92,8 @@ class LauncherCommandLine:
 
     program: LauncherProgram
     program_words: tuple[ShellWord, ...] = ()
-    """The words that name the launcher: `horovodrun`, `hvd-elastic launch` or `python -m horovod.runner`."""
+    """The words that name the launcher: `horovodrun`, `hvd-elastic horovodrun`, `hvd-elastic launch` or `python -m
+    horovod.runner`."""
     flags: Mapping[str, LauncherFlag] = field(default_factory=dict)
     unknown: tuple[ShellWord, ...] = ()
     """Options that the launcher does not have."""
@@ -157,6 +158,8 @@ def _program(words: Sequence[ShellWord]) -> tuple[LauncherProgram, int]:
         return LauncherProgram.HOROVODRUN, 1
     if program == "hvd-elastic" and texts[1:2] == ["launch"]:
         return LauncherProgram.HVD_ELASTIC, 2
+    if program == "hvd-elastic" and texts[1:2] == ["horovodrun"]:
+        return LauncherProgram.HOROVODRUN, 2
     if program.startswith("python") and texts[1:2] == ["-m"] and texts[2:] and texts[2] in _MODULES:
         return LauncherProgram.HOROVODRUN, 3
     return (LauncherProgram.MPIRUN, 1) if program in _MPIRUNS else (LauncherProgram.OTHER, 0)

@@ -18,7 +18,7 @@ def flag(command: list[str], name: str, count: int = 1) -> list[str]:
 def test_flags_count_processes_where_the_description_counts_workers() -> None:
     spec = job(workers="2:3:8", workers__gpus=4, reset_limit=7, cooldown=[3, 9], elastic_timeout="2m")
     command = launcher_pod.command(spec)
-    assert command[0] == "horovodrun"
+    assert command[:2] == ["hvd-elastic", "horovodrun"]
     assert [flag(command, name) for name in ("-np", "--min-np", "--max-np", "--slots-per-host")] == [
         ["12"],
         ["8"],
@@ -35,12 +35,13 @@ def test_flags_count_processes_where_the_description_counts_workers() -> None:
 
 def test_both_launchers_take_the_same_flags() -> None:
     stock, ours = (launcher_pod.command(job(launcher=kind, elastic_timeout=60)) for kind in LauncherKind)
-    assert ours == ["hvd-elastic", "launch", *stock[1:]]
+    assert ours == ["hvd-elastic", "launch", *stock[2:]]
 
 
-def test_only_horovodrun_has_a_default_limit_on_the_wait_for_workers() -> None:
+def test_a_job_waits_for_workers_as_long_as_it_takes() -> None:
+    """Horovodrun has a limit of 600 s of its own, and no word for none."""
     stock, ours = (launcher_pod.command(job(launcher=kind)) for kind in LauncherKind)
-    assert flag(stock, "--elastic-timeout") == ["600"]
+    assert int(*flag(stock, "--elastic-timeout")) >= 365 * 24 * 3600
     assert "--elastic-timeout" not in ours
 
 
@@ -100,7 +101,10 @@ def test_legacy_reaches_workers_by_kubectl() -> None:
     mount = launching["containers"][0]["volumeMounts"][-1]
     assert (mount["mountPath"], mount["subPath"]) == ("/usr/local/bin/ssh", "ssh")
     # With the variable Horovod bypasses the ssh script, and gives kubectl an address instead of a pod's name.
-    assert launching["containers"][0]["command"][:4] == ["env", "-u", "OMPI_MCA_plm_rsh_agent", "horovodrun"]
+    assert launching["containers"][0]["command"][:5] == [
+        *("env", "-u", "OMPI_MCA_plm_rsh_agent"),
+        *("hvd-elastic", "horovodrun"),
+    ]
 
 
 def test_the_small_ssh_finds_the_pod_and_hands_the_command_on(tmp_path: Path) -> None:
@@ -148,11 +152,11 @@ def test_horovodrun_takes_what_it_is_given() -> None:
     launch = pytest.importorskip("horovod.runner.launch")
     words = launcher_pod.command(job(workers="1:2:3", reset_limit=5, workers__slots=2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", words)
+        patch.setattr("sys.argv", words[1:])
         flags = launch.parse_args()
     assert (flags.num_proc, flags.min_num_proc, flags.max_num_proc, flags.slots) == (4, 2, 6, 2)
     assert flags.cooldown_range == [2, 60]
     assert flags.reset_limit == 5
-    assert flags.elastic_timeout == 600
+    assert flags.elastic_timeout == launcher_pod.HOROVODRUN_ELASTIC_TIMEOUT_SECONDS
     assert flags.nics == {"eth0"}
     assert flags.command[-3:] == ["/run/hvd-elastic/adopt", "python", "train.py"]

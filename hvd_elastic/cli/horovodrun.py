@@ -1,0 +1,34 @@
+"""`hvd-elastic horovodrun`: the stock launcher, begun again in place when its workers were taken away."""
+
+import logging
+import os
+import sys
+
+import click
+
+from hvd_elastic.launcher.launcher_log import configure
+from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
+
+logger = logging.getLogger("hvd_elastic.launcher")
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": ["--help"]}
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="HOROVODRUN_ARGUMENTS... COMMAND...")
+def command(arguments: tuple[str, ...]) -> None:
+    """Run `horovodrun` with these arguments, beside the discovery sidecar.
+
+    Stock horovodrun ends when all its workers were taken away. Then it is started again, with the number of processes
+    of `--min-np`, as soon as they fit. Ends with horovodrun's own exit code, 70 (too few workers for longer than
+    `--elastic-timeout`), or 128 + a signal.
+    """
+    from hvd_elastic.launcher.horovodrun_command import parse
+    from hvd_elastic.launcher.supervisor import supervise
+
+    job = parse(arguments)
+    configure(verbose=False, as_json=os.environ.get(ENV_LOG_FORMAT) == "json")
+    finish = supervise(job)
+    if finish.exit_code:
+        logger.error("the job failed with %d: %s", finish.exit_code, finish.reason)
+    sys.exit(finish.exit_code)

@@ -1,0 +1,64 @@
+"""The command line of `horovodrun`, as far as starting it once more needs it."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, Exit, HvdElasticError
+from hvd_elastic.mpijob.lint.job import launcher_command_line
+from hvd_elastic.mpijob.lint.job.container_command import ContainerCommand, ShellWord
+
+PROGRAM: Final = "horovodrun"
+ELASTIC_TIMEOUT_SECONDS: Final = 600
+"""Its own default (horovod 0.28.1, `runner/elastic/driver.py`)."""
+
+
+class NotElasticError(HvdElasticError):
+    """The job cannot be begun again: its number of processes, its list of hosts or its command is missing."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HorovodrunCommand:
+    """An elastic job of horovodrun. Sizes in processes."""
+
+    argv: tuple[str, ...]
+    start: int
+    minimum: int
+    elastic_timeout_seconds: float
+    run_dir: Path
+    """Where the sidecar keeps the list of hosts, beside the discovery script."""
+    training_words: int
+    """How many words at the end of `argv` are the training command."""
+
+    def beginning_with(self, processes: int) -> tuple[str, ...]:
+        """The command line that waits for `processes` at its start: of an option given twice the last one counts."""
+        end = len(self.argv) - self.training_words
+        if self.argv[end - 1] == "--":
+            end -= 1
+        return (*self.argv[:end], "-np", str(processes), *self.argv[end:])
+
+
+def parse(arguments: Sequence[str]) -> HorovodrunCommand:
+    """Read the arguments of `horovodrun`. Raises NotElasticError."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    argv = (str(beside) if beside.exists() else PROGRAM, *arguments)
+    words = tuple(ShellWord(text, ()) for text in (PROGRAM, *arguments))
+    line = launcher_command_line.parse(ContainerCommand(words=words, assignments={}))
+    start, script = line.number("-np"), line.flags.get("--host-discovery-script")
+    path = Path(script.text or "") if script is not None else Path()
+    if start is None or path.name != HOSTS_SCRIPT or not path.is_absolute() or not line.training_command:
+        needed = f"-np, --host-discovery-script RUN_DIR/{HOSTS_SCRIPT} of the discovery sidecar, and a command"
+        raise NotElasticError(f"{PROGRAM}: to begin again it needs {needed}")
+    timeout = line.number("--elastic-timeout")
+    return HorovodrunCommand(
+        argv=argv,
+        start=start,
+        minimum=line.number("--min-np") or start,
+        elastic_timeout_seconds=float(ELASTIC_TIMEOUT_SECONDS if timeout is None else timeout),
+        run_dir=path.parent,
+        training_words=len(line.training_command),
+    )

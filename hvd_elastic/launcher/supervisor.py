@@ -1,0 +1,149 @@
+"""Runs `horovodrun` as it is, and starts it once more when its workers were taken away.
+
+`core.supervision` decides. This carries it out: one child process at a time, the list of hosts, and the signals.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.supervision import Decision, Finish, Start, Stop, Supervision, SupervisionLimits
+from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
+from hvd_elastic.launcher.host_sources import SnapshotSource
+from hvd_elastic.system import child_processes
+from hvd_elastic.system.processes import read_stat
+
+logger = logging.getLogger(__name__)
+
+_TICK_SECONDS: Final = 0.1
+_END_SECONDS: Final = 10.0
+"""From SIGTERM to SIGKILL. horovodrun gives its workers 5 s (`GRACEFUL_TERMINATION_TIME_S`)."""
+_WORKER_AGE_SECONDS: Final = 3.0
+"""A run of the discovery script is over before, the session of a worker is not."""
+_SIGNALS: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD))
+
+
+@dataclass(slots=True)
+class _HostList:
+    """The present list, written by the source's thread."""
+
+    hosts: tuple[Host, ...] = ()
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def publish(self, hosts: tuple[Host, ...]) -> None:
+        self.hosts = hosts
+
+
+def supervise(command: HorovodrunCommand) -> Finish:
+    """Run the job to its end. Call it in the main thread of a process of its own: it takes over the signals.
+
+    Returns the exit code and why: horovodrun's own, 70 after its elastic time-out, or 128 + a signal.
+    """
+    child_processes.adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    limits = SupervisionLimits(
+        start=command.start, minimum=command.minimum, elastic_timeout=command.elastic_timeout_seconds
+    )
+    listed = _HostList()
+    source = SnapshotSource(command.run_dir)
+    threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
+    try:
+        return _Supervisor(command, Supervision(limits), listed).run()
+    finally:
+        listed.stop.set()
+        child_processes.kill_descendants()
+
+
+class _Supervisor:
+    def __init__(self, command: HorovodrunCommand, supervision: Supervision, listed: _HostList) -> None:
+        self._command, self._supervision, self._listed = command, supervision, listed
+        self._pid: int | None = None
+        self._starts = 0
+
+    def run(self) -> Finish:
+        while True:
+            now = time.monotonic()
+            self._supervision.set_hosts(self._listed.hosts, now)
+            decision = self._supervision.decide(now, has_workers=self._pid is not None and has_workers(self._pid))
+            if isinstance(decision, Finish):
+                return decision
+            self._carry_out(decision)
+            received = signal.sigtimedwait(_SIGNALS, _TICK_SECONDS)
+            if received is None or received.si_signo == signal.SIGCHLD:
+                self._reap()
+                continue
+            return self._end_by(received.si_signo)
+
+    def _carry_out(self, decision: Decision | None) -> None:
+        match decision:
+            case Start(processes=processes):
+                self._starts += 1
+                argv = self._command.argv if self._starts == 1 else self._command.beginning_with(processes)
+                if self._starts > 1:
+                    logger.info("horovodrun begins again with %d hosts", len(self._listed.hosts))
+                self._pid = child_processes.spawn(argv, environment=os.environ)
+            case Stop(reason=reason) if self._pid is not None:
+                logger.info("horovodrun is stopped: %s", reason)
+                self._stop(self._pid)
+
+    def _reap(self) -> None:
+        """Take notice of every child that has ended; what horovodrun leaves behind goes with it."""
+        for pid, code in child_processes.reap(lambda pid: pid == self._pid):
+            if pid == self._pid:
+                self._pid = None
+                child_processes.kill_descendants()
+                self._supervision.launcher_ended(code, time.monotonic())
+                logger.info("horovodrun has ended with %d", code)
+
+    def _stop(self, pid: int) -> None:
+        """End horovodrun, by force if it does not end itself."""
+        _signal_process(pid, signal.SIGTERM)
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            signal.sigtimedwait({signal.SIGCHLD}, _TICK_SECONDS)
+            self._reap()
+            if self._pid is None:
+                return
+        child_processes.send(pid, signal.SIGKILL)
+        while self._pid is not None:
+            signal.sigtimedwait({signal.SIGCHLD}, _TICK_SECONDS)
+            self._reap()
+
+    def _end_by(self, number: int) -> Finish:
+        name = signal.Signals(number).name
+        logger.info("%s received", name)
+        if self._pid is not None:
+            self._stop(self._pid)
+        return Finish(exit_code=128 + number, reason=name)
+
+
+def _signal_process(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def has_workers(pid: int, *, age_seconds: float = _WORKER_AGE_SECONDS) -> bool:
+    """Whether horovodrun, process `pid`, runs a command on any host.
+
+    It starts each by a process of its own (`runner/common/util/safe_shell_exec.py`), so the command is a grandchild.
+    """
+    latest = _uptime() - age_seconds
+    helpers = child_processes.children(pid)
+    return any(_started(child) <= latest for helper in helpers for child in child_processes.children(helper))
+
+
+def _started(pid: int) -> float:
+    """Seconds since boot at which the process was started; infinite if it is gone."""
+    stat = read_stat(pid)
+    return float("inf") if stat is None or stat.state == "Z" else stat.start_ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _uptime() -> float:
+    return float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])

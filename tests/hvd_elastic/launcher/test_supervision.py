@@ -1,0 +1,150 @@
+"""When horovodrun is started again: decisions over lists of hosts and ends of the launcher."""
+
+import pytest
+
+from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.supervision import Decision, Finish, Start, Stop, Supervision, SupervisionLimits
+from hvd_elastic.launcher.horovodrun_command import NotElasticError, parse
+
+LIMITS = SupervisionLimits(start=4, minimum=2, elastic_timeout=100.0)
+
+
+def hosts(*names: str) -> list[Host]:
+    return [Host(alias=name, address=name, slots=1, pod=name) for name in names]
+
+
+def running(*names: str) -> Supervision:
+    """Horovodrun trains on these hosts at time 0."""
+    supervision = Supervision(LIMITS)
+    supervision.set_hosts(hosts(*names), 0.0)
+    assert supervision.decide(0.0, has_workers=False) == Start(processes=4)
+    assert supervision.decide(0.0, has_workers=True) is None
+    return supervision
+
+
+def wait(
+    supervision: Supervision, start: float, *, seconds: float = 10.0, has_workers: bool = False
+) -> Decision | None:
+    """The first decision from `start` on."""
+    ticks = (start + n / 10 for n in range(int(seconds * 10)))
+    return next((made for now in ticks if (made := supervision.decide(now, has_workers=has_workers))), None)
+
+
+def test_the_first_start_does_not_wait_for_hosts() -> None:
+    """Horovodrun does that itself, and says so."""
+    assert Supervision(LIMITS).decide(0.0, has_workers=False) == Start(processes=4)
+
+
+def test_every_host_was_taken() -> None:
+    supervision = running("a", "b", "c", "d")
+    supervision.set_hosts([], 10.0)
+    supervision.launcher_ended(1, 11.0)
+    assert wait(supervision, 11.0, seconds=90) is None
+    supervision.set_hosts(hosts("e"), 100.0)
+    assert wait(supervision, 100.0, seconds=5) is None
+    supervision.set_hosts(hosts("e", "f"), 105.0)
+    assert wait(supervision, 105.0) == Start(processes=2)
+
+
+def test_the_list_follows_the_deaths() -> None:
+    supervision = running("a", "b")
+    supervision.launcher_ended(1, 10.0)
+    assert supervision.decide(10.0, has_workers=False) is None
+    supervision.set_hosts(hosts("b"), 12.0)
+    assert supervision.decide(12.0, has_workers=False) is None
+    supervision.set_hosts(hosts("b", "c"), 13.0)
+    assert wait(supervision, 13.0) == Start(processes=2)
+
+
+def test_a_failure_on_hosts_that_stay() -> None:
+    supervision = running("a", "b")
+    supervision.launcher_ended(1, 10.0)
+    made = wait(supervision, 10.0)
+    assert isinstance(made, Finish)
+    assert made.exit_code == 1
+
+
+def test_a_host_that_was_lost_long_ago_excuses_nothing() -> None:
+    supervision = running("a", "b", "c")
+    supervision.set_hosts(hosts("a", "b"), 10.0)
+    supervision.launcher_ended(1, 100.0)
+    assert isinstance(wait(supervision, 100.0), Finish)
+
+
+def test_success_is_success_even_without_hosts() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts([], 10.0)
+    supervision.launcher_ended(0, 10.5)
+    assert supervision.decide(10.5, has_workers=False) == Finish(exit_code=0, reason="the script has ended")
+
+
+def test_horovodrun_stands_still_after_all_its_hosts_were_replaced() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts([], 10.0)
+    assert wait(supervision, 10.0, seconds=50, has_workers=True) is None
+    supervision.set_hosts(hosts("c", "d"), 60.0)
+    assert supervision.decide(60.0, has_workers=True) is None, "its workers still save their state"
+    assert isinstance(supervision.decide(61.0, has_workers=False), Stop)
+    supervision.launcher_ended(143, 62.0)
+    assert wait(supervision, 62.0) == Start(processes=2)
+
+
+def test_workers_that_never_end_are_not_waited_for() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts(hosts("c", "d"), 10.0)
+    assert wait(supervision, 10.0, seconds=59, has_workers=True) is None
+    assert isinstance(supervision.decide(70.0, has_workers=True), Stop)
+
+
+def test_hosts_that_return_under_their_names_are_the_same() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts([], 10.0)
+    supervision.set_hosts(hosts("a", "b"), 12.0)
+    assert wait(supervision, 12.0, has_workers=False) is None
+
+
+def test_before_the_job_has_begun_it_needs_its_full_start() -> None:
+    supervision = Supervision(LIMITS)
+    supervision.set_hosts(hosts("a", "b"), 0.0)
+    supervision.decide(0.0, has_workers=False)
+    supervision.set_hosts(hosts("c", "d"), 10.0)
+    assert wait(supervision, 10.0) is None
+    supervision.set_hosts(hosts("c", "d", "e", "f"), 20.0)
+    assert isinstance(wait(supervision, 20.0), Stop)
+    supervision.launcher_ended(143, 21.0)
+    assert wait(supervision, 21.0) == Start(processes=4)
+
+
+def test_the_time_out_of_the_user_counts() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts([], 10.0)
+    supervision.launcher_ended(1, 10.0)
+    made = wait(supervision, 10.0, seconds=200)
+    assert isinstance(made, Finish)
+    assert made.exit_code == 70
+
+
+def test_beginning_again_asks_for_the_minimum() -> None:
+    script = "/run/hvd-elastic/discover-hosts"
+    line = ["-np", "4", "--min-np", "2", "--host-discovery-script", script, "--gloo", "python", "train.py", "-np", "9"]
+    command = parse(line)
+    assert (command.start, command.minimum, command.elastic_timeout_seconds) == (4, 2, 600)
+    again = command.beginning_with(2)
+    assert again[1:] == (*line[:7], "-np", "2", *line[7:])
+    assert parse(again[1:]).start == 2
+    dashes = parse([*line[:7], "--", "python", "train.py"]).beginning_with(2)
+    assert dashes[-5:] == ("-np", "2", "--", "python", "train.py")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["-np", "2", "python", "train.py"],
+        ["-np", "2", "--host-discovery-script", "/run/hvd-elastic/discover-hosts"],
+        ["-np", "2", "--host-discovery-script", "./hosts.sh", "python"],
+        ["--host-discovery-script", "/run/hvd-elastic/discover-hosts", "python"],
+    ],
+)
+def test_what_cannot_be_begun_again_is_refused(line: list[str]) -> None:
+    with pytest.raises(NotElasticError, match="to begin again it needs"):
+        parse(line)

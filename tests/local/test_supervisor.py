@@ -1,0 +1,94 @@
+"""`hvd-elastic horovodrun`: the stock launcher goes on after every host was taken, and ends when the script fails."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic.discovery.hosts_script import write_script
+from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from tests.local.harness import WORKER, Job, own_addresses
+from tests.local.harness import job as make_job
+
+pytestmark = pytest.mark.horovod
+
+FLAGS = ("-np", "1", "--min-np", "1", "--max-np", "2", "--blacklist-cooldown-range", "1", "2")
+A, B, C = own_addresses()
+
+
+class Supervised(Job):
+    """A job of horovodrun over the snapshot, with hosts that are addresses of this machine."""
+
+    def offer(self, *addresses: str, pods: str = "first") -> None:
+        """Put these hosts on the list, as the pods of a generation."""
+        self._generation += 1
+        hosts = tuple(Host(address=a, slots=1, alias=f"{pods}-{a}-0", pod=f"{pods}-{a}") for a in addresses)
+        now = uptime_seconds()
+        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=int(time.time()))
+        write_snapshot(self.run_dir, snapshot)
+
+    def supervise(self) -> None:
+        write_script(self.run_dir)
+        launcher = [sys.executable, "-m", "hvd_elastic.cli", "horovodrun", *FLAGS, "--network-interface", "lo"]
+        where = ["--host-discovery-script", str(self.run_dir / "discover-hosts")]
+        self.start([*launcher, *where], [sys.executable, "-S", str(WORKER), "--stock"])
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Supervised]:
+    with make_job(tmp_path) as made:
+        made.__class__ = Supervised
+        assert isinstance(made, Supervised)
+        yield made
+
+
+def test_every_host_is_taken_and_comes_back(job: Supervised) -> None:
+    """Twice in a row, and once more all of them are replaced at once."""
+    job.offer(A, B)
+    job.supervise()
+    job.trains(f"{A}:0", f"{B}:0")
+    for pods in ("second", "third"):
+        for name in (f"{A}:0", f"{B}:0"):
+            job.kill(name)
+        job.offer()
+        job.until(lambda: not job.left(), "no worker is left")
+        job.offer(A, B, pods=pods)
+        job.trains(f"{A}:0", f"{B}:0")
+    job.offer(C, pods="fourth")
+    job.trains(f"{C}:0")
+    assert job.process is not None
+    assert job.process.poll() is None
+
+
+def test_a_list_that_was_empty_for_a_moment_costs_nothing(job: Supervised) -> None:
+    job.offer(A)
+    job.supervise()
+    job.trains(f"{A}:0")
+    job.offer()
+    time.sleep(0.3)  # shorter than a round of horovodrun's discovery, or longer: both must do
+    job.offer(A)
+    job.trains(f"{A}:0")
+    assert len(job.events("started")) == 1
+
+
+def test_a_failure_of_the_script_ends_the_job(job: Supervised) -> None:
+    job.offer(A)
+    job.supervise()
+    job.trains(f"{A}:0")
+    job.order(f"{A}:0", "step", "exit 3")
+    assert job.ends() == 1
+    assert len(job.events("started")) == 1, job.said()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_everything(job: Supervised, number: int) -> None:
+    job.offer(A, B)
+    job.supervise()
+    job.trains(f"{A}:0", f"{B}:0")
+    assert job.process is not None
+    job.process.send_signal(number)
+    assert job.ends() == 128 + number
+    assert not job.left()
