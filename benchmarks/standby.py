@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET, ENV_READY_ADDRESS, ENV_RUN_DIR, ENV_SLOTS, READY_PORT
-from hvd_elastic.worker.adoption import adopt_socket
 from hvd_elastic.system.child_processes import children
+from hvd_elastic.worker.adoption import adopt_socket
 from hvd_elastic.worker.event_loop import EventLoop
 
 ADDRESS: Final = "127.9.9.9"

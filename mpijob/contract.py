@@ -60,8 +60,11 @@ class Role(StrEnum):
 ENV_JOB: Final = "HVD_ELASTIC_JOB"
 ENV_NAMESPACE: Final = "HVD_ELASTIC_NAMESPACE"
 ENV_INCARNATION: Final = "HVD_ELASTIC_INCARNATION"
-"""On the launcher: its identity (its pod's UID). Both launchers pass their environment on to every worker that they
-start. The identity keeps workers of an earlier launcher from writing checkpoints."""
+"""On the launcher and its sidecar: their identity (their pod's UID). Both launchers pass their environment on to every
+worker that they start. The identity keeps workers of an earlier launcher from writing checkpoints."""
+
+ENV_OWNED: Final = "HVD_ELASTIC_OWNED"
+"""On the sidecar: API paths of the objects that shall go when the job goes, separated by spaces."""
 
 ENV_RUN_DIR: Final = "HVD_ELASTIC_RUN_DIR"
 """The folder of the files below; RUN_DIR if it is not set. `hvd-elastic run` gives every local host its own folder."""

@@ -130,8 +130,12 @@ class Prober:
 
     @property
     def is_own_network_suspect(self) -> bool:
-        """Whether no worker answers, so that the fault may be on this side."""
-        return 0 < len(self._targets) <= len(self._missing) and not self._any_reported_lost()
+        """Whether no worker answers any more, so that the fault may be on this side.
+
+        Workers that have never answered prove nothing: they start.
+        """
+        missing = 0 < len(self._targets) <= len(self._missing)
+        return missing and bool(self._reported) and not self._any_reported_lost()
 
     def set_targets(self, addresses: Mapping[str, str]) -> None:
         """Probe these workers from now on: pod UID to address."""

@@ -40,6 +40,7 @@ from hvd_elastic.discovery.sidecar.inbox import (
     WatchBatch,
     WorkerAnswers,
 )
+from hvd_elastic.discovery.sidecar.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.list_updater import ListUpdater
 from hvd_elastic.discovery.sidecar.maintenance import Maintenance
 from hvd_elastic.discovery.sidecar.prober import Prober
@@ -59,6 +60,8 @@ WITHHELD_TURN_SECONDS: Final = 0.1
 """The same while something is withheld for a time: the first list, or an address in quarantine."""
 STALLED_SECONDS: Final = 10.0
 """The sidecar counts as dead if its loop has not turned for this long."""
+CONCLUDE_SECONDS: Final = 3.0
+"""At most, for the sidecar's last requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,16 @@ class SidecarOptions:
     stuck_seconds: float = reaper.STUCK_SECONDS
     nodes: bool = True
     """Read nodes, if that is allowed."""
+    pod_uid: str = ""
+    """UID of the launcher's pod. Without it the sidecar does not look after the launcher's Job."""
+    owned: tuple[str, ...] = ()
+    """API paths of the objects that shall go when the job goes."""
     ready_port: int = READY_PORT
+
+    @property
+    def looks_after_launcher(self) -> bool:
+        """Whether there is a Job to look after: the legacy operator makes none, its launcher is a bare pod."""
+        return bool(self.pod_uid) and self.version == "v2beta1"
 
 
 def boot_clock() -> float:
@@ -174,6 +186,24 @@ class Sidecar:
                 self._updater.close()
         self._prober.stop()
         self._executor.stop()
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """The launcher has ended: kubelets stop a native sidecar after the main container."""
+        if self._options.looks_after_launcher:
+            last_word = threading.Thread(target=self._launcher_job().conclude, name="conclude", daemon=True)
+            last_word.start()
+            last_word.join(CONCLUDE_SECONDS)
+
+    def _launcher_job(self) -> LauncherJob:
+        options = self._options
+        return LauncherJob(
+            ApiServer(self._access),
+            job=options.job,
+            namespace=options.namespace,
+            pod_uid=options.pod_uid,
+            owned=options.owned,
+        )
 
     def turn(self) -> bool:
         """Wait for an item or until something is due, and act on it; return False once stopped."""
@@ -201,6 +231,8 @@ class Sidecar:
             yield NODES, lambda: self._watch(NODES, watch.nodes(NodeView.from_json), self._inbox.put)
         yield "prober", self._prober.run
         yield "actions", self._executor.run
+        if options.looks_after_launcher:
+            yield "launcher-job", lambda: self._launcher_job().run(self._stopped)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -7,11 +7,13 @@ import click
 
 from hvd_elastic.mpijob.contract import (
     DISCOVERY_METRICS_PORT,
+    ENV_INCARNATION,
     ENV_JOB,
     ENV_LOG_FORMAT,
     ENV_MAX_WORKERS,
     ENV_MIN_WORKERS,
     ENV_NAMESPACE,
+    ENV_OWNED,
     ENV_RUN_DIR,
     ENV_SLOTS,
     READY_PORT,
@@ -39,6 +41,9 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--stuck-after", type=click.FloatRange(min=0), default=30.0, show_default=True,
               help="Seconds after its grace period before a worker on a lost node is deleted by force.")  # fmt: skip
 @click.option("--nodes/--no-nodes", default=True, show_default=True, help="Watch nodes, if that is allowed.")
+@click.option("--pod-uid", envvar=ENV_INCARNATION, default="", help="Of the launcher's pod, of which this is a part.")
+@click.option("--own", "owned", envvar=ENV_OWNED, multiple=True, metavar="PATH",
+              help="API path of an object that shall be deleted with the job.")  # fmt: skip
 @click.option("--ready-port", type=POSITIVE, default=READY_PORT, show_default=True)
 @click.option("--metrics-port", type=click.IntRange(min=0), default=DISCOVERY_METRICS_PORT, show_default=True,
               help="/metrics, /healthz and /readyz.")  # fmt: skip
@@ -64,6 +69,8 @@ def command(
     reap: bool,
     stuck_after: float,
     nodes: bool,
+    pod_uid: str,
+    owned: tuple[str, ...],
     ready_port: int,
     metrics_port: int,
     kubeconfig: bool,
@@ -99,6 +106,8 @@ def command(
         reap=reap,
         stuck_seconds=stuck_after,
         nodes=nodes,
+        pod_uid=pod_uid,
+        owned=owned,
         ready_port=ready_port,
     )
     metrics = Metrics()

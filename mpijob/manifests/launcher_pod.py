@@ -27,15 +27,20 @@ _TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - 
 _TOKEN_SECONDS = 3600
 
 
-def template(spec: JobSpec, *, service_account: str | None, sidecar_options: Sequence[str] = ()) -> Manifest:
-    """The launcher's pod template. Only the sidecar gets a token, because Horovod unpickles what its ports receive."""
+def template(
+    spec: JobSpec, *, service_account: str | None, sidecar_options: Sequence[str] = (), owned: Sequence[str] = ()
+) -> Manifest:
+    """The launcher's pod template. Only the sidecar gets a token, because Horovod unpickles what its ports receive.
+
+    `owned`: API paths of what the sidecar becomes the owner of.
+    """
     token = {"name": _TOKEN_VOLUME, "mountPath": _TOKEN_FOLDER, "readOnly": True}
     pod = without_empty(
         serviceAccountName=service_account,
         automountServiceAccountToken=False,
         enableServiceLinks=False,
         securityContext=pod_security(shared_group=False),
-        initContainers=[sidecar(spec, mounts=[token], options=sidecar_options)],
+        initContainers=[sidecar(spec, mounts=[token], options=sidecar_options, owned=owned)],
         containers=[container(spec)],
         volumes=[*scratch_volumes(), _token_volume()],
     )
@@ -98,7 +103,9 @@ def _elastic_timeout(spec: JobSpec) -> list[str]:
     return [] if seconds is None else ["--elastic-timeout", str(seconds)]
 
 
-def sidecar(spec: JobSpec, *, mounts: list[Manifest], options: Sequence[str] = ()) -> Manifest:
+def sidecar(
+    spec: JobSpec, *, mounts: list[Manifest], options: Sequence[str] = (), owned: Sequence[str] = ()
+) -> Manifest:
     """The discovery container. It starts before the launcher, outlives it, and does not keep the pod from ending."""
     ready = {"httpGet": {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}, "periodSeconds": 1}
     return without_empty(
@@ -110,6 +117,8 @@ def sidecar(spec: JobSpec, *, mounts: list[Manifest], options: Sequence[str] = (
         env=[
             *container_env(pod_environment.identity(spec)),
             *container_env({contract.ENV_RUN_DIR: contract.RUN_DIR}),
+            *container_env({contract.ENV_OWNED: " ".join(owned)} if owned else {}),
+            env_from_field(contract.ENV_INCARNATION, "metadata.uid"),
         ],
         ports=[port("metrics", contract.DISCOVERY_METRICS_PORT)],
         startupProbe={**ready, "failureThreshold": 120},

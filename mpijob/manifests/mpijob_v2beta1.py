@@ -1,5 +1,7 @@
 """The MPIJob of the MPI Operator 0.6 to 0.8, `kubeflow.org/v2beta1`."""
 
+from collections.abc import Sequence
+
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
 from hvd_elastic.mpijob.manifests.job_parts import job_metadata, replicas, run_policy
@@ -8,8 +10,9 @@ from hvd_elastic.mpijob.manifests.pod_parts import SSH_FOLDER
 from hvd_elastic.mpijob.manifests.supporting import rbac
 
 
-def manifests(spec: JobSpec) -> list[Manifest]:
-    """The MPIJob alone."""
+def manifests(spec: JobSpec, *, owned: Sequence[str] = ()) -> list[Manifest]:
+    """The MPIJob alone. `owned`: API paths of what its sidecar becomes the owner of."""
+    launcher = launcher_pod.template(spec, service_account=rbac.name(spec), owned=owned)
     job = {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -21,7 +24,7 @@ def manifests(spec: JobSpec) -> list[Manifest]:
             "launcherCreationPolicy": "AtStartup",
             "runPolicy": run_policy(spec),
             "mpiReplicaSpecs": {
-                "Launcher": replicas(1, launcher_pod.template(spec, service_account=rbac.name(spec))),
+                "Launcher": replicas(1, launcher),
                 "Worker": replicas(spec.workers.max, worker_pod.template(spec)),
             },
         },

@@ -8,6 +8,7 @@ from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.supporting import (
     disruption_budget,
     network_policies,
+    ownership,
     pod_monitor,
     rbac,
     shared_storage,
@@ -26,7 +27,8 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
     supporting = [*network_policies.manifests(spec), *disruption_budget.manifests(spec), *pod_monitor.manifests(spec)]
     match target:
         case Target.MPIJOB:
-            own = [*rbac.manifests(spec), *supporting, *mpijob_v2beta1.manifests(spec)]
+            beside = [*rbac.manifests(spec, beside=supporting), *supporting]
+            own = [*beside, *mpijob_v2beta1.manifests(spec, owned=ownership.paths(beside))]
         case Target.MPIJOB_V1:
             account = mpijob_v1.launcher_account(spec)
             own = [*rbac.manifests(spec, account=account), *supporting, *mpijob_v1.manifests(spec)]

@@ -11,6 +11,19 @@ from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule
 
 _READ: Final = frozenset(("get", "list", "watch"))
 _NEEDED: Final = _READ
+_OF_THE_JOB: Final = frozenset(
+    (
+        "jobs",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "podmonitors",
+        "rolebindings",
+        "roles",
+        "serviceaccounts",
+    )
+)
+"""Of which discovery needs those that are named: its launcher's Job, and what goes with it."""
+_OF_THE_JOB_VERBS: Final = frozenset(("get", "patch"))
 _ALLOWED: Final = {
     "pods": _READ | {"delete", "patch"},
     "pods/status": frozenset(("patch",)),
@@ -132,6 +145,8 @@ def excessive_rights(job: LintedJob) -> Iterator[Violation]:
         verbs = _texts(entry.get("verbs"))
         for resource in _texts(entry.get("resources")):
             allowed = _ALLOWED.get(resource, frozenset())
+            if resource in _OF_THE_JOB and _texts(entry.get("resourceNames")):
+                allowed = _OF_THE_JOB_VERBS
             too_wide = cluster and resource != "nodes"
             exec_in_v1 = job.version is MPIJobVersion.V1 and resource == "pods/exec"
             if (verbs - allowed or too_wide) and not exec_in_v1:

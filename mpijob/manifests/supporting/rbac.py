@@ -1,7 +1,10 @@
 """RBAC: what discovery may do in the cluster, which is limited to its own namespace and its own job."""
 
+from collections.abc import Sequence
+
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata
+from hvd_elastic.mpijob.manifests.supporting import ownership
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -11,16 +14,19 @@ def name(spec: JobSpec) -> str:
     return f"{spec.name}-discovery"
 
 
-def manifests(spec: JobSpec, *, account: str | None = None) -> list[Manifest]:
+def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | None = None) -> list[Manifest]:
     """ServiceAccount, Role and RoleBinding; with `read_nodes` a ClusterRole and its binding too.
 
-    With `account` the Role is bound to that ServiceAccount, which exists already, and none is made.
+    Discovery may become the owner of these, and of the objects `beside` them. With `account` the Role is bound to that
+    ServiceAccount, which exists already, and none is made.
     """
     service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(spec, name(spec))}
     own = [] if account else [{**service_account, "automountServiceAccountToken": False}]
     bound = account or name(spec)
     nodes = [*_node_reader(spec, bound)] if spec.read_nodes else []
-    return [*own, _role(spec), _binding(spec, bound), *nodes]
+    role, binding = _role(spec), _binding(spec, bound)
+    role["rules"] += ownership.rules([*own, role, binding, *beside])
+    return [*own, role, binding, *nodes]
 
 
 def _role(spec: JobSpec) -> Manifest:
@@ -37,6 +43,12 @@ def _role(spec: JobSpec) -> Manifest:
                 "resources": ["mpijobs"],
                 "resourceNames": [spec.name],
                 "verbs": ["get", "list", "watch", "patch"],
+            },
+            {
+                "apiGroups": ["batch"],
+                "resources": ["jobs"],
+                "resourceNames": [f"{spec.name}-launcher"],
+                "verbs": ["get", "patch"],
             },
         ],
     }

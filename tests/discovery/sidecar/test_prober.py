@@ -83,6 +83,13 @@ def test_if_no_worker_answers_none_is_lost(workers: Workers, probing: Probing) -
     assert probing.prober.is_own_network_suspect
 
 
+def test_workers_that_have_not_started_say_nothing_about_this_side(workers: Workers, probing: Probing) -> None:
+    workers.closed.add(A)
+    probing.probes(MISSES_TO_LOSE + 3)
+    assert probing.reports == []
+    assert not probing.prober.is_own_network_suspect
+
+
 @pytest.mark.parametrize(
     "line", [b"SSH-2.0-OpenSSH\n", b"hvd-elastic 2 0 waiting 0 0\n", b"\xff\n", b"hvd-elastic 1 x\n"]
 )

@@ -129,7 +129,7 @@ def test_the_sidecar_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> 
         pod, _ = pods(job(workers="1:2:3", workers__gpus=2, namespace="team", read_nodes=True), target)
         (sidecar,) = pod["initContainers"]
         for item in sidecar["env"]:
-            monkeypatch.setenv(item["name"], item["value"])
+            monkeypatch.setenv(item["name"], item.get("value", "a-uid"))
         context = command.make_context("discovery-sidecar", sidecar["command"][2:])
         found = context.params
         assert (found["job"], found["namespace"]) == ("fashion", "team")
@@ -137,6 +137,10 @@ def test_the_sidecar_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> 
         assert found["nodes"] is True
         assert found["api_version"] == ("v2beta1" if target is Target.MPIJOB else "v1")
         assert str(found["run_dir"]) == contract.RUN_DIR
+        assert found["pod_uid"] == "a-uid"
+        role = "/apis/rbac.authorization.k8s.io/v1/namespaces/team/roles/fashion-discovery"
+        assert (role in found["owned"]) == (target is Target.MPIJOB)
+        monkeypatch.delenv(contract.ENV_OWNED, raising=False)
 
 
 def test_the_launchers_take_what_they_are_given() -> None:

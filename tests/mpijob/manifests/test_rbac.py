@@ -1,5 +1,6 @@
 import pytest
 
+from hvd_elastic.mpijob.contract import ENV_OWNED
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import render
 from tests.mpijob.jobs import job, one, pods
@@ -12,7 +13,40 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
     assert set(rights["", "events"]["verbs"]) == {"create", "patch"}
     assert rights["kubeflow.org", "mpijobs"]["resourceNames"] == ["fashion"]
     assert set(rights["kubeflow.org", "mpijobs"]["verbs"]) == {"get", "list", "watch", "patch"}
-    assert len(rules) == 3
+    own = {
+        resource: rule["resourceNames"] for (_, resource), rule in rights.items() if rule["verbs"] == ["get", "patch"]
+    }
+    assert own == {
+        "jobs": ["fashion-launcher"],
+        "serviceaccounts": ["fashion-discovery"],
+        "roles": ["fashion-discovery"],
+        "rolebindings": ["fashion-discovery"],
+        "networkpolicies": ["fashion", "fashion.api-server"],
+    }
+    assert len(rules) == len(own) + 3
+
+
+def test_everything_beside_the_job_goes_with_it() -> None:
+    """But for storage, and for what has no namespace."""
+    spec = job(monitor=True, disruption_budget=True, read_nodes=True)
+    emitted = [item for item in render(spec) if item["kind"] not in ("MPIJob", "PersistentVolumeClaim")]
+    pod, _ = pods(spec)
+    owned = next(item["value"] for item in pod["initContainers"][0]["env"] if item["name"] == ENV_OWNED).split()
+    expected = [item for item in emitted if not item["kind"].startswith("Cluster")]
+    assert sorted(path.rpartition("/")[2] for path in owned) == sorted(item["metadata"]["name"] for item in expected)
+    allowed = {
+        (group, resource, name)
+        for rule in one(spec, "Role")["rules"]
+        if rule["verbs"] == ["get", "patch"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule["resourceNames"]
+    }
+    for path in owned:
+        *_, version, namespaces, namespace, plural, name = path.split("/")
+        assert (version, namespaces, namespace) == ("v1", "namespaces", spec.namespace)
+        group = "" if path.startswith("/api/v1/") else path.split("/")[2]
+        assert (group, plural, name) in allowed
 
 
 def test_rights_end_at_the_namespace() -> None:
