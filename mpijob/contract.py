@@ -86,6 +86,10 @@ ENV_GRACE_SECONDS: Final = "HVD_ELASTIC_GRACE_SECONDS"
 _EXIT_RESERVE_SECONDS: Final = 1.0
 """From a worker's own end, with code 0, to the kubelet's SIGKILL. It takes milliseconds, more on a loaded node."""
 
+ENV_LAUNCHER_SECONDS: Final = "HVD_ELASTIC_LAUNCHER_SECONDS"
+"""A worker that hears of no launcher for so long ends with Exit.NO_LAUNCHER, so that its GPUs are free. If it is not
+set, it waits for ever."""
+
 ENV_CHECKPOINT: Final = "HVD_ELASTIC_CHECKPOINT"
 """URL of the durable tier: `s3://bucket/prefix` or `file:///path`. If it is not set, commits are in memory only."""
 
@@ -168,6 +172,10 @@ CHECKPOINT_REQUEST_FILE: Final = "checkpoint-now"
 next `State.commit()` writes a durable checkpoint before it returns; if LEAVE_FILE exists too and other pods stay, in
 the background. Its content is the reason."""
 
+GENERATION_FILE: Final = "generation"
+"""In RUN_DIR of a worker. It exists once the worker was usable for the first time; its content is the present
+generation (READY_PORT)."""
+
 LEAVE_FILE: Final = "leave"
 """In RUN_DIR of a worker. It exists once PID 1 has received SIGTERM. The process trains on until the next rendezvous
 removes it, or until the grace less a reserve is over."""
@@ -194,6 +202,7 @@ reach test. A connection is answered with one line and may send one::
 
     server: hvd-elastic 1 GENERATION STATE STEP AGE      STATE: a value of WorkerState; STEP -1 and AGE -1: no heartbeat
     client: checkpoint REASON                            optional: write CHECKPOINT_REQUEST_FILE
+    client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
 
 GENERATION counts the standbys of this pod. `UID-GENERATION` is the host's alias, so a process that replaces another is
 a new host, to which no blacklist applies. AGE is the heartbeat's age in whole seconds."""
@@ -256,6 +265,8 @@ class Exit(IntEnum):
     """Worker: it is no longer part of the assignment and has left cleanly. This is never a failure."""
     HOST_CHANGE = 78
     """Worker: its rendezvous is gone (the launcher died, or the world could not form). A restart is worth while."""
+    NO_LAUNCHER = 76
+    """Worker: there was no launcher for ENV_LAUNCHER_SECONDS. The pod fails, and is replaced once there is one."""
     SCRIPT_MISTAKE = 79
     """Worker: the start found a mistake in the script that would break the job at its first resize."""
 

@@ -124,6 +124,11 @@ class Prober:
         return {uid: record.view for uid, record in list(self._records.items()) if record.view}
 
     @property
+    def targets(self) -> Mapping[str, str]:
+        """The workers that are probed: pod UID to address. Safe from any thread."""
+        return self._new_targets
+
+    @property
     def probed(self) -> int:
         """How many targets have answered or missed at least once."""
         return sum(record.view is not None or record.misses > 0 for record in self._records.values())

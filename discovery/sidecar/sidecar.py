@@ -29,7 +29,6 @@ from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import AtRisk, EligibilityRules
-from hvd_elastic.discovery.sidecar.checkpoint_request import request_checkpoint
 from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult
 from hvd_elastic.discovery.sidecar.cluster_state import ClusterState
 from hvd_elastic.discovery.sidecar.inbox import (
@@ -48,6 +47,7 @@ from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
+from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint
 from hvd_elastic.mpijob.contract import READY_PORT, RUN_DIR, SNAPSHOT_MAX_AGE_SECONDS
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ WITHHELD_TURN_SECONDS: Final = 0.1
 """The same while something is withheld for a time: the first list, or an address in quarantine."""
 STALLED_SECONDS: Final = 10.0
 """The sidecar counts as dead if its loop has not turned for this long."""
+ANNOUNCE_SECONDS: Final = 30.0
+"""How often the workers are told that their launcher is there; far below the time that they wait for one."""
 CONCLUDE_SECONDS: Final = 3.0
 """At most, for the sidecar's last requests."""
 
@@ -195,6 +197,10 @@ class Sidecar:
             last_word.start()
             last_word.join(CONCLUDE_SECONDS)
 
+    def _announce(self) -> None:
+        while not self._stopped.wait(ANNOUNCE_SECONDS):
+            announce_launcher(tuple(self._prober.targets.values()), port=self._options.ready_port)
+
     def _launcher_job(self) -> LauncherJob:
         options = self._options
         return LauncherJob(
@@ -231,6 +237,7 @@ class Sidecar:
             yield NODES, lambda: self._watch(NODES, watch.nodes(NodeView.from_json), self._inbox.put)
         yield "prober", self._prober.run
         yield "actions", self._executor.run
+        yield "presence", self._announce
         if options.looks_after_launcher:
             yield "launcher-job", lambda: self._launcher_job().run(self._stopped)
 

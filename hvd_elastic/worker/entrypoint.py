@@ -1,12 +1,23 @@
 """PID 1 of a worker pod: sshd, one standby per slot, readiness, adoption, and the pod's end."""
 
 import logging
+import math
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from hvd_elastic.mpijob.contract import READY_PORT, Exit, HvdElasticError, Standby, WorkerState, drain_seconds
+from hvd_elastic.mpijob.contract import (
+    GENERATION_FILE,
+    READY_PORT,
+    Exit,
+    HvdElasticError,
+    Standby,
+    WorkerState,
+    drain_seconds,
+)
 from hvd_elastic.system import child_processes
 from hvd_elastic.worker import drain, heartbeat_answer
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
@@ -20,6 +31,8 @@ from hvd_elastic.worker.worker_slot import SlotJob, WorkerSlot
 
 log = logging.getLogger(__name__)
 
+_LAUNCHER_LOOK_SECONDS: Final = 10.0
+
 
 class RunDirError(HvdElasticError):
     """RUN_DIR cannot be used."""
@@ -31,7 +44,7 @@ class Generation:
     """Counts how often this pod became usable with new processes, over restarts of its container too: the UID stays."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / "generation"
+        self._path = run_dir / GENERATION_FILE
         try:
             self.number = int(self._path.read_text())
         except (OSError, ValueError):
@@ -86,6 +99,7 @@ class EntryPoint:
         self._stale: set[WorkerSlot] = set()
         self._usable = False
         self._leaving = False
+        self._launcher_seen = time.monotonic()
         self._code = int(Exit.OK)
 
     def run(self) -> int:
@@ -101,6 +115,7 @@ class EntryPoint:
             self._sshd.start()
         for slot in self._slots:
             slot.start()
+        self._look_for_launcher()
         self._loop.run()
         self._ready.close()
         self._adopt.close()
@@ -169,6 +184,8 @@ class EntryPoint:
 
     def _on_request(self, line: str) -> None:
         verb, _, reason = line.partition(" ")
+        if verb == "launcher":
+            self._launcher_seen = time.monotonic()
         if verb == "checkpoint" and self._is_training:
             log.info("a checkpoint was requested: %s", reason)
             drain.request_checkpoint(self._run_dir, reason)
@@ -184,6 +201,24 @@ class EntryPoint:
             if not self._is_training:
                 drain.clean(self._run_dir)
             self._slots[client.local_rank].adopt(client)
+
+    def _look_for_launcher(self) -> None:
+        """End if nothing was heard of a launcher for too long: idle GPUs are somebody else's.
+
+        An operator that may not resume a job leaves its workers like that, and so does a launcher that finds no place.
+        """
+        limit = self._settings.launcher_seconds
+        if math.isinf(limit):
+            return
+        now = time.monotonic()
+        if self._is_training:
+            self._launcher_seen = now
+        if now - self._launcher_seen > limit and not self._leaving:
+            log.error("no launcher for %g s: this worker ends, so that its resources are free", limit)
+            self._code = int(Exit.NO_LAUNCHER)
+            self._loop.stop()
+            return
+        self._loop.after(min(limit / 10, _LAUNCHER_LOOK_SECONDS), self._look_for_launcher)
 
     def _leave(self) -> None:
         if self._leaving:

@@ -1,5 +1,6 @@
 """The settings of a worker's entry point, from the pod's environment."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Final, Self, TypeVar
 
 from hvd_elastic.mpijob.contract import (
     ENV_GRACE_SECONDS,
+    ENV_LAUNCHER_SECONDS,
     ENV_READY_ADDRESS,
     ENV_RUN_DIR,
     ENV_SLOTS,
@@ -42,6 +44,8 @@ class PodSettings:
     slots: int
     standby: Standby
     grace_seconds: float
+    launcher_seconds: float
+    """How long it waits for a launcher, or for news of one."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Self:
@@ -53,6 +57,7 @@ class PodSettings:
             slots=reader.value(ENV_SLOTS, 1, _slots, f"a whole number from 1 to {_SLOTS_LIMIT}"),
             standby=reader.value(ENV_STANDBY, Standby.INIT, Standby, ", ".join(Standby)),
             grace_seconds=reader.value(ENV_GRACE_SECONDS, _GRACE_SECONDS, _seconds, "a number of seconds, 0 or more"),
+            launcher_seconds=reader.value(ENV_LAUNCHER_SECONDS, math.inf, _seconds, "a number of seconds, 0 or more"),
         )
         if reader.problems:
             raise BadEnvironmentError("\n".join(reader.problems))

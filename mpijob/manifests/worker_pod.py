@@ -21,7 +21,11 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
 )
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
 
+LAUNCHER_SECONDS = 600
+"""How long a worker holds its GPUs without a launcher. One that is lost with its node comes back in half that."""
+
 _SHM = "shm"
+_STARTUP_SECONDS = 3600
 
 
 def template(spec: JobSpec, *, options: Sequence[str] = ()) -> Manifest:
@@ -41,6 +45,7 @@ def container(spec: JobSpec, command: list[str]) -> Manifest:
         env=container_env(_environment(spec)),
         envFrom=[{"secretRef": {"name": secret}} for secret in spec.secrets],
         ports=_ports(spec),
+        startupProbe=_startup(),
         readinessProbe=_readiness(),
         resources=resources(spec),
         securityContext=container_security(),
@@ -62,7 +67,25 @@ def _pod(spec: JobSpec, training: Manifest) -> Manifest:
 
 
 def _environment(spec: JobSpec) -> dict[str, str]:
-    return {**pod_environment.training(spec), contract.ENV_GRACE_SECONDS: str(node_placement.grace_seconds(spec))}
+    return {
+        **pod_environment.training(spec),
+        contract.ENV_GRACE_SECONDS: str(node_placement.grace_seconds(spec)),
+        contract.ENV_LAUNCHER_SECONDS: str(LAUNCHER_SECONDS),
+    }
+
+
+def _startup() -> Manifest:
+    """One process waits until the worker is warm. The readiness probe begins then, and never fails at a normal start.
+
+    It never gives up: how long a script may take to start is the script's own affair.
+    """
+    warm = f"until [ -e {contract.RUN_DIR}/{contract.GENERATION_FILE} ]; do sleep 0.1; done"
+    return {
+        "exec": {"command": ["/bin/sh", "-c", warm]},
+        "periodSeconds": 1,
+        "timeoutSeconds": _STARTUP_SECONDS,
+        "failureThreshold": 1000,
+    }
 
 
 def _readiness() -> Manifest:

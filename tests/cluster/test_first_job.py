@@ -30,7 +30,7 @@ def test_first_job(cluster: Site, namespace: Kubectl, timeline: Timeline, launch
     assert float(accuracies[-1]) > 0.9
     waiting.until("all workers are gone", lambda: not job.pods(Role.WORKER), within_seconds=60, seen=job.describe)
 
-    namespace("delete", "-f", str(job.shared / "manifests.yaml"), "--wait=true")
+    namespace("delete", "mpijob", job.name, "--wait=true")
     waiting.until(
         "nothing is left behind",
         lambda: not owned_by_nobody(namespace),

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
-from hvd_elastic.discovery.sidecar.checkpoint_request import request_checkpoint
 from hvd_elastic.discovery.sidecar.prober import MISSES_TO_LOSE, Prober, ProbeRecord, Views, parse_ready_line
+from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint
 from hvd_elastic.mpijob.contract import WorkerState
 from tests.discovery.conftest import until
 from tests.discovery.workers import Workers
@@ -156,6 +156,13 @@ def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -
         (A, "checkpoint the job falls short"),
         ("127.0.3.3", "checkpoint the job falls short"),
     }
+
+
+def test_workers_hear_of_their_launcher(workers: Workers) -> None:
+    everyone = tuple(f"127.0.3.{number}" for number in range(1, 100))
+    announce_launcher(everyone, port=workers.port, timeout_seconds=10.0)
+    until(lambda: len(workers.received) == len(everyone))
+    assert set(workers.received) == {(address, "launcher") for address in everyone}
 
 
 def test_a_stop_after_the_end_is_no_error(workers: Workers) -> None:

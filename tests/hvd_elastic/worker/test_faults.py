@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET, CHECKPOINT_REQUEST_FILE, HEARTBEAT_FILE, READY_PORT
+from hvd_elastic.mpijob.contract import (
+    ADOPT_FILE,
+    ADOPT_SOCKET,
+    CHECKPOINT_REQUEST_FILE,
+    ENV_LAUNCHER_SECONDS,
+    HEARTBEAT_FILE,
+    READY_PORT,
+    Exit,
+)
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Answer, Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
@@ -70,6 +78,23 @@ def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
         assert pod.ready(generation=2) == Answer(generation=2, state="waiting", step=-1, age=-1)
         assert not request.exists()
         assert not (pod.run_dir / HEARTBEAT_FILE).exists()
+
+
+def test_a_worker_without_a_launcher_ends(yard: Yard) -> None:
+    """But not one that trains, nor one that is told that its launcher is there."""
+    yard.write(WAITER)
+    with yard.pod(env={ENV_LAUNCHER_SECONDS: "2"}) as pod:
+        pod.ready()
+        heard = time.monotonic()
+        while time.monotonic() < heard + 3:
+            assert pod.ask(b"launcher\n") is not None
+            time.sleep(0.2)
+        client = pod.adopt()
+        first_line(client)
+        time.sleep(3)
+        assert client.poll() is None
+        client.terminate()
+        assert pod.process.wait(DEADLINE_SECONDS) == Exit.NO_LAUNCHER
 
 
 def test_messages_that_are_no_requests_are_refused(yard: Yard) -> None:

@@ -1,12 +1,12 @@
-"""Asks workers for a durable checkpoint over their ready ports; the protocol is at `contract.READY_PORT`."""
+"""What the sidecar says to workers over their ready ports; the protocol is at `contract.READY_PORT`."""
 
 import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from hvd_elastic.discovery.sidecar.prober import MAX_LINE_BYTES, nonblocking_socket
+from hvd_elastic.discovery.sidecar.prober import MAX_LINE_BYTES, MAX_OPEN, nonblocking_socket
 from hvd_elastic.mpijob.contract import READY_PORT
 
 
@@ -14,7 +14,18 @@ def request_checkpoint(
     addresses: Iterable[str], reason: str, *, port: int = READY_PORT, timeout_seconds: float = 0.3
 ) -> int:
     """Ask the workers for a durable checkpoint at their next commit; return how many received the request in time."""
-    line = f"checkpoint {' '.join(reason.split())}\n".encode("ascii", "replace")
+    return _send(addresses, f"checkpoint {' '.join(reason.split())}\n", port=port, timeout_seconds=timeout_seconds)
+
+
+def announce_launcher(addresses: Sequence[str], *, port: int = READY_PORT, timeout_seconds: float = 1.0) -> None:
+    """Tell the workers that their launcher is there. One that does not listen hears it the next time."""
+    for first in range(0, len(addresses), MAX_OPEN):
+        _send(addresses[first : first + MAX_OPEN], "launcher\n", port=port, timeout_seconds=timeout_seconds)
+
+
+def _send(addresses: Iterable[str], text: str, *, port: int, timeout_seconds: float) -> int:
+    """Send a line to all at once; return how many received it in time."""
+    line = text.encode("ascii", "replace")
     deadline = time.monotonic() + timeout_seconds
     received = 0
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as sockets:

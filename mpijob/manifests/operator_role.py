@@ -1,0 +1,36 @@
+"""The one right that the MPI Operator 0.8 lacks: without it a suspended job is never resumed.
+
+From 0.8.0 on the operator clears `status.startTime` of the launcher's Job before it resumes it, by an update of
+`jobs/status` (`pkg/controller/mpi_job_controller.go`, `syncHandler`). Its own ClusterRole up to 0.8.2 does not allow that
+(`manifests/base/cluster-role.yaml`). 0.6 and 0.7 do not touch the status.
+"""
+
+from typing import Final
+
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
+
+NAME: Final = "hvd-elastic:mpi-operator-resume"
+NAMESPACE: Final = "mpi-operator"
+ACCOUNT: Final = "mpi-operator"
+"""Where the operator's own manifests put it (`deploy/v2beta1/mpi-operator.yaml`)."""
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def manifests(*, namespace: str = NAMESPACE, account: str = ACCOUNT) -> list[Manifest]:
+    """A ClusterRole with that right, bound to the operator's ServiceAccount."""
+    metadata = {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "hvd-elastic"}}
+    role = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": metadata,
+        "rules": [{"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]}],
+    }
+    binding = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    return [role, binding]

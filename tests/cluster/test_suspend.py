@@ -1,0 +1,100 @@
+"""Suspend and resume, as Kueue does them to every job that it admits, under the operator's own rights as released."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hvd_elastic.mpijob.contract import Role
+from tests.cluster.jobs import Job
+from tests.cluster.kube import waiting
+from tests.cluster.kube.kubectl import Kubectl, condition_of
+from tests.cluster.site import Site
+from tests.cluster.standing import DURABLE, SIZE, start
+from tests.cluster.timeline import Timeline
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+
+
+@contextlib.contextmanager
+def may_resume(cluster: Site) -> Iterator[None]:
+    """The operator has the right that the verb prints."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "hvd_elastic.cli", "operator-role"], check=True, capture_output=True, text=True
+    ).stdout
+    cluster.kubectl("apply", "-f", "-", stdin=printed)
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "-f", "-", stdin=printed)
+
+
+def suspend(job: Job, *, yes: bool) -> None:
+    job.kubectl.patch("mpijob", job.name, {"spec": {"runPolicy": {"suspend": yes}}})
+
+
+def running(job: Job, role: Role) -> list[dict[str, Any]]:
+    return [pod for pod in job.pods(role) if pod["status"].get("phase") == "Running"]
+
+
+@pytest.mark.core
+def test_suspend_resume_and_apply_again(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    job = start(cluster, namespace, "launch", checkpoint=DURABLE)
+    job.wait_size(SIZE)
+    job.wait_steps(10)
+
+    timeline.mark("suspended")
+    suspend(job, yes=True)
+    waiting.until(
+        "every pod is gone",
+        lambda: not job.pods(Role.WORKER) and not job.pods(Role.LAUNCHER),
+        within_seconds=60,
+        seen=job.describe,
+    )
+    done = job.account.steps[-1]["step"]
+
+    operator = cluster.local().daemon("mpi-operator")
+    timeline.mark("resumed, without the right")
+    suspend(job, yes=False)
+    waiting.until(
+        "the operator may not",
+        lambda: 'cannot update resource "jobs/status"' in operator.tail(lines=300),
+        within_seconds=60,
+    )
+    assert not job.pods(Role.LAUNCHER), "this operator needs no help any more: operator-role may go"
+    with may_resume(cluster):
+        back = timeline.mark("the operator has the right")
+        job.wait_size(SIZE, since=back)
+        again = job.account.since(back).steps[0]["step"]
+        assert again <= done + 1
+        assert not job.account.skipped()
+
+        timeline.mark("suspended and resumed at once")
+        suspend(job, yes=True)
+        suspend(job, yes=False)
+        back = timeline.mark("resumed")
+        job.wait_size(SIZE, since=back)
+
+        timeline.mark("deleted and applied again")
+        namespace("delete", "mpijob", job.name, "--wait=true")
+        waiting.until("its pods are gone", lambda: not running(job, Role.WORKER), within_seconds=60, seen=job.describe)
+        namespace("apply", "-f", str(job.shared / "manifests.yaml"))
+        back = timeline.mark("applied again")
+        job.wait_size(SIZE, since=back)
+        assert not job.account.skipped()
+
+
+def test_a_job_that_begins_suspended(cluster: Site, namespace: Kubectl) -> None:
+    """Its launcher's Job has not started yet, so the operator needs no right that it has not."""
+    job = start(cluster, namespace, "launch", suspend=True)
+    waiting.until("it is suspended", lambda: _is(job, "Suspended"), within_seconds=30, seen=job.describe)
+    assert not job.pods(Role.WORKER)
+    suspend(job, yes=False)
+    job.wait_size(SIZE)
+
+
+def _is(job: Job, condition: str) -> bool:
+    return condition_of(job.kubectl.get("mpijob", job.name), condition) == "True"
