@@ -310,7 +310,8 @@ class JobSpec(Section):
     reset_limit: Count | None = None
     """Resizes and failures after which the job ends. No limit by default, because preemptions are normal."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Launchers that may fail before the job counts as failed. Each new one continues from the durable checkpoint."""
+    """Launchers that may fail before the job counts as failed. One that was drained, evicted or deleted does not count.
+    Each new one continues from the durable checkpoint."""
     cooldown: tuple[Annotated[int, Field(ge=1, le=3600)], Annotated[int, Field(ge=1, le=3600)]] = (2, 60)
     """Shortest and longest time for which a failed host is not used, in seconds. Short, because discovery offers only
     hosts that answer."""

@@ -1,8 +1,8 @@
 """The one right that the MPI Operator 0.8 lacks: without it a suspended job is never resumed.
 
 From 0.8.0 on the operator clears `status.startTime` of the launcher's Job before it resumes it, by an update of
-`jobs/status` (`pkg/controller/mpi_job_controller.go`, `syncHandler`). Its own ClusterRole up to 0.8.2 does not allow that
-(`manifests/base/cluster-role.yaml`). 0.6 and 0.7 do not touch the status.
+`jobs/status` (`pkg/controller/mpi_job_controller.go`, `syncHandler`). Its own ClusterRole up to 0.8.2 does not allow
+that (`manifests/base/cluster-role.yaml`). 0.6 and 0.7 do not touch the status.
 """
 
 from typing import Final
