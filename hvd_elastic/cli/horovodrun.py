@@ -19,9 +19,8 @@ logger = logging.getLogger("hvd_elastic.launcher")
 def command(arguments: tuple[str, ...]) -> None:
     """Run `horovodrun` with these arguments, beside the discovery sidecar.
 
-    Stock horovodrun ends when all its workers were taken away. Then it is started again, with the number of processes
-    of `--min-np`, as soon as they fit. Ends with horovodrun's own exit code, 70 (too few workers for longer than
-    `--elastic-timeout`), or 128 + a signal.
+    Stock horovodrun ends when all its workers were taken away. Then it is started again, and begins as soon as
+    `--min-np` processes fit. Ends with horovodrun's own exit code, or 128 + a signal.
     """
     from hvd_elastic.launcher.horovodrun_command import parse
     from hvd_elastic.launcher.supervisor import supervise

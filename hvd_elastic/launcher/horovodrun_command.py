@@ -11,8 +11,6 @@ from hvd_elastic.mpijob.lint.job import launcher_command_line
 from hvd_elastic.mpijob.lint.job.container_command import ContainerCommand, ShellWord
 
 PROGRAM: Final = "horovodrun"
-ELASTIC_TIMEOUT_SECONDS: Final = 600
-"""Its own default (horovod 0.28.1, `runner/elastic/driver.py`)."""
 
 
 class NotElasticError(HvdElasticError):
@@ -28,7 +26,6 @@ class HorovodrunCommand:
     argv: tuple[str, ...]
     start: int
     minimum: int
-    elastic_timeout_seconds: float
     run_dir: Path
     """Where the sidecar keeps the list of hosts, beside the discovery script."""
     training_words: int
@@ -53,12 +50,10 @@ def parse(arguments: Sequence[str]) -> HorovodrunCommand:
     if start is None or path.name != HOSTS_SCRIPT or not path.is_absolute() or not line.training_command:
         needed = f"-np, --host-discovery-script RUN_DIR/{HOSTS_SCRIPT} of the discovery sidecar, and a command"
         raise NotElasticError(f"{PROGRAM}: to begin again it needs {needed}")
-    timeout = line.number("--elastic-timeout")
     return HorovodrunCommand(
         argv=argv,
         start=start,
         minimum=line.number("--min-np") or start,
-        elastic_timeout_seconds=float(ELASTIC_TIMEOUT_SECONDS if timeout is None else timeout),
         run_dir=path.parent,
         training_words=len(line.training_command),
     )

@@ -44,13 +44,11 @@ class _HostList:
 def supervise(command: HorovodrunCommand) -> Finish:
     """Run the job to its end. Call it in the main thread of a process of its own: it takes over the signals.
 
-    Returns the exit code and why: horovodrun's own, 70 after its elastic time-out, or 128 + a signal.
+    Returns the exit code and why: horovodrun's own, or 128 + a signal.
     """
     child_processes.adopt_orphans()
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    limits = SupervisionLimits(
-        start=command.start, minimum=command.minimum, elastic_timeout=command.elastic_timeout_seconds
-    )
+    limits = SupervisionLimits(start=command.start, minimum=command.minimum)
     listed = _HostList()
     source = SnapshotSource(command.run_dir)
     threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
@@ -87,7 +85,7 @@ class _Supervisor:
                 self._starts += 1
                 argv = self._command.argv if self._starts == 1 else self._command.beginning_with(processes)
                 if self._starts > 1:
-                    logger.info("horovodrun begins again with %d hosts", len(self._listed.hosts))
+                    logger.info("horovodrun is started again and waits until %d processes fit", processes)
                 self._pid = child_processes.spawn(argv, environment=os.environ)
             case Stop(reason=reason) if self._pid is not None:
                 logger.info("horovodrun is stopped: %s", reason)

@@ -5,7 +5,6 @@ horovodrun ends with code 1 for every reason, and when none of its hosts is left
 the list of hosts instead. A run that has lost a host is begun again; a run that fails while its hosts stay has failed.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,7 +15,7 @@ from hvd_elastic.mpijob.contract import Exit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start the launcher once `processes` processes fit."""
+    """Start the launcher. It waits by itself until `processes` processes fit."""
 
     processes: int
 
@@ -44,13 +43,9 @@ class SupervisionLimits:
     """Sizes in processes, times in seconds."""
 
     start: int
-    """Needed until the job has begun. The launcher waits for them itself."""
+    """Needed until the job has begun."""
     minimum: int
     """Needed to begin again."""
-    elastic_timeout: float = math.inf
-    """How long fewer than `minimum` may fit before the job ends."""
-    settle: float = 1.0
-    """Before the job begins again the list has been the same for this long: a later host costs a reset."""
     loss_memory: float = 60.0
     """A run that fails within this time after the loss of a host has failed because of it. Survivors wait for a silent
     peer for Gloo's time-out, 30 s by default, before they fail."""
@@ -61,12 +56,12 @@ class SupervisionLimits:
 
 
 class _Phase(Enum):
+    BEGINNING = auto()
+    """There is no launcher yet, or it is to be started again."""
     RUNNING = auto()
     STOPPING = auto()
     JUDGING = auto()
     """It has failed, and whether it lost a host is not certain yet."""
-    WAITING = auto()
-    """For enough hosts to begin again."""
 
 
 class Supervision:
@@ -74,20 +69,18 @@ class Supervision:
 
     def __init__(self, limits: SupervisionLimits) -> None:
         self._limits = limits
-        self._phase = _Phase.WAITING
+        self._phase = _Phase.BEGINNING
         self._needed = limits.start
-        self._started = False
         self._hosts: frozenset[str] = frozenset()
         self._slots = 0
-        self._changed = -math.inf
         self._world: frozenset[str] = frozenset()
-        """The last list that shared a host with the one before it, since the launcher was started."""
+        """The last list that shared a host with the one before it, since workers run; empty until they do."""
         self._lost: float | None = None
         """When the launcher last lost a host."""
         self._gone: float | None = None
         """Since when none of `_world` is listed."""
-        self._since = 0.0
-        """Since when the phase lasts."""
+        self._failed = 0.0
+        """When the launcher ended with `_code`."""
         self._code = 0
 
     def set_hosts(self, hosts: Iterable[Host], now: float) -> None:
@@ -99,69 +92,53 @@ class Supervision:
             return
         if self._hosts - names:
             self._lost = now
-        self._hosts, self._changed = names, now
-        if names & self._world or not self._world:
+        self._hosts = names
+        if names & self._world:
             self._world, self._gone = names, None
-        elif self._gone is None:
+        elif self._world and self._gone is None:
             self._gone = now
 
     def launcher_ended(self, exit_code: int, now: float) -> None:
         """Take the launcher's end."""
         if self._phase is _Phase.STOPPING:
-            self._enter(_Phase.WAITING, now)
+            self._phase = _Phase.BEGINNING
         else:
-            self._code = exit_code
-            self._enter(_Phase.JUDGING, now)
+            self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
 
     def decide(self, now: float, *, has_workers: bool) -> Decision | None:
         """What is to be done now; None for nothing. `has_workers`: whether processes of the launcher still run."""
         match self._phase:
+            case _Phase.BEGINNING:
+                return self._start()
             case _Phase.RUNNING:
                 return self._while_running(now, has_workers=has_workers)
             case _Phase.JUDGING:
                 return self._judge(now)
-            case _Phase.WAITING:
-                return self._begin(now)
             case _Phase.STOPPING:
                 return None
+
+    def _start(self) -> Decision:
+        self._phase = _Phase.RUNNING
+        self._world, self._gone, self._lost = frozenset(), None, None
+        return Start(processes=self._needed)
 
     def _while_running(self, now: float, *, has_workers: bool) -> Decision | None:
         if has_workers:
             self._needed = self._limits.minimum
-        if self._gone is None or self._slots < self._needed:
+            self._world = self._world or self._hosts
+        if self._gone is None:
             return None
-        if has_workers and now < self._gone + self._limits.leave_patience:
+        replaced = self._slots >= self._needed and now >= self._gone + self._limits.leave_patience
+        if has_workers and not replaced:
             return None
-        self._enter(_Phase.STOPPING, now)
+        self._phase = _Phase.STOPPING
         return Stop(reason="none of its hosts is left")
 
     def _judge(self, now: float) -> Decision | None:
         if self._code == Exit.OK:
             return Finish(exit_code=Exit.OK, reason="the script has ended")
         if self._lost is not None and now - self._lost <= self._limits.loss_memory + self._limits.loss_patience:
-            self._enter(_Phase.WAITING, now)
-            return self._begin(now)
-        if now < self._since + self._limits.loss_patience:
+            return self._start()
+        if now < self._failed + self._limits.loss_patience:
             return None
         return Finish(exit_code=self._code, reason="it failed although its hosts are there")
-
-    def _begin(self, now: float) -> Decision | None:
-        if not self._started:
-            return self._start(now)
-        if self._slots < self._needed:
-            if now - self._since > self._limits.elastic_timeout:
-                reason = f"fewer than {self._needed} processes fit for {self._limits.elastic_timeout:g} s"
-                return Finish(exit_code=Exit.MIN_WORKERS_TIMEOUT, reason=reason)
-            return None
-        if now < self._changed + self._limits.settle:
-            return None
-        return self._start(now)
-
-    def _start(self, now: float) -> Decision:
-        self._started = True
-        self._world, self._gone, self._lost = self._hosts, None, None
-        self._enter(_Phase.RUNNING, now)
-        return Start(processes=self._needed)
-
-    def _enter(self, phase: _Phase, now: float) -> None:
-        self._phase, self._since = phase, now
