@@ -1,83 +1,191 @@
-"""The data of an epoch, batch by batch, and its sample counts."""
+"""The data of an epoch, pass by pass and batch by batch, and its sample counts."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import horovod.torch as hvd
 import torch
 
-from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.loader import Collate, is_iterable, load
-from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
-from hvd_elastic.trainer.state.progress import Cursor, Progress, Samples
+from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
+from hvd_elastic.trainer.data.loader import Collate, is_iterable, is_one_shot, load
+from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
+from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder, derived_seed
+from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Samples
 
-_NO_BATCH: Final = MicroBatch(count=0, weight=1.0, last=True, position=0, padding=0)
+Prefetcher = Callable[[Iterator[Any]], Iterable[Any]]
+"""Takes the batches and yields as many, in the same order: on a device, or some of them in advance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOptions:
+    """How the data of a pass is divided and loaded; see `State.batches`."""
+
+    policy: BatchPolicy
+    shuffle: bool = True
+    seed: int = 0
+    drop_last: bool = False
+    max_steps: int | None = None
+    collate_fn: Collate | None = None
+    prefetcher: Prefetcher | None = None
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    """For torch's DataLoader."""
 
 
 class Batches:
-    """Yields batches and moves the cursors of a Progress that belongs to the caller."""
+    """Yields batches and moves the position in the data."""
 
     def __init__(self) -> None:
-        self.current = _NO_BATCH
-        """The micro-batch that was yielded last."""
+        self.account = EpochAccount(EpochPosition())
+        self._yielded: list[Pass] = []
+        """The passes under way. The last one has yielded last."""
 
-    def reset(self) -> None:
-        """Forget the last micro-batch: training continues from another position."""
-        self.current = _NO_BATCH
+    @property
+    def current(self) -> MicroBatch:
+        """The micro-batch that was yielded last, of the passes under way."""
+        return self._yielded[-1].current if self._yielded else NO_BATCH
+
+    def go_to(self, position: EpochPosition) -> None:
+        """Continue from this position, with the body of its epoch from the top. Passes under way are given up."""
+        self.account = EpochAccount(position)
+        self._yielded = []
 
     def batches(
         self,
-        progress: Progress,
-        cursor: Cursor,
         dataset: Any,
+        options: PassOptions,
         *,
-        policy: BatchPolicy,
-        shuffle: bool,
-        seed: int,
-        drop_last: bool,
-        collate_fn: Collate | None,
-        options: Mapping[str, Any],
+        name: str,
+        epoch: int,
+        on_step: Callable[[], None],
+        commit: Callable[[], None],
     ) -> Iterator[Any]:
-        """Yield what is left of the cursor's epoch. The cursor moves when the last micro-batch of a step is yielded."""
-        order = self._order(cursor, dataset, seed=seed, shuffle=shuffle)
-        plan = EpochPlan(
-            length=cursor.length or 0,
-            position=cursor.position,
-            policy=policy,
-            rank=hvd.rank(),
-            size=hvd.size(),
-            drop_last=drop_last,
-        )
-        progress.epoch_done = False
-        loader_options = {"pin_memory": torch.cuda.is_available(), **options}
-        for batch, self.current in load(plan, dataset, order, collate_fn, **loader_options):
-            if self.current.last:
-                cursor.position = self.current.position
-                cursor.padded += self.current.padding
-            yield batch
-        self.current = _NO_BATCH
-        if order is None:
-            cursor.length = cursor.position
-        progress.epoch_done = True
+        """Return an iterator over what is left of a pass.
 
-    @staticmethod
-    def _order(cursor: Cursor, dataset: Any, *, seed: int, shuffle: bool) -> SampleOrder | None:
-        if is_iterable(dataset):
-            if hasattr(dataset, "set_epoch"):
-                dataset.set_epoch(cursor.epoch)
-            return None
-        cursor.length = len(dataset)
-        return SampleOrder(cursor.length, seed=seed, epoch=cursor.epoch, shuffle=shuffle)
+        Args:
+            dataset: see `State.batches`.
+            options: how it is divided and loaded.
+            name: name of the pass.
+            epoch: the present epoch.
+            on_step: called before the first batch of each step.
+            commit: makes a commit that was deferred.
+
+        Raises:
+            BatchError: the data set or an option cannot be used.
+        """
+        _validate(dataset, options, name=name)
+        called = self.account.call(name, epoch)
+        if not is_iterable(dataset):
+            _set_length(called.cursor, len(dataset), name=name)
+        return self._run(called, lambda: _load(called, dataset, options, epoch=epoch), options, on_step, commit)
+
+    def _run(
+        self,
+        run: Pass,
+        loaded: Callable[[], Iterator[tuple[Any, MicroBatch]]],
+        options: PassOptions,
+        on_step: Callable[[], None],
+        commit: Callable[[], None],
+    ) -> Iterator[Any]:
+        account, yielded = self.account, self._yielded
+        account.begin(run)
+        yielded.append(run)
+        try:
+            if run.cursor.ended:
+                return
+            for batch, micro_batch in loaded():
+                yielded.remove(run)
+                yielded.append(run)
+                if not run.in_batch:
+                    on_step()
+                run.take(micro_batch)
+                yield batch
+                if account.leave_step(run):
+                    commit()
+            if run.cursor.length is None and (options.max_steps is None or run.cursor.steps < options.max_steps):
+                run.cursor.length = run.cursor.position
+        finally:
+            yielded.remove(run)
+            account.end(run)
 
 
-def count_samples(live: Cursor, committed: Cursor | None) -> Samples:
-    """Count an epoch's samples. `committed` is the cursor of the last commit, which may be of another epoch."""
-    seen = committed.position if committed is not None and committed.epoch == live.epoch else 0
+def _load(called: Pass, dataset: Any, options: PassOptions, *, epoch: int) -> Iterator[tuple[Any, MicroBatch]]:
+    cursor = called.cursor
+    plan = EpochPlan(
+        length=cursor.length or 0,
+        position=cursor.position,
+        policy=options.policy,
+        rank=hvd.rank(),
+        size=hvd.size(),
+        drop_last=options.drop_last,
+        max_steps=options.max_steps - cursor.steps if options.max_steps is not None else None,
+    )
+    order = None
+    if is_iterable(dataset):
+        if hasattr(dataset, "set_epoch"):
+            dataset.set_epoch(epoch)
+    else:
+        seed = derived_seed(options.seed, called.path)
+        order = SampleOrder(plan.length, seed=seed, epoch=epoch, shuffle=options.shuffle)
+    loading = {"pin_memory": torch.cuda.is_available(), **options.loading}
+    pairs = load(plan, dataset, order, options.collate_fn, **loading)
+    return pairs if options.prefetcher is None else _prefetched(pairs, options.prefetcher)
+
+
+def count_samples(name: str, live: EpochPosition, committed: EpochPosition | None) -> Samples:
+    """Count an epoch's samples over all passes of this name. `committed` may be of another epoch."""
+    cursors = list(live.cursors(name))
+    lengths = [cursor.length for cursor in cursors]
+    seen = 0
+    if committed is not None and committed.epoch == live.epoch:
+        seen = sum(cursor.position for cursor in committed.cursors(name))
     return Samples(
         epoch=live.epoch,
-        due=live.length,
+        due=None if None in lengths or not lengths else sum(length or 0 for length in lengths),
         seen=seen,
-        uncommitted=live.position - seen,
-        padded=live.padded,
-        repeated=live.repeated,
+        uncommitted=sum(cursor.position for cursor in cursors) - seen,
+        padded=sum(cursor.padded for cursor in cursors),
+        repeated=sum(cursor.repeated for cursor in cursors),
     )
+
+
+def _validate(dataset: Any, options: PassOptions, *, name: str) -> None:
+    if options.max_steps is not None and options.max_steps < 1:
+        raise BatchError(f"batches({name!r}): max_steps: {options.max_steps} is below 1")
+    if is_one_shot(dataset):
+        raise BatchError(
+            f"batches({name!r}): a {type(dataset).__name__} can be read only once, so training could not continue "
+            "after a resize: give a data set whose __iter__ begins anew (a torch IterableDataset), or a list"
+        )
+    if not is_iterable(dataset) and not hasattr(dataset, "__len__"):
+        raise BatchError(f"batches({name!r}): a {type(dataset).__name__} has __getitem__ but no __len__")
+
+
+def _set_length(cursor: Cursor, length: int, *, name: str) -> None:
+    if cursor.ended:
+        return
+    if cursor.position and cursor.length not in (None, length):
+        raise BatchError(
+            f"batches({name!r}): the data set has {length} samples, but this epoch was begun with {cursor.length}, "
+            f"of which {cursor.position} were taken: continue with the same data set, or begin the next epoch "
+            "(state.epoch += 1) with the other one"
+        )
+    cursor.length = length
+
+
+def _prefetched(pairs: Iterator[tuple[Any, MicroBatch]], prefetcher: Prefetcher) -> Iterator[tuple[Any, MicroBatch]]:
+    """Yield what the prefetcher yields. A batch counts as taken when it leaves the prefetcher, not when it enters."""
+    ahead: deque[MicroBatch] = deque()
+
+    def batches() -> Iterator[Any]:
+        for batch, micro_batch in pairs:
+            ahead.append(micro_batch)
+            yield batch
+
+    for batch in prefetcher(batches()):
+        if not ahead:
+            raise BatchError("prefetcher: it yielded more batches than it was given")
+        yield batch, ahead.popleft()
+    if ahead:
+        raise BatchError(f"prefetcher: it was exhausted while it still held {len(ahead)} batches")

@@ -6,11 +6,11 @@ from typing import Any, Final
 import horovod.torch as hvd
 
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.batches import Batches, count_samples
+from hvd_elastic.trainer.data.batches import Batches, PassOptions, Prefetcher, count_samples
 from hvd_elastic.trainer.data.loader import Collate
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
-from hvd_elastic.trainer.state.progress import Cursor, Progress, Samples
+from hvd_elastic.trainer.state.progress import Progress, Samples
 from hvd_elastic.trainer.telemetry import events
 
 TRAIN: Final = "train"
@@ -24,23 +24,43 @@ class EpochsMixin:
     _batches: Batches
     _progress: Progress
     _optimizer_hooks: OptimizerHooks
+    _backward_passes: int | None = None
+    """What the optimizers were told; None if they were never told."""
 
     def remaining_epochs(self, total: int) -> Iterator[int]:
         """Yield the remaining epochs: `for state.epoch in state.remaining_epochs(20):`.
 
-        An interrupted epoch is yielded again, and `batches()` continues where it stopped. An epoch whose data was
-        exhausted at the last commit is not. At the end, waits until the last durable checkpoint is stored.
+        The end of the body ends the epoch. An interrupted epoch is yielded again and its body runs from the top:
+        `batches()` continues where it stopped and yields nothing where it had ended. A commit between two passes over
+        the data, or after the last one, is made by the next commit within a pass or at the end of the body.
+        At the end of all epochs, waits until the last durable checkpoint is stored.
 
         Args:
             total: number of epochs of the whole job, over all restarts.
         """
-        if self._progress.epoch_done:
-            self._next_epoch()
         while self.epoch < total:
             self._emit(events.Kind.EPOCH, epoch=self.epoch)
-            yield self.epoch
-            self._next_epoch()
+            account = self._batches.account
+            account.enter_epoch(self.epoch)
+            try:
+                yield self.epoch
+            finally:
+                account.leave_epoch()
+            self.epoch += 1
+            if account.end_epoch():
+                self._commit_now()
         self._commits.durable.flush()
+
+    def once(self, name: str) -> bool:
+        """Return True the first time in this epoch, over all resizes and restarts.
+
+        What stands before or between the passes over the data is run again if training resumes within a later pass.
+        `if state.once("scheduler"): scheduler.step()` is run once. The answer belongs to the next commit.
+
+        Args:
+            name: tells the places in the script apart.
+        """
+        return self._batches.account.once(name, self.epoch)
 
     def batches(
         self,
@@ -53,11 +73,16 @@ class EpochsMixin:
         seed: int = 0,
         drop_last: bool = False,
         num_workers: int = 0,
+        max_steps: int | None = None,
         collate_fn: Collate | None = None,
+        prefetcher: Prefetcher | None = None,
         name: str = TRAIN,
-        **options: Any,
+        **loading: Any,
     ) -> Iterator[Any]:
-        """Yield the remaining batches of this worker in this epoch. A resize neither skips nor repeats a sample.
+        """Return an iterator over the remaining batches of this worker in one pass over a data set.
+
+        A resize neither skips nor repeats a sample. Each call in an epoch is a pass of its own, which is found again by
+        its name and its number: after a resize the epoch's body must make the same calls in the same order.
 
         The sample counts include the batch that was yielded last: commit after its optimizer step, inside the loop.
 
@@ -73,28 +98,39 @@ class EpochsMixin:
             shuffle: use another random order in each epoch. Default True. Ignored for an iterable data set.
             seed: seed of the order, the same on every worker. Default 0.
             drop_last: leave out the last step of the epoch if it is incomplete. Default False.
+            max_steps: most steps of this pass, over all resizes: use it in place of a counter and `break`, since the
+                script's own counter begins anew after a resize. Default None: until the data is exhausted.
             num_workers: loader processes, as for torch's DataLoader. Default 0: load in the training process.
             collate_fn: turns a list of samples into a batch. Default None: torch's `default_collate`.
+            prefetcher: takes the iterator over the batches and returns one that yields as many in the same order, some
+                of them in advance. A prefetcher around `batches()` itself would lose the batches that it holds when a
+                resize comes. Default None.
             name: key of the sample counts (`samples_of`), for an epoch over several data sets. Default "train".
-            options: further options for torch's DataLoader: `pin_memory` (default: True if there is a GPU),
+            loading: further options for torch's DataLoader: `pin_memory` (default: True if there is a GPU),
                 `prefetch_factor` ...
 
         Raises:
-            BatchError: no batch size, or one that cannot be used.
+            BatchError: no batch size, or one that cannot be used; a data set that can be read only once; one that has
+                another length than when this pass was interrupted.
         """
         policy = BatchPolicy.choose(global_size=global_batch_size, per_worker=batch_size, micro=micro_batch_size)
-        if policy.micro is not None:
-            self._optimizer_hooks.set_backward_passes(-(-policy.share(hvd.rank(), hvd.size()) // policy.micro) or 1)
-        yield from self._batches.batches(
-            self._progress,
-            self._cursor(name),
-            dataset,
+        options = PassOptions(
             policy=policy,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
+            max_steps=max_steps,
             collate_fn=collate_fn,
-            options={"num_workers": num_workers, **options},
+            prefetcher=prefetcher,
+            loading={"num_workers": num_workers, **loading},
+        )
+        return self._batches.batches(
+            dataset,
+            options,
+            name=name,
+            epoch=self.epoch,
+            on_step=lambda: self._set_backward_passes(policy),
+            commit=self._commit_now,
         )
 
     @property
@@ -122,18 +158,26 @@ class EpochsMixin:
             name: the data set's name, as given to `batches`.
         """
         last = self._commits.last
-        committed = Progress.from_state_dict(last["progress"]) if last is not None else Progress()
-        return count_samples(self._progress.cursors.get(name, Cursor(epoch=self.epoch)), committed.cursors.get(name))
+        committed = Progress.from_state_dict(last["progress"]).data if last is not None else None
+        return count_samples(name, self._batches.account.position, committed)
 
     def _emit(self, kind: events.Kind, **fields: object) -> None:
         events.emit(kind, rank=hvd.rank(), size=hvd.size(), step=self._progress.commits, **fields)
 
-    def _next_epoch(self) -> None:
-        self.epoch += 1
-        self._progress.epoch_done = False
+    def _go_to(self, progress: Progress) -> None:
+        """Continue from this progress."""
+        self._progress = progress
+        self._batches.go_to(progress.data)
 
-    def _cursor(self, name: str) -> Cursor:
-        cursor = self._progress.cursors.get(name)
-        if cursor is None or cursor.epoch != self.epoch:
-            cursor = self._progress.cursors[name] = Cursor(epoch=self.epoch)
-        return cursor
+    def _set_backward_passes(self, policy: BatchPolicy) -> None:
+        """Tell Horovod when a step's gradients are complete. Passes in turn may divide their steps differently."""
+        if policy.micro is None and self._backward_passes is None:
+            return
+        share = policy.share(hvd.rank(), hvd.size())
+        passes = max(1, -(-share // (policy.micro or share or 1)))
+        if passes != self._backward_passes:
+            self._backward_passes = passes
+            self._optimizer_hooks.set_backward_passes(passes)
+
+    def _commit_now(self) -> None:
+        raise NotImplementedError

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
@@ -108,6 +108,11 @@ def is_iterable(dataset: object) -> bool:
     return isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
 
 
+def is_one_shot(dataset: object) -> bool:
+    """Whether a data set is a mere iterator: a generator, a `map`, a file."""
+    return isinstance(dataset, Iterator) and not isinstance(dataset, IterableDataset)
+
+
 class _BatchSampler:
     """The `batch_sampler` of a DataLoader."""
 
@@ -142,7 +147,11 @@ def stream_micro_batches(plan: EpochPlan, stream: Iterable[Any]) -> Iterator[tup
     """Yield the samples of each micro-batch of this worker, from a stream that starts at the plan's position."""
     samples = iter(stream)
     total, position = plan.total, plan.position
-    while step := list(islice(samples, total)):
+    steps = count() if plan.max_steps is None else range(plan.max_steps)
+    for _ in steps:
+        step = list(islice(samples, total))
+        if not step:
+            return
         if len(step) < total and plan.drop_last:
             return
         start = plan.samples_before(len(step))

@@ -9,7 +9,7 @@ The order is never a Python list. Up to `SORTED_LIMIT` samples it is a sort by h
 are defined here and do not depend on the version of numpy: a checkpoint taken in mid-epoch relies on that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -103,6 +103,8 @@ class EpochPlan:
     size: int
     drop_last: bool = False
     """Leave out the last step if it is incomplete."""
+    max_steps: int | None = None
+    """Most steps that remain; None: until the data is exhausted."""
 
     def micro_batches(self) -> Iterator[MicroBatch]:
         """Yield every micro-batch of this worker, in order."""
@@ -115,7 +117,7 @@ class EpochPlan:
             samples = order.at(block).tolist()
             start, taken = first, 0
             while taken < len(samples):
-                total = min(self.total, self.length - start)
+                total = min(self.total, self._stop - start)
                 for batch in self.step(start, total):
                     yield samples[taken : taken + batch.count]
                     taken += batch.count
@@ -129,14 +131,19 @@ class EpochPlan:
     @property
     def _whole(self) -> int:
         """Number of complete steps that remain."""
-        return max(0, self.length - self.position) // self.total
+        return max(0, self._stop - self.position) // self.total
+
+    @property
+    def _stop(self) -> int:
+        """The position at which the last step ends, complete or not."""
+        if self.max_steps is None:
+            return self.length
+        return min(self.length, self.position + self.max_steps * self.total)
 
     def _steps(self) -> Iterator[tuple[int, int]]:
         for step in range(self._whole):
             yield self.position + step * self.total, self.total
-        rest = self.length - self.position - self._whole * self.total
-        if rest > 0 and not self.drop_last:
-            yield self.length - rest, rest
+        yield from self._steps_after_whole()
 
     def samples_before(self, total: int) -> int:
         """Return how many samples of a step of `total` come before this worker's."""
@@ -161,8 +168,8 @@ class EpochPlan:
 
     def _steps_after_whole(self) -> Iterator[tuple[int, int]]:
         start = self.position + self._whole * self.total
-        if start < self.length and not self.drop_last:
-            yield start, self.length - start
+        if start < self._stop and not self.drop_last:
+            yield start, self._stop - start
 
 
 @lru_cache(maxsize=16)
@@ -183,6 +190,13 @@ def _step_micro_batches(total: int, size: int, rank: int, micro: int | None) -> 
         )
         for index, count in enumerate(counts)
     )
+
+
+def derived_seed(seed: int, path: Iterable[int]) -> int:
+    """Return another seed for each sequence of numbers, and the same seed for the empty one."""
+    for number in path:
+        seed = _key(seed, number)
+    return seed
 
 
 def _own_slice(total: int, size: int, rank: int) -> tuple[int, int]:

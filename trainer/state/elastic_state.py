@@ -25,7 +25,7 @@ from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.host_memory import Tree
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
-from hvd_elastic.trainer.state.progress import Progress
+from hvd_elastic.trainer.state.progress import Progress, upgrade
 from hvd_elastic.trainer.state.state_objects import StateObjects
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest, HeartbeatWriter
@@ -120,11 +120,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             HostsUpdatedInterrupt: hosts were added or removed. `elastic.run` handles it; do not catch it.
             TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
         """
-        self._progress.commits += 1
-        self.save()
-        self._emit_step({**self._logged, **logged})
-        self._logged = {}
-        self._agree(saved=True)
+        self._logged.update(logged)
+        if self._batches.account.may_commit():
+            self._commit_now()
+        else:
+            self._batches.account.defer()
+            self._agree(saved=False)
 
     def check_host_updates(self) -> None:
         """Stop for a new world if hosts were added or removed; commits first if so. Call it on every worker.
@@ -151,6 +152,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: see `commit`.
         """
+        self._progress.data = self._batches.account.commit()
         self._commits.save_to_memory(self._tree(), owned=self._optimizer_hooks.owned_addresses())
 
     def restore(self) -> None:
@@ -159,14 +161,16 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: the last commit is not whole.
         """
-        self._batches.reset()
+        undone = self._batches.account.position
+        self._batches.go_to(undone)
         self._optimizer_hooks.reset_after_failure()
+        self._logged = {}
         committed = self._commits.last
         if committed is None:
             return
         self._commits.memory.wait()
-        undone, self._progress = self._progress, Progress.from_state_dict(committed["progress"])
-        self._progress.count_repeated(undone)
+        self._go_to(Progress.from_state_dict(committed["progress"]))
+        self._progress.data.count_repeated(undone)
         self._state_objects.load(committed)
 
     @property
@@ -251,8 +255,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._commits.durable.open(self._progress.lineage)
         found = self._commits.durable.load_newest()
         if found is not None:
-            lineage = self._progress.lineage
-            self._progress = Progress.from_state_dict(found["progress"])
+            lineage, found = self._progress.lineage, upgrade(found)
+            self._go_to(Progress.from_state_dict(found["progress"]))
             self._progress.lineage = lineage
             self._state_objects.load(found)
 
@@ -260,7 +264,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         present = self._tree()
         tree = broadcast(present, root)
         if hvd.rank() != root:
-            self._progress = Progress.from_state_dict(tree["progress"])
+            self._go_to(Progress.from_state_dict(tree["progress"]))
             self._state_objects.load(tree, received_into=present)
         if save:
             self.save()
@@ -281,14 +285,26 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         else:
             self._commits.durable.close()
 
+    def _commit_now(self) -> None:
+        """Commit, where `commit` may have been called before."""
+        self._progress.commits += 1
+        self.save()
+        self._emit_step(self._logged)
+        self._logged = {}
+        self._agree(saved=True)
+
     def _agree(self, *, saved: bool) -> None:
-        """Commit, store or stop for a new world, as the workers agree. `saved`: the state was just committed."""
+        """Commit, store or stop for a new world, as the workers agree. `saved`: the state was just committed.
+
+        Where no commit may be made, the world stays, and what is stored is the last commit.
+        """
+        may_commit = saved or self._batches.account.may_commit()
         agreement = Agreement(
-            hosts_changed=not self._host_messages.empty(),
+            hosts_changed=may_commit and not self._host_messages.empty(),
             risk=self._requested_risk(),
             keeps_running=not departure.announced(),
         ).allreduced()
-        if (agreement.hosts_changed or agreement.risk) and not saved:
+        if (agreement.hosts_changed or agreement.risk) and not saved and may_commit:
             self._progress.commits += 1
             self.save()
         self._job_was_at_risk |= agreement.risk is RiskLevel.JOB
@@ -300,6 +316,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if agreement.hosts_changed:
             while not self._host_messages.empty():
                 self._host_messages.get()
+            self._go_to(Progress.from_state_dict(self._commits.last["progress"]))
             raise HostsUpdatedInterrupt(skip_sync=False)
 
     def _requested_risk(self) -> RiskLevel:
@@ -324,10 +341,11 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         rank, size, step = hvd.rank(), hvd.size(), self._progress.commits
         self._heartbeat.beat(step=step, rank=rank, size=size)
         if events.enabled():
-            cursor = self._progress.cursors.get(TRAIN)
-            samples = cursor.position if cursor is not None else None
+            data = self._progress.data
+            samples = sum(cursor.position for cursor in data.cursors(TRAIN)) if TRAIN in data.passes else None
+            epoch = data.epoch if data.passes else self.epoch  # a commit at the end of an epoch belongs to the next one
             seconds = round(now - self._last_commit, 6)
-            self._emit(events.Kind.STEP, epoch=self.epoch, samples=samples, seconds=seconds, **logged)
+            self._emit(events.Kind.STEP, epoch=epoch, samples=samples, seconds=seconds, **logged)
         self._last_commit = now
 
     def _before_step(self) -> float:

@@ -1,34 +1,42 @@
 """How far a job has come: counters that travel with the state, to other workers and into durable checkpoints."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import groupby
+from typing import Any, Optional
 
 
 @dataclass(slots=True, kw_only=True)
 class Cursor:
-    """The position in one data set within an epoch."""
+    """The position of one pass over a data set: of one call of `State.batches`."""
 
-    epoch: int = 0
     position: int = 0
-    """Samples of this epoch taken so far, over all workers."""
+    """Samples of this pass taken so far, over all workers."""
     length: int | None = None
-    """Samples of this epoch; None if that is not known before its end."""
+    """Samples of this pass; None if that is not known before its end."""
     padded: int = 0
-    """Samples taken twice in this epoch, so that every worker has at least one in the last step."""
+    """Samples taken twice in this pass, so that every worker has at least one in the last step."""
     repeated: int = 0
-    """Samples of this epoch taken again because a failure undid uncommitted steps."""
+    """Samples of this pass taken again because a failure undid uncommitted steps."""
+    steps: int = 0
+    """Steps of this pass taken so far."""
+    ended: bool = False
+    """The pass was exhausted, or the script left it: called again, it yields nothing."""
+    beside: list[str] = field(default_factory=list)
+    """Names of passes that ran beside this one, neither within the other's loop."""
+    calls: int = 1
+    """Consecutive calls that this cursor stands for: passes that have ended are added up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Sample counts of one epoch, over all workers. Every sample that is due is seen exactly once, apart from `padded`
-    and `repeated`.
+    """Sample counts of one epoch, over all workers and all passes of one name. Every sample that is due is seen exactly
+    once, apart from `padded` and `repeated`.
     """
 
     epoch: int
     due: int | None
-    """Samples of the epoch; None if that is not known before its end."""
+    """Samples of the passes that have begun; None if that is not known before their end."""
     seen: int
     """Taken and committed."""
     uncommitted: int
@@ -40,13 +48,82 @@ class Samples:
 
 
 @dataclass(slots=True, kw_only=True)
+class EpochPosition:
+    """The positions of all passes within an epoch, or within one step of the passes around them."""
+
+    epoch: int = 0
+    passes: dict[str, list[Cursor]] = field(default_factory=dict)
+    """By name, in the order of the calls."""
+    once: list[str] = field(default_factory=list)
+    """Names for which `State.once` has answered True in this epoch."""
+    inner: Optional["EpochPosition"] = None
+    """The passes within a step that is not complete: its batches are yielded again."""
+
+    def cursor(self, name: str, call: int) -> Cursor:
+        """Return the cursor of a call (from 0), which is made if this is the first time that the pass is called."""
+        cursors = self.passes.setdefault(name, [])
+        for cursor in cursors:
+            if call < cursor.calls:
+                return cursor
+            call -= cursor.calls
+        cursors += (Cursor() for _ in range(call + 1))
+        return cursors[-1]
+
+    def add_up(self, name: str) -> None:
+        """Add up neighbours that have ended: a loop over many passes keeps one cursor of them."""
+        merged: list[Cursor] = []
+        for ended, group in groupby(self.passes[name], key=lambda cursor: cursor.ended):
+            neighbours = list(group)
+            merged += [_sum(neighbours)] if ended else neighbours
+        self.passes[name] = merged
+
+    def cursors(self, name: str) -> Iterator[Cursor]:
+        """Yield the cursors of this name, those of inner passes too."""
+        yield from self.passes.get(name, ())
+        if self.inner is not None:
+            yield from self.inner.cursors(name)
+
+    def copy(self) -> "EpochPosition":
+        """Return a copy that shares nothing with this position."""
+        return EpochPosition(
+            epoch=self.epoch,
+            passes={name: [replace(cursor) for cursor in cursors] for name, cursors in self.passes.items()},
+            once=list(self.once),
+            inner=self.inner.copy() if self.inner is not None else None,
+        )
+
+    def count_repeated(self, undone: "EpochPosition") -> None:
+        """Count the samples that will be taken again, now that training goes back from `undone` to this position."""
+        if undone.epoch != self.epoch:
+            return
+        for name, cursors in undone.passes.items():
+            taken = sum(cursor.position for cursor in cursors)
+            kept = sum(cursor.position for cursor in self.passes.get(name, ()))
+            if taken > kept:
+                _last_begun(self, name).repeated += taken - kept
+        if self.inner is not None and undone.inner is not None:
+            self.inner.count_repeated(undone.inner)
+
+    @classmethod
+    def from_state_dict(cls, values: Mapping[str, Any]) -> "EpochPosition":
+        """Read what `asdict` returned. Fields that a later version added are ignored."""
+        known = _known(cls, values)
+        known["passes"] = {
+            name: [Cursor(**_known(Cursor, cursor)) for cursor in cursors]
+            for name, cursors in values.get("passes", {}).items()
+        }
+        known["once"] = list(values.get("once", ()))
+        inner = values.get("inner")
+        known["inner"] = cls.from_state_dict(inner) if inner is not None else None
+        return cls(**known)
+
+
+@dataclass(slots=True, kw_only=True)
 class Progress:
     """Counters of a job, the same on every worker at every commit."""
 
     commits: int = 0
     optimizer_steps: int = 0
-    epoch_done: bool = False
-    """The epoch's data is exhausted: training that continues from here begins the next epoch."""
     lineage: str = ""
     """Identity of the state in memory, made by the first rank 0. It fences checkpoint writers when no launcher
     does."""
@@ -56,7 +133,8 @@ class Progress:
     """Factor on the learning rate when this world began."""
     resized_at: int = 0
     """`optimizer_steps` when this world began."""
-    cursors: dict[str, Cursor] = field(default_factory=dict)
+    data: EpochPosition = field(default_factory=EpochPosition)
+    """Where training continues in the data."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all counters as plain values."""
@@ -65,16 +143,53 @@ class Progress:
     @classmethod
     def from_state_dict(cls, values: Mapping[str, Any]) -> "Progress":
         """Read a `state_dict()`. Fields that a later version added are ignored."""
-        known = {name: values[name] for name in cls.__slots__ if name in values}
-        known["cursors"] = {
-            name: Cursor(**{key: cursor[key] for key in Cursor.__slots__ if key in cursor})
-            for name, cursor in values.get("cursors", {}).items()
-        }
+        known = _known(cls, values)
+        known["data"] = EpochPosition.from_state_dict(values["data"]) if "data" in values else _old_position(values)
         return cls(**known)
 
-    def count_repeated(self, undone: "Progress") -> None:
-        """Count the samples that will be taken again, now that training goes back from `undone` to this progress."""
-        for name, cursor in self.cursors.items():
-            live = undone.cursors.get(name)
-            if live is not None and live.epoch == cursor.epoch:
-                cursor.repeated += max(0, live.position - cursor.position)
+
+def upgrade(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored commit in the present form. Once a commit could say that the data of its epoch was exhausted, and
+    training continued with the next epoch.
+    """
+    if not tree["progress"].get("epoch_done"):
+        return tree
+    progress = {**tree["progress"], "epoch_done": False, "cursors": {}}
+    return {**tree, "progress": progress, "values": {**tree["values"], "epoch": tree["values"]["epoch"] + 1}}
+
+
+def _old_position(values: Mapping[str, Any]) -> EpochPosition:
+    """Read the cursors of a commit that knew one pass for each name, each with its epoch."""
+    cursors: Mapping[str, Any] = values.get("cursors", {})
+    epoch = max((cursor["epoch"] for cursor in cursors.values()), default=0)
+    return EpochPosition(
+        epoch=epoch,
+        passes={
+            name: [Cursor(**_known(Cursor, cursor))] for name, cursor in cursors.items() if cursor["epoch"] == epoch
+        },
+    )
+
+
+def _known(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(cls)}
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _sum(cursors: Sequence[Cursor]) -> Cursor:
+    lengths = [cursor.length for cursor in cursors]
+    return Cursor(
+        position=sum(cursor.position for cursor in cursors),
+        length=None if None in lengths else sum(length or 0 for length in lengths),
+        padded=sum(cursor.padded for cursor in cursors),
+        repeated=sum(cursor.repeated for cursor in cursors),
+        steps=sum(cursor.steps for cursor in cursors),
+        ended=True,
+        calls=sum(cursor.calls for cursor in cursors),
+    )
+
+
+def _last_begun(position: EpochPosition, name: str) -> Cursor:
+    cursors = position.passes.setdefault(name, [])
+    if not cursors:
+        cursors.append(Cursor())
+    return next((cursor for cursor in reversed(cursors) if cursor.position), cursors[-1])
