@@ -7,6 +7,8 @@ from itertools import count, islice
 from typing import Any, Final
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data._utils.worker import WorkerInfo
 
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
@@ -125,7 +127,11 @@ class _BatchSampler:
 
 
 class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
-    """A worker's share of a stream. Each of n loader processes reads the whole stream and collates every n-th batch."""
+    """A worker's share of a stream. Each of n loader processes reads the whole stream and collates every n-th batch.
+
+    So the order does not depend on the number of loader processes. A data set that takes its share of the stream by
+    torch's `get_worker_info()` must not do so here: it is told that it is read by the only loader process.
+    """
 
     def __init__(self, plan: EpochPlan, dataset: Any, collate: Collate) -> None:
         self._plan, self._dataset, self._collate = plan, dataset, collate
@@ -133,6 +139,9 @@ class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
     def __iter__(self) -> Iterator[tuple[Any, MicroBatch]]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        if info is not None:
+            alone = WorkerInfo(id=0, num_workers=1, seed=info.seed, dataset=info.dataset)
+            torch_worker._worker_info = alone
         for index, (samples, micro_batch) in enumerate(stream_micro_batches(self._plan, self._from_position())):
             if index % workers == worker:
                 yield self._collate(samples), micro_batch

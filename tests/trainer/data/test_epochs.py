@@ -13,7 +13,7 @@ import pytest
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, get_worker_info
 
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_RUN_DIR
 from hvd_elastic.trainer.data.batch_policy import BatchError
@@ -468,3 +468,34 @@ def test_a_commit_of_the_first_version_is_continued(epoch_done: bool, position: 
     state.epoch = next(state.remaining_epochs(9))
     assert state.epoch == 3 + epoch_done
     assert sum(len(batch) for batch in state.batches(range(20), batch_size=4)) == left
+
+
+class Sharded(IterableDataset[int]):
+    """Takes its share as torch's documentation shows it, and as webdataset does."""
+
+    def __init__(self, *, always: bool) -> None:
+        self._always = always
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        if self._always:
+            assert info is not None
+        first, number = (info.id, info.num_workers) if info is not None else (0, 1)
+        return iter(range(first, 40, number))
+
+
+@pytest.mark.parametrize(("workers", "always"), [(0, False), (1, True), (2, False), (2, True)])
+def test_a_data_set_that_shards_itself_gives_all_its_samples(workers: int, always: bool) -> None:
+    """In an order that does not depend on the number of loader processes, which may change at a restart."""
+    job, use = Job({7: HOSTS}, taken=[]), iter([workers, 1 if always else 0])
+
+    def body(state: State) -> None:
+        for state.epoch in state.remaining_epochs(1):
+            for batch in state.batches(Sharded(always=always), batch_size=4, num_workers=next(use)):
+                state.taken = [*state.taken, *batch.tolist()]
+                job.commit()
+
+    job.run(body)
+    assert job.worlds == 2
+    assert job.state.taken == list(range(40))
+    assert job.state.samples.due == 40
