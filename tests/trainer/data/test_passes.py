@@ -1,0 +1,32 @@
+"""Passes over data in a world of several workers, which all must decide alike what is left of an epoch."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.local.training import HOSTS, training
+
+SCRIPT = Path(__file__).with_name("train_passes.py")
+
+
+@pytest.mark.horovod
+@pytest.mark.timeout(600)
+def test_resizes_around_an_evaluation_in_mid_epoch_leave_nothing_out(tmp_path: Path) -> None:
+    """3 -> 2 workers, one of which is then killed: real worlds, because shares and steps are others in each of them."""
+    with training(tmp_path) as job:
+        job.hosts(*HOSTS)
+        job.horovodrun("-np", "3", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+        job.trains(3, steps=6)
+        job.hosts(*HOSTS[:2])
+        job.trains(2, steps=6)
+        job.kill(HOSTS[1])
+        job.trains(1)
+        (job.folder / "hurry").touch()
+        assert job.ends() == 0, job.said()
+        (end,) = job.written("end")
+    assert Counter(map(tuple, end["trained"])) == Counter((epoch, each) for epoch in range(2) for each in range(240))
+    assert Counter(map(tuple, end["second"])) == Counter((epoch, each) for epoch in range(2) for each in range(50))
+    assert all(each == list(range(35)) for each in end["evaluated"])
+    assert len(end["evaluated"]) >= 6
+    assert end["scheduled"] == 2
