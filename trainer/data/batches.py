@@ -10,6 +10,7 @@ import torch
 
 from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
 from hvd_elastic.trainer.data.loader import Collate, is_iterable, is_one_shot, load
+from hvd_elastic.trainer.data.loop_hints import LoopHints
 from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder, derived_seed
 from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Samples
@@ -38,6 +39,7 @@ class Batches:
 
     def __init__(self) -> None:
         self.account = EpochAccount(EpochPosition())
+        self.hints = LoopHints()
         self._yielded: list[Pass] = []
         """The passes under way. The last one has yielded last."""
 
@@ -49,6 +51,7 @@ class Batches:
     def go_to(self, position: EpochPosition) -> None:
         """Continue from this position, with the body of its epoch from the top. Passes under way are given up."""
         self.account = EpochAccount(position)
+        self.hints.begin_epoch()
         self._yielded = []
 
     def batches(
@@ -59,6 +62,7 @@ class Batches:
         name: str,
         epoch: int,
         on_step: Callable[[], None],
+        on_end: Callable[[], None],
         commit: Callable[[], None],
     ) -> Iterator[Any]:
         """Return an iterator over what is left of a pass.
@@ -69,6 +73,7 @@ class Batches:
             name: name of the pass.
             epoch: the present epoch.
             on_step: called before the first batch of each step.
+            on_end: called when no pass is under way any more.
             commit: makes a commit that was deferred.
 
         Raises:
@@ -78,14 +83,17 @@ class Batches:
         called = self.account.call(name, epoch)
         if not is_iterable(dataset):
             _set_length(called.cursor, len(dataset), name=name)
-        return self._run(called, lambda: _load(called, dataset, options, epoch=epoch), options, on_step, commit)
+        pairs = _load(called, dataset, options, epoch=epoch)
+        return self._run(called, pairs, options, on_step=on_step, on_end=on_end, commit=commit)
 
     def _run(
         self,
         run: Pass,
-        loaded: Callable[[], Iterator[tuple[Any, MicroBatch]]],
+        pairs: Iterator[tuple[Any, MicroBatch]],
         options: PassOptions,
+        *,
         on_step: Callable[[], None],
+        on_end: Callable[[], None],
         commit: Callable[[], None],
     ) -> Iterator[Any]:
         account, yielded = self.account, self._yielded
@@ -94,7 +102,7 @@ class Batches:
         try:
             if run.cursor.ended:
                 return
-            for batch, micro_batch in loaded():
+            for batch, micro_batch in pairs:
                 yielded.remove(run)
                 yielded.append(run)
                 if not run.in_batch:
@@ -108,9 +116,12 @@ class Batches:
         finally:
             yielded.remove(run)
             account.end(run)
+            if account.is_between_passes and account is self.account:
+                on_end()
 
 
 def _load(called: Pass, dataset: Any, options: PassOptions, *, epoch: int) -> Iterator[tuple[Any, MicroBatch]]:
+    """Yield what is left of a pass. Nothing is loaded before the first batch is asked for."""
     cursor = called.cursor
     plan = EpochPlan(
         length=cursor.length or 0,
@@ -130,7 +141,7 @@ def _load(called: Pass, dataset: Any, options: PassOptions, *, epoch: int) -> It
         order = SampleOrder(plan.length, seed=seed, epoch=epoch, shuffle=options.shuffle)
     loading = {"pin_memory": torch.cuda.is_available(), **options.loading}
     pairs = load(plan, dataset, order, options.collate_fn, **loading)
-    return pairs if options.prefetcher is None else _prefetched(pairs, options.prefetcher)
+    yield from pairs if options.prefetcher is None else _prefetched(pairs, options.prefetcher)
 
 
 def count_samples(name: str, live: EpochPosition, committed: EpochPosition | None) -> Samples:

@@ -8,6 +8,7 @@ import horovod.torch as hvd
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.batches import Batches, PassOptions, Prefetcher, count_samples
 from hvd_elastic.trainer.data.loader import Collate
+from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
 from hvd_elastic.trainer.state.progress import Progress, Samples
@@ -42,6 +43,7 @@ class EpochsMixin:
             self._emit(events.Kind.EPOCH, epoch=self.epoch)
             account = self._batches.account
             account.enter_epoch(self.epoch)
+            self._batches.hints.begin_epoch()
             try:
                 yield self.epoch
             finally:
@@ -60,6 +62,7 @@ class EpochsMixin:
         Args:
             name: tells the places in the script apart.
         """
+        self._batches.hints.once()
         return self._batches.account.once(name, self.epoch)
 
     def batches(
@@ -129,7 +132,8 @@ class EpochsMixin:
             options,
             name=name,
             epoch=self.epoch,
-            on_step=lambda: self._set_backward_passes(policy),
+            on_step=lambda: self._begin_step(policy),
+            on_end=lambda: self._batches.hints.pass_ended(self._counts()),
             commit=self._commit_now,
         )
 
@@ -168,6 +172,13 @@ class EpochsMixin:
         """Continue from this progress."""
         self._progress = progress
         self._batches.go_to(progress.data)
+
+    def _begin_step(self, policy: BatchPolicy) -> None:
+        self._set_backward_passes(policy)
+        self._batches.hints.step_begun(self._counts)
+
+    def _counts(self) -> Counts:
+        return Counts.of(vars(self).values(), optimizer_steps=self._progress.optimizer_steps)
 
     def _set_backward_passes(self, policy: BatchPolicy) -> None:
         """Tell Horovod when a step's gradients are complete. Passes in turn may divide their steps differently."""

@@ -158,6 +158,11 @@ class EpochAccount:
             self.position.once.append(name)
         return first
 
+    @property
+    def is_between_passes(self) -> bool:
+        """Whether a pass has ended in the body of an epoch, and none is under way."""
+        return self.in_epoch and self._top.left and not self._top.under_way
+
     def may_commit(self) -> bool:
         """Return whether training that continues from a commit made now would come back to this place."""
         body = self._innermost()

@@ -112,6 +112,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """Save the present state to host memory, and stop for a new world if hosts were added or removed.
 
         After a failure, training goes back to the last commit. Call it after the optimizer's step, on every worker.
+        Between two passes over data, and after the last one of an epoch, it is deferred: see `remaining_epochs`.
 
         Args:
             logged: values for the event of this step, by name: `loss=loss`. Default none.
@@ -121,6 +122,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
         """
         self._logged.update(logged)
+        self._batches.hints.commit(self._counts)
         if self._batches.account.may_commit():
             self._commit_now()
         else:

@@ -10,12 +10,14 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+import torch
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import IterableDataset, get_worker_info
 
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_RUN_DIR
+from hvd_elastic.trainer.data import loop_hints
 from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
@@ -499,3 +501,53 @@ def test_a_data_set_that_shards_itself_gives_all_its_samples(workers: int, alway
     assert job.worlds == 2
     assert job.state.taken == list(range(40))
     assert job.state.samples.due == 40
+
+
+@pytest.fixture
+def objects() -> dict[str, Any]:
+    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    return {"optimizer": optimizer, "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1)}
+
+
+@pytest.mark.parametrize(("inside", "warned"), [(False, False), (True, True)])
+def test_a_prefetcher_that_batches_does_not_know_is_found(
+    inside: bool, warned: bool, objects: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(**objects)
+
+    def body(state: State) -> None:
+        ahead = ahead_by(1)
+        for state.epoch in state.remaining_epochs(2):
+            options: dict[str, Any] = {} if inside else {"prefetcher": ahead}
+            batches = state.batches(range(8), batch_size=2, **options)
+            for _ in ahead(batches) if inside else batches:
+                state.optimizer.step()
+                job.commit()
+
+    job.run(body)
+    assert [record.message for record in caplog.records] == [loop_hints.PREFETCHER] * warned
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_scheduler_that_would_step_twice_is_found(
+    guarded: bool, commits: bool, objects: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(**objects)
+
+    def body(state: State) -> None:
+        for state.epoch in state.remaining_epochs(2):
+            for _ in state.batches(range(4), batch_size=2):
+                state.optimizer.step()
+                job.commit()
+            if not guarded or state.once("scheduler"):
+                state.scheduler.step()
+            for _ in state.batches(range(4), batch_size=2, name="second"):
+                if commits:
+                    job.commit()
+            state.once("at the end")
+            job.commit()
+
+    job.run(body)
+    warned = commits and not guarded
+    assert [record.message for record in caplog.records] == [loop_hints.SCHEDULER] * warned
