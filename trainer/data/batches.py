@@ -54,6 +54,12 @@ class Batches:
         self.hints.begin_epoch()
         self._yielded = []
 
+    def defer_commit(self) -> None:
+        """Put a commit off until the end of the present body."""
+        self.account.defer()
+        if self.account.is_between_passes:
+            self.hints.commit_deferred()
+
     def batches(
         self,
         dataset: Any,

@@ -126,7 +126,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if self._batches.account.may_commit():
             self._commit_now()
         else:
-            self._batches.account.defer()
+            self._batches.defer_commit()
             self._agree(saved=False)
 
     def check_host_updates(self) -> None:

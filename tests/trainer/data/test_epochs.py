@@ -551,3 +551,20 @@ def test_a_scheduler_that_would_step_twice_is_found(
     job.run(body)
     warned = commits and not guarded
     assert [record.message for record in caplog.records] == [loop_hints.SCHEDULER] * warned
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_training_loop_whose_commits_wait_is_found(first: bool, caplog: pytest.LogCaptureFixture) -> None:
+    state = State()
+    for state.epoch in state.remaining_epochs(1):
+        if not first:
+            list(state.batches(range(4), batch_size=2))
+        for _ in range(loop_hints.MANY_COMMITS):
+            state.commit()
+        if first:
+            list(state.batches(range(4), batch_size=2))
+        assert state.step_count == (loop_hints.MANY_COMMITS if first else 0)
+        for _ in state.batches(range(60), batch_size=2):  # an evaluation before each commit
+            list(state.batches(range(4), batch_size=2, name="val"))
+            state.commit()
+    assert [record.message for record in caplog.records] == [loop_hints.DEFERRED] * (not first)
