@@ -35,5 +35,11 @@ class CorruptError(CheckpointError):
     """What was read differs from what was written, in a digest, a size or the structure."""
 
 
+class IncompatibleError(CheckpointError):
+    """The checkpoint is whole, but this script cannot take it. The message names what differs, and the way out."""
+
+    exit_code = Exit.SCRIPT_MISTAKE
+
+
 class CaptureError(CheckpointError):
     """The snapshot cannot be stored: a value needs pickle, or a buffer changed while it was held."""

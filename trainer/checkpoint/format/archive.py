@@ -7,14 +7,19 @@ Layout, all integers little-endian::
     tree      JSON: {"values": VALUE, "tensors": [{"dtype": "float32", "shape": [..], "offset": O}, ...]}
     tensors   at multiples of 64 from the start of the archive, row-major
 
-VALUE is null, a boolean, a number or a string as in JSON, a list, or an object with one key: `dict` (pairs, so that
-keys may be integers as in an optimizer's state), `tuple`, `set`, `bytes` (base64), `tensor` or `array` (an index).
+VALUE is null, a boolean, a number or a string as in JSON, a list, or an object with one key, its kind:
+
+    containers  dict, ordered, counter, defaultdict (pairs: keys need not be strings), tuple, namedtuple, deque, set,
+                frozenset
+    tensors     tensor, tensor_with_grad, parameter, ndarray (an index into the table); tensors that are tied share one
+    others      see `plain_values`
 """
 
 import json
+import math
 import struct
-from base64 import b64decode
 from bisect import bisect_right
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,8 +27,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from hvd_elastic.trainer.checkpoint.errors import CaptureError, CheckpointError, CorruptError
+from hvd_elastic.trainer.checkpoint.format.capture import FACTORIES, Capture
+from hvd_elastic.trainer.checkpoint.format.plain_values import DECODERS, dtype_name, dtype_named, number_dtype
+from hvd_elastic.trainer.checkpoint.format.script_types import find_named_tuple
 
 MAGIC: Final = b"HVDECKP1"
 ALIGNMENT: Final = 64
@@ -41,8 +48,13 @@ class Payload:
     """A capture as one sequence of bytes. It is never assembled in memory: parts are copied out of it on demand."""
 
     def __init__(self, capture: Capture) -> None:
+        """Write the header, and read it back: what cannot be read is not stored. Raises CaptureError."""
         self.capture = capture
-        tree = self._tree()
+        try:
+            tree = self._tree()
+            _Values(capture.tensors, copy_arrays=False).restored(json.loads(tree)["values"])
+        except (*_DAMAGE, CheckpointError) as error:
+            raise CaptureError(f"the snapshot's header cannot be read back: {error!r}") from error
         self._starts = [0]
         self._pieces: list[Bytes] = [np.frombuffer(MAGIC + struct.pack("<Q", len(tree)) + tree, np.uint8)]
         end = self._pieces[0].size
@@ -56,8 +68,7 @@ class Payload:
         """Return the JSON tree. Its offsets count from the first tensor, as the tree's own length is not known yet."""
         table, offset = [], 0
         for tensor in self.capture.tensors:
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            table.append({"dtype": dtype, "shape": list(tensor.shape), "offset": offset})
+            table.append({"dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape), "offset": offset})
             offset = aligned(offset + tensor.numel() * tensor.element_size())
         return json.dumps({"values": self.capture.values, "tensors": table}, separators=(",", ":")).encode()
 
@@ -82,20 +93,35 @@ def _raw(tensor: torch.Tensor) -> Bytes:
     return tensor.reshape(-1).view(torch.uint8).numpy()
 
 
+_DAMAGE: Final = (
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    RuntimeError,
+    RecursionError,
+    ArithmeticError,
+    MemoryError,
+)
+"""What reading a damaged tree may raise."""
+
+
 def restore(buffer: torch.Tensor) -> dict[str, object]:
     """Return the values of an archive. Its tensors are views of `buffer`, a tensor of uint8 in one dimension.
 
     Raises:
         CorruptError: it is not an archive, or its tree points outside of it.
+        IncompatibleError: a class that it names is not there.
     """
     try:
         length = _tree_length(buffer)
         tree = json.loads(buffer[HEAD_BYTES : HEAD_BYTES + length].numpy().tobytes())
         first = aligned(HEAD_BYTES + length)
         tensors = [_view(buffer, first, entry) for entry in tree["tensors"]]
-        values = _restored(tree["values"], tensors)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RuntimeError, RecursionError) as error:
-        raise CorruptError(f"not an archive of this format: {error}") from error
+        values = _Values(tensors, copy_arrays=True).restored(tree["values"])
+    except _DAMAGE as error:
+        raise CorruptError(f"not an archive of this format: {error!r}") from error
     if not isinstance(values, dict):
         raise CorruptError("not an archive of this format: its root is not a dictionary")
     return values
@@ -112,13 +138,12 @@ def _tree_length(buffer: torch.Tensor) -> int:
 
 
 def _view(buffer: torch.Tensor, first: int, entry: Mapping[str, object]) -> torch.Tensor:
-    dtype = getattr(torch, str(entry["dtype"]))
-    shape, offset = entry["shape"], entry["offset"]
-    if not isinstance(dtype, torch.dtype) or not isinstance(offset, int) or not isinstance(shape, list):
+    dtype, shape, offset = dtype_named(entry["dtype"]), entry["shape"], entry["offset"]
+    if not isinstance(offset, int) or not isinstance(shape, list) or any(length < 0 for length in shape):
         raise TypeError(f"a tensor is described as {entry}")
     sizes = torch.Size(shape)
     start = first + offset
-    end = start + sizes.numel() * dtype.itemsize
+    end = start + math.prod(shape) * dtype.itemsize
     if offset < 0 or end > max(buffer.numel(), start):
         raise ValueError(f"a tensor ends at {end} of {buffer.numel()} bytes")
     if start == end:
@@ -128,20 +153,81 @@ def _view(buffer: torch.Tensor, first: int, entry: Mapping[str, object]) -> torc
     return torch.from_numpy(buffer[start:end].numpy()).view(dtype).view(sizes)
 
 
-def _restored(value: object, tensors: list[torch.Tensor]) -> object:
-    if isinstance(value, list):
-        return [_restored(v, tensors) for v in value]
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    return _KINDS[kind](content, tensors)
+class _Values:
+    """Builds the values of a tree."""
+
+    def __init__(self, tensors: list[torch.Tensor], *, copy_arrays: bool) -> None:
+        self._tensors = tensors
+        self._copy_arrays = copy_arrays
+        self._with_grad: dict[tuple[str, int, bool], torch.Tensor] = {}
+        """Made once for each tensor: what was one object is one object again."""
+
+    def restored(self, node: object) -> object:
+        if isinstance(node, list):
+            return [self.restored(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        ((kind, content),) = node.items()
+        container = _KINDS.get(kind)
+        return DECODERS[kind](content) if container is None else container(self, content)
+
+    def pairs(self, content: Any) -> list[tuple[object, object]]:
+        return [(self.restored(key), self.restored(value)) for key, value in content]
+
+    def items(self, content: Any) -> list[object]:
+        return [self.restored(each) for each in content]
+
+    def tensor(self, index: int) -> torch.Tensor:
+        if index < 0:
+            raise IndexError(index)
+        return self._tensors[index]
+
+    def tensor_with_grad(self, index: int) -> torch.Tensor:
+        key = "tensor", index, True
+        if key not in self._with_grad:
+            self._with_grad[key] = self.tensor(index).detach().requires_grad_()
+        return self._with_grad[key]
+
+    def parameter(self, content: Any) -> torch.Tensor:
+        index, requires_grad = content
+        key = "parameter", index, bool(requires_grad)
+        if key not in self._with_grad:
+            self._with_grad[key] = torch.nn.Parameter(self.tensor(index), requires_grad=bool(requires_grad))
+        return self._with_grad[key]
+
+    def ndarray(self, content: Any) -> object:
+        index, dtype, shape = content
+        array = self.tensor(index).numpy().view(number_dtype(dtype, more="SU")).reshape(shape)
+        return array.copy() if self._copy_arrays else array
+
+    def default_dict(self, content: Any) -> object:
+        factory, pairs = content
+        return defaultdict(None if factory is None else FACTORIES[factory], self.pairs(pairs))
+
+    def deque(self, content: Any) -> object:
+        items, most = content
+        return deque(self.items(items), most)
+
+    def named_tuple(self, content: Any) -> object:
+        module, name, fields, items = content
+        # Not the class's own __new__, which is the script's code.
+        return tuple.__new__(find_named_tuple(module, name, fields), self.items(items))
 
 
-_KINDS: Final[dict[str, Callable[[Any, list[torch.Tensor]], object]]] = {
-    "tensor": lambda index, tensors: tensors[index],
-    "array": lambda index, tensors: tensors[index].numpy().copy(),
-    "dict": lambda pairs, tensors: {_restored(k, tensors): _restored(v, tensors) for k, v in pairs},
-    "tuple": lambda items, tensors: tuple(_restored(v, tensors) for v in items),
-    "set": lambda items, tensors: {_restored(v, tensors) for v in items},
-    "bytes": lambda text, _: b64decode(text, validate=True),
+_KINDS: Final[dict[str, Callable[[_Values, Any], object]]] = {
+    "dict": lambda values, pairs: dict(values.pairs(pairs)),
+    "ordered": lambda values, pairs: OrderedDict(values.pairs(pairs)),
+    "counter": lambda values, pairs: Counter(dict(values.pairs(pairs))),
+    "defaultdict": _Values.default_dict,
+    "tuple": lambda values, items: tuple(values.items(items)),
+    "namedtuple": _Values.named_tuple,
+    "deque": _Values.deque,
+    "set": lambda values, items: set(values.items(items)),
+    "frozenset": lambda values, items: frozenset(values.items(items)),
+    "tensor": _Values.tensor,
+    "tensor_with_grad": _Values.tensor_with_grad,
+    "parameter": _Values.parameter,
+    "ndarray": _Values.ndarray,
+    # Written by versions that knew no type of array or scalar of numpy.
+    "array": lambda values, index: values.tensor(index).numpy().copy(),
 }

@@ -1,8 +1,5 @@
-import math
 import pickle
 import random
-from collections import OrderedDict, defaultdict
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -98,25 +95,6 @@ def test_a_training_process_goes_on_from_what_comes_back() -> None:
     assert [step() for _ in range(3)] == expected
 
 
-def test_values_of_kinds_that_look_alike_keep_apart() -> None:
-    class Colour(IntEnum):
-        RED = 3
-
-    snapshot: dict[str, object] = {
-        "ordered": OrderedDict(b=1, a=2),
-        "default": defaultdict(int, {1: 2}),
-        "one": {1: "integer", "1": "string"},
-        "enum": Colour.RED,
-        "float": np.float64(1.5),
-        "infinite": [math.inf, -math.inf],
-        "set": {1, 2},
-    }
-    values = there_and_back(snapshot)
-    assert values == {**snapshot, "enum": 3, "float": 1.5}
-    assert list(values["ordered"]) == ["b", "a"]
-    assert type(values["enum"]) is int
-
-
 def test_a_tensor_that_appears_twice_is_stored_once_and_its_conjugate_apart() -> None:
     weight = torch.randn(1000)
     once, twice = Payload(Capture.take({"a": weight})), Payload(Capture.take({"a": weight, "b": weight}))
@@ -136,7 +114,7 @@ def test_tensors_lie_aligned_and_own_their_storage() -> None:
 
 
 def test_every_value_that_needs_pickle_is_named() -> None:
-    snapshot = {"a": {"b": [1, object()]}, "f": print, "array": np.array(["x"]), "sparse": torch.eye(2).to_sparse()}
+    snapshot = {"a": {"b": [1, object()]}, "f": print, "array": np.array([print]), "sparse": torch.eye(2).to_sparse()}
     with pytest.raises(CaptureError) as caught:
         Capture.take(snapshot)
     lines = str(caught.value).splitlines()[1:]
