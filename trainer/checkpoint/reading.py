@@ -4,8 +4,6 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
-import torch
-
 from hvd_elastic.trainer.checkpoint.claim import Owner
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.format.archive import restore
@@ -31,8 +29,8 @@ class Checkpoint:
 
     manifest: Manifest
     _store: Store = field(repr=False)
-    _archive: torch.Tensor | None = field(repr=False)
-    """The archive, as it was read for verification, until `load` returns it."""
+    _values: dict[str, object] | None = field(repr=False)
+    """The values, as they were read for verification, until `load` returns them."""
 
     @property
     def name(self) -> str:
@@ -65,16 +63,17 @@ class Checkpoint:
         return self.manifest.size_bytes
 
     def load(self) -> dict[str, object]:
-        """Return the values: dicts, lists, tuples, sets, plain values, CPU tensors, numpy arrays.
+        """Return the values, each of the type that was saved. Tensors are on the CPU, row-major.
 
         The tensors are views of one buffer, which exists as long as any of them. No code from the checkpoint is run.
         The first call returns what was read for verification; a further call reads and verifies again.
 
         Raises:
-            CorruptError: only on a further call, or for a format that this version does not know.
+            CorruptError: only on a further call.
+            IncompatibleError: only on a further call.
         """
-        archive, self._archive = self._archive, None
-        return restore(archive if archive is not None else download(self._store, self.manifest, threading.Event()))
+        values, self._values = self._values, None
+        return values if values is not None else restore(download(self._store, self.manifest, threading.Event()))
 
 
 def find_newest(
@@ -86,6 +85,7 @@ def find_newest(
 
     Raises:
         CorruptError: there are manifests, but none verifies.
+        IncompatibleError: the newest that verifies has a class that the script lacks. An older one would have it too.
         StoreError: the store did not answer.
     """
     rejected: list[Rejected] = []
@@ -117,4 +117,5 @@ def _verified(store: Store, key: str, owner: Owner, stop: threading.Event) -> Ch
     manifest = found[0]
     if manifest.key != key or manifest.owner != owner.nonce:
         raise CorruptError(f"the manifest was written as {manifest.key} of another prefix, job {manifest.job!r}")
-    return Checkpoint(manifest=manifest, _store=store, _archive=download(store, manifest, stop))
+    # Loaded at once: what has the right bytes but cannot be loaded is passed over, too.
+    return Checkpoint(manifest=manifest, _store=store, _values=restore(download(store, manifest, stop)))

@@ -12,7 +12,9 @@ from hvd_elastic.trainer.checkpoint.format.sealed_json import seal, unseal
 
 FOLDER: Final = "manifests"
 DATA_FOLDER: Final = "data"
-_ID: Final = re.compile(r"^(?:manifests|data)/(\d{8,})-(\d{8,})-")
+_ID: Final = re.compile(r"^(?:manifests|data)/([0-9]{8,18})-([0-9]{8,18})-")
+_DATA: Final = re.compile(r"data/[0-9]{8,18}-[0-9]{8,18}-[0-9a-z]+")
+"""The only keys that a manifest may name: nothing outside of the prefix, and nothing else in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -83,12 +85,31 @@ class Manifest:
         body = unseal(data)
         try:
             manifest = cls(**{**body, "sha256": tuple(body["sha256"])})
-            expected = len(split_into_parts(manifest.size_bytes, manifest.part_bytes))
+            problem = _problem(manifest)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptError(f"it is not a manifest: {error!r}") from error
-        if len(manifest.sha256) != expected:
-            raise CorruptError(f"it names {len(manifest.sha256)} parts, but its size makes {expected}")
+        if problem:
+            raise CorruptError(f"it contradicts itself: {problem}")
         return manifest
+
+
+def _problem(manifest: Manifest) -> str:
+    """Return what cannot be true of a manifest; empty if all of it may be. It allocates nothing of the sizes named."""
+    numbers = {name: getattr(manifest, name) for name in ("epoch", "sequence", "step", "world_size")}
+    sizes = {"size_bytes": manifest.size_bytes, "part_bytes": manifest.part_bytes}
+    for name, number in {**numbers, **sizes}.items():
+        if type(number) is not int or number < (name in sizes):
+            return f"{name} is {number!r}"
+    texts = (manifest.job, manifest.owner, manifest.incarnation, manifest.reason, manifest.data, *manifest.sha256)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(manifest.time, int | float):
+        return "a field has another type"
+    own = CheckpointId(epoch=manifest.epoch, sequence=manifest.sequence)
+    if not _DATA.fullmatch(manifest.data) or CheckpointId.from_key(manifest.data) != own:
+        return f"its data is {manifest.data!r}"
+    parts = -(-manifest.size_bytes // manifest.part_bytes)
+    if len(manifest.sha256) != parts:
+        return f"it names {len(manifest.sha256)} parts, but its size makes {parts}"
+    return ""
 
 
 def split_into_parts(size_bytes: int, part_bytes: int) -> tuple[tuple[int, int], ...]:

@@ -18,7 +18,7 @@ from typing import Final
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, StoreError, StoreFullError
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError, call_with_retries
-from hvd_elastic.trainer.checkpoint.stores.store import StoredObject
+from hvd_elastic.trainer.checkpoint.stores.store import SMALL_BYTES, StoredObject
 
 GENERATIONS: Final = 64
 """Generations of a register that are kept. Only a writer that missed this many could create an old number again."""
@@ -54,6 +54,14 @@ def fsync_folder(path: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def _read_small(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(SMALL_BYTES + 1)
+    if len(data) > SMALL_BYTES:
+        raise CorruptError(f"{path} is longer than {SMALL_BYTES} bytes")
+    return data
 
 
 class FileUpload:
@@ -127,8 +135,19 @@ class FileStore:
                     while (path / f"{generation + 1:08d}").exists():
                         generation += 1
                     path /= f"{generation:08d}"
-                    return StoredObject(data=path.read_bytes(), version=str(generation)) if generation else None
-                return StoredObject(data=path.read_bytes(), version="")
+                    return StoredObject(data=_read_small(path), version=str(generation)) if generation else None
+                return StoredObject(data=_read_small(path), version="")
+            except FileNotFoundError:
+                return None
+
+    def size_of(self, key: str) -> int | None:
+        """Return the size of a file."""
+        return call_with_retries(lambda: self._size(self.root / key), attempts=self._attempts, sleep=self._sleep)
+
+    def _size(self, path: Path) -> int | None:
+        with translate_errors(path):
+            try:
+                return path.stat().st_size
             except FileNotFoundError:
                 return None
 

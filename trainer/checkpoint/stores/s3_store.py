@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, StoreError
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError, call_with_retries
-from hvd_elastic.trainer.checkpoint.stores.store import StoredObject
+from hvd_elastic.trainer.checkpoint.stores.store import SMALL_BYTES, StoredObject
 
 CONNECT_SECONDS: Final = 20.0
 """Also limits the time to send one part: a socket's time-out covers the whole `sendall`."""
@@ -103,7 +103,7 @@ class S3Upload:
     """A multipart upload. S3 shows the object only when the upload is completed."""
 
     def __init__(self, store: "S3Store", key: str, size_bytes: int) -> None:
-        self._store = store
+        self._store, self._key = store, key
         self._at = {"Bucket": store.bucket, "Key": store.prefix + key}
         self._size_bytes = size_bytes
         self._parts: dict[int, dict[str, object]] = {}
@@ -143,12 +143,7 @@ class S3Upload:
             raise StoreError(f"{self._at['Key']}: {stored} of {self._size_bytes} bytes were stored")
 
     def _stored_bytes(self) -> int | None:
-        try:
-            return int(self._store.request("look", self._store.client.head_object, **self._at)["ContentLength"])
-        except StoreError as error:
-            if missing(error):
-                return None
-            raise
+        return self._store.size_of(self._key)
 
     def abort(self) -> None:
         """Abort the upload, which deletes its parts."""
@@ -196,6 +191,8 @@ class S3Store:
         def once() -> StoredObject | None:
             with translate_errors(f"s3://{self.bucket}/{self.prefix}{key}"):
                 answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)
+                if answer["ContentLength"] > SMALL_BYTES:
+                    raise CorruptError(f"s3://{self.bucket}/{self.prefix}{key} is longer than {SMALL_BYTES} bytes")
                 data = bytearray(answer["ContentLength"])
                 self._read_body(answer["Body"], memoryview(data), key)
                 return StoredObject(data=bytes(data), version=answer["ETag"])
@@ -209,6 +206,16 @@ class S3Store:
             if missing(error):
                 return None
             raise
+
+    def size_of(self, key: str) -> int | None:
+        """Return the size of an object."""
+        try:
+            answer = self.request("look", self.client.head_object, Key=self.prefix + key, Bucket=self.bucket)
+        except StoreError as error:
+            if missing(error):
+                return None
+            raise
+        return int(answer["ContentLength"])
 
     def create(self, key: str, data: bytes) -> bool:
         """Write with `If-None-Match: *`."""

@@ -7,7 +7,10 @@ retries transient failures itself, and raises StoreError if they last.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+SMALL_BYTES: Final = 64 << 20
+"""No small object is longer: the manifest of the longest archive has a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,10 @@ class Store(Protocol):
     """Number of parts that are transferred at once."""
 
     def read(self, key: str) -> StoredObject | None:
-        """Return a small object, or None if there is none."""
+        """Return a small object, or None if there is none. Raises CorruptError if it has more than SMALL_BYTES."""
+
+    def size_of(self, key: str) -> int | None:
+        """Return the size of an object in bytes, or None if there is none."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a small object unless the key exists. Returns False if another writer's object exists.

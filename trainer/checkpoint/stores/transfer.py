@@ -44,8 +44,13 @@ def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.T
     """Return the archive of `manifest`, a tensor of uint8 in one dimension.
 
     Raises:
-        CorruptError: a part is missing or too short, or did not match its SHA-256 in READS attempts.
+        CorruptError: the archive is missing, has another size than the manifest names, or a part did not match its
+            SHA-256 in READS attempts.
     """
+    stored = store.size_of(manifest.data)
+    if stored != manifest.size_bytes:
+        has = "is missing" if stored is None else f"has {stored} bytes"
+        raise CorruptError(f"{manifest.data} {has}, its manifest names {manifest.size_bytes}")
     buffer = torch.empty(manifest.size_bytes, dtype=torch.uint8)
     view = memoryview(buffer.numpy())  # type: ignore[arg-type]
 
