@@ -11,7 +11,7 @@ from hvd_elastic.trainer.checkpoint.format.archive import Payload
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import DATA_FOLDER, FOLDER, CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.retention import choose_deletions
-from hvd_elastic.trainer.checkpoint.stores.transfer import upload
+from hvd_elastic.trainer.checkpoint.stores.transfer import StoredParts, upload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,13 @@ def write(claim: Claim, request: SaveRequest, *, stop: threading.Event) -> Manif
     checkpoint = CheckpointId(epoch=claim.head.epoch, sequence=request.sequence)
     data = f"{DATA_FOLDER}/{checkpoint}-{secrets.token_hex(8)}"
     payload = Payload(request.capture)
-    sha256 = upload(claim.store, data, payload, stop)
+    stored = upload(claim.store, data, payload, stop)
     if request.capture.changed():
         claim.store.delete([data])
         raise CaptureError(
             f"step {request.step}: the snapshot was overwritten while it was held: commit into other buffers"
         )
-    manifest = _manifest(claim, request, data=data, size_bytes=payload.size_bytes, sha256=sha256)
+    manifest = _manifest(claim, request, data=data, size_bytes=payload.size_bytes, stored=stored)
     claim.check()
     if not claim.store.create(manifest.key, manifest.encode()):
         raise StoreError(f"{manifest.key} exists and was written by another process")
@@ -54,7 +54,7 @@ def write(claim: Claim, request: SaveRequest, *, stop: threading.Event) -> Manif
     return manifest
 
 
-def _manifest(claim: Claim, request: SaveRequest, *, data: str, size_bytes: int, sha256: tuple[str, ...]) -> Manifest:
+def _manifest(claim: Claim, request: SaveRequest, *, data: str, size_bytes: int, stored: StoredParts) -> Manifest:
     return Manifest(
         job=claim.owner.job,
         owner=claim.owner.nonce,
@@ -67,8 +67,8 @@ def _manifest(claim: Claim, request: SaveRequest, *, data: str, size_bytes: int,
         reason=request.reason,
         data=data,
         size_bytes=size_bytes,
-        part_bytes=claim.store.part_bytes,
-        sha256=sha256,
+        part_bytes=stored.part_bytes,
+        sha256=stored.sha256,
     )
 
 

@@ -70,6 +70,19 @@ def test_a_restart_finds_the_newest_with_its_metadata(url: str, opened: Open) ->
     assert checkpoints.counts.size_bytes == found.size_bytes > 12 << 20
 
 
+def test_a_state_of_more_parts_than_a_store_takes_has_larger_parts(
+    url: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In small: of three parts at most, which 16 MiB in parts of 5 MiB exceed."""
+    monkeypatch.setattr("hvd_elastic.trainer.checkpoint.format.checkpoint_manifest.MOST_PARTS", 3)
+    checkpoints = opened(url)
+    save(checkpoints, 1, large(1, mib=16))
+    found = opened(url, "two").latest()
+    assert found is not None
+    assert (found.manifest.part_bytes, len(found.manifest.sha256)) == (6 << 20, 3)
+    assert same(found.load(), large(1, mib=16))
+
+
 def test_what_is_kept(url: str, opened: Open) -> None:
     checkpoints = opened(url, keep=2)
     for step in range(1, 6):

@@ -12,6 +12,9 @@ from hvd_elastic.trainer.checkpoint.format.sealed_json import seal, unseal
 
 FOLDER: Final = "manifests"
 DATA_FOLDER: Final = "data"
+MIB: Final = 1 << 20
+MOST_PARTS: Final = 10_000
+"""As many as S3 takes for an object. On a file system it keeps the manifest short."""
 _ID: Final = re.compile(r"^(?:manifests|data)/([0-9]{8,18})-([0-9]{8,18})-")
 _DATA: Final = re.compile(r"data/[0-9]{8,18}-[0-9]{8,18}-[0-9a-z]+")
 """The only keys that a manifest may name: nothing outside of the prefix, and nothing else in it."""
@@ -110,6 +113,13 @@ def _problem(manifest: Manifest) -> str:
     if len(manifest.sha256) != parts:
         return f"it names {len(manifest.sha256)} parts, but its size makes {parts}"
     return ""
+
+
+def choose_part_bytes(size_bytes: int, *, least: int) -> int:
+    """Return the size of parts for an archive: `least`, or as many MiB as keep it within MOST_PARTS parts."""
+    if size_bytes <= least * MOST_PARTS:
+        return least
+    return -(-size_bytes // (MOST_PARTS * MIB)) * MIB
 
 
 def split_into_parts(size_bytes: int, part_bytes: int) -> tuple[tuple[int, int], ...]:

@@ -15,7 +15,11 @@ PART_MIB: Final = 8
 """The same as in boto3's transfers: small enough to send again, large enough to hide the overhead of a request."""
 LEAST_PART_MIB: Final = 5
 """S3 refuses smaller parts, except for the last one."""
+MOST_PART_MIB: Final = 5 << 10
+"""S3's limit. With MOST_PARTS parts it is S3's limit of an object, too: 48.8 TiB (S3 user guide, "Multipart upload
+limits"). Other stores may take less, and say so."""
 THREADS: Final = 8
+MOST_THREADS: Final = 256
 _OPTIONS: Final = {"s3": {"endpoint", "region", "part_mib", "threads"}, "file": {"part_mib", "threads"}}
 
 
@@ -30,6 +34,7 @@ class Location:
     endpoint: str | None
     region: str | None
     part_mib: int
+    """Least size of a part. An archive of more than 10,000 of them has larger ones."""
     threads: int
     """Parts transferred at once. The process holds this many parts in memory in addition to the snapshot."""
 
@@ -84,7 +89,7 @@ def _problems(split: SplitResult, options: dict[str, str]) -> list[str]:
         problems.append("name a prefix of this job's own: s3://bucket/prefix")
     if split.scheme == "file" and (split.netloc or not split.path.strip("/")):
         problems.append("write three slashes and an absolute path: file:///output/checkpoints")
-    for name, least in (("part_mib", LEAST_PART_MIB), ("threads", 1)):
-        if name in options and not (options[name].isdecimal() and int(options[name]) >= least):
-            problems.append(f"{name}={options[name]}: write a whole number of at least {least}")
+    for name, least, most in (("part_mib", LEAST_PART_MIB, MOST_PART_MIB), ("threads", 1, MOST_THREADS)):
+        if name in options and not (options[name].isdecimal() and least <= int(options[name]) <= most):
+            problems.append(f"{name}={options[name]}: write a whole number of at least {least}, and at most {most}")
     return problems

@@ -24,7 +24,6 @@ SILENCE_SECONDS: Final = 20.0
 """Longest wait for the next byte of an answer."""
 PART_SECONDS: Final = 60.0
 """Longest time to read one part, even if bytes arrive steadily."""
-MOST_PARTS: Final = 10_000
 DELETE_AT_ONCE: Final = 1_000
 _TRANSIENT_STATUS: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
 _TRANSIENT_CODES: Final = frozenset(

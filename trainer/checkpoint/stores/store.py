@@ -39,7 +39,7 @@ class Store(Protocol):
     """A prefix in an object store, or a folder."""
 
     part_bytes: int
-    """Size of every part but the last."""
+    """Least size of every part but the last. Parts of very large archives are larger."""
     threads: int
     """Number of parts that are transferred at once."""
 

@@ -3,12 +3,13 @@
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import torch
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.format.archive import Payload
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest, split_into_parts
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest, choose_part_bytes, split_into_parts
 from hvd_elastic.trainer.checkpoint.format.sealed_json import READS
 from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
 from hvd_elastic.trainer.checkpoint.stores.store import Store
@@ -17,9 +18,20 @@ NumberedPart = tuple[int, tuple[int, int]]
 """Number from 0, (offset, length)."""
 
 
-def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> tuple[str, ...]:
-    """Store `payload` under `key`. Returns the hexadecimal SHA-256 of each part. Nothing is visible if it raises."""
-    parts = split_into_parts(payload.size_bytes, store.part_bytes)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredParts:
+    """How an archive was stored."""
+
+    part_bytes: int
+    """Size of every part but the last."""
+    sha256: tuple[str, ...]
+    """SHA-256 of each part, in hexadecimal."""
+
+
+def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> StoredParts:
+    """Store `payload` under `key`. Nothing is visible if it raises."""
+    part_bytes = choose_part_bytes(payload.size_bytes, least=store.part_bytes)
+    parts = split_into_parts(payload.size_bytes, part_bytes)
     digests = [""] * len(parts)
     target = store.start_upload(key, payload.size_bytes)
 
@@ -37,7 +49,7 @@ def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> t
     except BaseException:
         target.abort()
         raise
-    return tuple(digests)
+    return StoredParts(part_bytes=part_bytes, sha256=tuple(digests))
 
 
 def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.Tensor:

@@ -3,11 +3,19 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId, Manifest, split_into_parts
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import (
+    MIB,
+    MOST_PARTS,
+    CheckpointId,
+    Manifest,
+    choose_part_bytes,
+    split_into_parts,
+)
+from hvd_elastic.trainer.checkpoint.stores.location import MOST_PART_MIB
 
 MANIFEST = Manifest(
     job="research/a",
@@ -65,6 +73,21 @@ def test_parts_cover_a_size_without_gap(size: int, part: int) -> None:
     assert [at for at, _ in cut] == list(range(0, size, part))
     assert sum(length for _, length in cut) == size
     assert all(length == part for _, length in cut[:-1])
+
+
+@given(st.integers(1, 1 << 60), st.integers(MIB, 5 << 30))
+@example(78 << 30, 8 << 20)
+@example((80_000 << 20) + 1, 8 << 20)
+@example(10_000 * (5 << 30), 8 << 20)
+def test_there_are_never_more_parts_than_s3_takes(size: int, least: int) -> None:
+    part = choose_part_bytes(size, least=least)
+    assert part >= least
+    assert -(-size // part) <= MOST_PARTS
+    if part > least:
+        assert -(-size // (part - MIB)) > MOST_PARTS, "no larger than they need to be"
+        assert part % MIB == 0
+    if size <= MOST_PARTS * MOST_PART_MIB * MIB:
+        assert part <= max(least, MOST_PART_MIB * MIB)
 
 
 @pytest.mark.parametrize("key", ["latest", "owner.json", "manifests/x", "manifests/1-2-x", "other/00000001-00000001-x"])
