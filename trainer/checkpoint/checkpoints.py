@@ -143,7 +143,8 @@ class Checkpoints:
 
     def _run(self, request: SaveRequest) -> None:
         try:
-            manifest = write(self._claim, request, stop=self._stop)
+            rejected = [each.manifest for each in self._rejected]
+            manifest = write(self._claim, request, stop=self._stop, rejected=rejected)
         except Exception as error:  # noqa: BLE001 - whatever it is, training continues and the next save tries again
             self._record_failure(request, error)
             self._snapshot_released.set()
@@ -253,6 +254,8 @@ def open_checkpoints(
         CheckpointUrlError: the URL, an interval or `keep` cannot be used.
         PrefixOwnedError: another job owns the prefix.
         FencedError: a newer launcher of this job has already opened it.
+        StoreFullError: the store is full and has nothing to resume from. Otherwise it opens: saves fail until there is
+            space.
         StoreError: the store did not answer, or does not honour conditional writes.
     """
     location = _validate(url, interval_seconds, interval_steps, keep)

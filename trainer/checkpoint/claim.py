@@ -5,15 +5,26 @@ compare-and-swap: it names the newest epoch (of claims, not of training) and the
 moves it to the next epoch. The former writer can then no longer update it, and so learns that it has a successor::
 
     epoch 4, checkpoint A  ──(open: epoch + 1)──►  epoch 5, checkpoint A  ──(save)──►  epoch 5, checkpoint B
+
+Only a writer claims. Reading needs no claim: see `reading`.
 """
 
+import logging
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
-from hvd_elastic.trainer.checkpoint.errors import CorruptError, FencedError, PrefixOwnedError, StoreError
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId
+from hvd_elastic.trainer.checkpoint.errors import (
+    CorruptError,
+    FencedError,
+    PrefixOwnedError,
+    StoreError,
+    StoreFullError,
+)
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed, seal, unseal
 from hvd_elastic.trainer.checkpoint.stores.store import Store
+
+log = logging.getLogger(__name__)
 
 OWNER: Final = "owner.json"
 LATEST: Final = "latest"
@@ -40,8 +51,8 @@ class Owner:
         """Read one back. Raises CorruptError."""
         try:
             return cls(**unseal(data))
-        except TypeError as error:
-            raise CorruptError(f"it has another format: {error}") from error
+        except (TypeError, CorruptError) as error:
+            raise CorruptError(f"{error}: delete it; the job finds its checkpoints without it") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +71,15 @@ class Head:
     """Key of the newest checkpoint's manifest; None before the first checkpoint."""
     step: int | None = None
     """Step of that checkpoint."""
+    owner: str | None = None
+    """Nonce of the prefix's owner at the claim; None in a claim of an earlier version."""
+    protected: str | None = None
+    """Id of the newest checkpoint that no retention deletes, nor any before it; None: there is none."""
+
+    @property
+    def protects(self) -> CheckpointId | None:
+        """`protected`, as an id."""
+        return CheckpointId.parse(self.protected) if self.protected else None
 
     def encode(self) -> bytes:
         """Serialize."""
@@ -75,7 +95,16 @@ class Head:
             raise CorruptError(f"{error}: delete it; the checkpoints are found without it") from error
 
 
-def next_head(head: Head | None, *, incarnation: str, nonce: str, time: float, written: int) -> Head:
+def next_head(
+    head: Head | None,
+    *,
+    incarnation: str,
+    nonce: str,
+    time: float,
+    written: CheckpointId | None,
+    owner: str,
+    changes_hands: bool = False,
+) -> Head:
     """Return the content of `latest` for a new claim.
 
     Args:
@@ -83,20 +112,41 @@ def next_head(head: Head | None, *, incarnation: str, nonce: str, time: float, w
         incarnation: identity of the launcher. An empty string means unknown and always counts as newer.
         nonce: random, for this claim only.
         time: UNIX seconds of the claim.
-        written: greatest epoch that any manifest names, in case `latest` was deleted.
+        written: newest id that any manifest names: `latest` may have been deleted, or the prefix may change hands. What
+            the new owner finds, and what is found without `latest`, is protected: nobody knows who still needs it.
+        owner: nonce of the prefix's owner.
+        changes_hands: `owner` is new to the prefix. So it is, too, if `head` names another owner.
 
     Raises:
         FencedError: `incarnation` was superseded.
     """
+    protected = str(written) if written else None
+    epoch = written.epoch if written else 0
     if head is None:
-        return Head(epoch=written + 1, incarnation=incarnation, superseded=(), nonce=nonce, time=time)
+        return Head(
+            epoch=epoch + 1,
+            incarnation=incarnation,
+            superseded=(),
+            nonce=nonce,
+            time=time,
+            owner=owner,
+            protected=protected,
+        )
     if incarnation in head.superseded:
         raise FencedError(f"launcher {incarnation} was superseded by {head.incarnation}: this process must end")
     superseded = head.superseded
     if head.incarnation and head.incarnation != incarnation:
         superseded = (*superseded, head.incarnation)[-MOST_SUPERSEDED:]
+    if changes_hands or head.owner not in (None, owner):
+        head = replace(head, manifest=None, step=None, protected=protected)
     return replace(
-        head, epoch=max(head.epoch, written) + 1, incarnation=incarnation, superseded=superseded, nonce=nonce, time=time
+        head,
+        epoch=max(head.epoch, epoch) + 1,
+        incarnation=incarnation,
+        superseded=superseded,
+        nonce=nonce,
+        time=time,
+        owner=owner,
     )
 
 
@@ -107,31 +157,69 @@ class Claim:
     store: Store
     owner: Owner
     head: Head
-    version: str
+    version: str | None
+    """None: the store is full, and `latest` could not be moved yet. The checkpoints can be read all the same."""
+    changes_hands: bool = False
+    """The prefix was another job's until this claim."""
 
     @classmethod
     def acquire(cls, store: Store, *, job: str, incarnation: str, nonce: str, time: float) -> Self:
         """Claim the prefix for `job`, and its next epoch for this process.
 
+        A full store does not keep a job from its checkpoints: the claim is made by the first `check` for which there is
+        space.
+
         Raises:
             PrefixOwnedError: another job owns the prefix.
             FencedError: this launcher was superseded.
+            StoreFullError: the store is full, and has no checkpoints of this job.
             StoreError: the store failed, or does not honour conditional writes.
         """
-        owner = _claim_prefix(store, Owner(job=job, nonce=nonce, time=time))
+        owner, is_new = _claim_prefix(store, Owner(job=job, nonce=nonce, time=time))
         store.check_conditional_writes(OWNER, owner.encode())
-        while True:
-            head, existing = read_sealed(store, LATEST, Head.decode) or (None, None)
-            claimed = next_head(head, incarnation=incarnation, nonce=nonce, time=time, written=_greatest_epoch(store))
-            version = store.replace(LATEST, claimed.encode(), version=existing)
-            if version is not None:
-                return cls(store, owner, claimed, version)
+        own = Head(epoch=0, incarnation=incarnation, superseded=(), nonce=nonce, time=time, owner=owner.nonce)
+        claim = cls(store, owner, own, version=None, changes_hands=is_new)
+        try:
+            claim._move_head()
+        except StoreFullError as error:
+            log.warning("the checkpoints can be read, but nothing can be saved before there is space: %s", error)
+        return claim
+
+    def _move_head(self) -> None:
+        """Move `latest` to this claim. Without space, `head` still tells what is there."""
+        while self.version is None:
+            present, version = read_sealed(self.store, LATEST, Head.decode) or (None, None)
+            head = next_head(
+                present,
+                incarnation=self.head.incarnation,
+                nonce=self.head.nonce,
+                time=self.head.time,
+                written=_newest_written(self.store),
+                owner=self.owner.nonce,
+                changes_hands=self.changes_hands,
+            )
+            if (protected := self.head.protects) is not None:
+                head = replace(head, protected=str(max(protected, head.protects or protected)))
+            self.head = head
+            self.version = self.store.replace(LATEST, head.encode(), version=version)
 
     def check(self) -> None:
-        """Raise FencedError if there is a newer claim. One may still come before the next write: see `advance`."""
+        """Raise FencedError if there is a newer claim. One may still come before the next write: see `advance`.
+
+        Raises:
+            FencedError: there is a newer claim.
+            StoreFullError: this claim was not made yet, for want of space.
+        """
+        if self.version is None:
+            self._move_head()
+            return
         head, _ = read_sealed(self.store, LATEST, Head.decode) or (None, None)
         if head is None or (head.epoch, head.nonce) != (self.head.epoch, self.head.nonce):
             raise _fenced_error(head, self.head)
+
+    def protect(self, checkpoint: CheckpointId) -> None:
+        """Let no retention delete `checkpoint` or any before it. Becomes durable with the next `advance`."""
+        self.head = replace(self.head, protected=str(max(checkpoint, self.head.protects or checkpoint)))
 
     def advance(self, *, manifest: str, step: int) -> None:
         """Move `latest` to a new checkpoint by compare-and-swap. Only the newest claim can do so.
@@ -157,10 +245,26 @@ def _fenced_error(head: Head | None, own: Head) -> FencedError:
     )
 
 
-def _claim_prefix(store: Store, owner: Owner) -> Owner:
-    if store.create(OWNER, owner.encode()):
-        return owner
+def _claim_prefix(store: Store, owner: Owner) -> tuple[Owner, bool]:
+    """Return the prefix's owner, which is this job, and whether the prefix had none of its checkpoints before.
+
+    Without `owner.json` the prefix is free. But a job whose own checkpoints are the newest there goes on with them.
+    """
     found = read_sealed(store, OWNER, Owner.decode)
+    if found is None:
+        former = _newest_manifest(store)
+        goes_on = former is not None and former.job == owner.job
+        if former is not None and goes_on:
+            owner = replace(owner, nonce=former.owner)
+            log.warning("`%s` is missing: it is written again, from the checkpoints of %s", OWNER, owner.job)
+        elif former is not None:
+            log.warning(
+                "`%s` is missing: the prefix is %s's now; the checkpoints of %s are not used and not deleted",
+                *(OWNER, owner.job, former.job),
+            )
+        if store.create(OWNER, owner.encode()):
+            return owner, not goes_on
+        found = read_sealed(store, OWNER, Owner.decode)
     if found is None:
         raise StoreError(f"`{OWNER}` was deleted while the prefix was being claimed: try again")
     existing = found[0]
@@ -169,10 +273,21 @@ def _claim_prefix(store: Store, owner: Owner) -> Owner:
             f"the prefix belongs to job {existing.job!r}, this is {owner.job!r}: choose another prefix, or name the job"
             f" {existing.job!r} to resume it, or delete the prefix"
         )
-    return existing
+    return existing, False
 
 
-def _greatest_epoch(store: Store) -> int:
-    return max(
-        (checkpoint.epoch for key in store.keys(FOLDER) if (checkpoint := CheckpointId.from_key(key))), default=0
-    )
+def _newest_manifest(store: Store) -> Manifest | None:
+    """Return the newest manifest that can be read; None if there is none."""
+    keys = {checkpoint: key for key in store.keys(FOLDER) if (checkpoint := CheckpointId.from_key(key))}
+    for checkpoint in sorted(keys, reverse=True):
+        try:
+            found = read_sealed(store, keys[checkpoint], Manifest.decode)
+        except CorruptError:
+            continue
+        if found is not None:
+            return found[0]
+    return None
+
+
+def _newest_written(store: Store) -> CheckpointId | None:
+    return max((checkpoint for key in store.keys(FOLDER) if (checkpoint := CheckpointId.from_key(key))), default=None)

@@ -11,7 +11,8 @@ from hvd_elastic.trainer.checkpoint.format.archive import Payload
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import DATA_FOLDER, FOLDER, CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.retention import choose_deletions
-from hvd_elastic.trainer.checkpoint.stores.transfer import StoredParts, upload
+from hvd_elastic.trainer.checkpoint.room import upload_with_room
+from hvd_elastic.trainer.checkpoint.stores.transfer import StoredParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,10 @@ class SaveRequest:
     """UNIX seconds of the `save()`."""
 
 
-def write(claim: Claim, request: SaveRequest, *, stop: threading.Event) -> Manifest:
+def write(claim: Claim, request: SaveRequest, *, stop: threading.Event, rejected: Collection[str] = ()) -> Manifest:
     """Make a checkpoint durable: archive, manifest, `latest`, in this order, each complete before the next.
+
+    A full store makes room by older checkpoints; manifests in `rejected` do not count as good ones.
 
     Raises:
         CaptureError: a tensor changed during the save; nothing is visible.
@@ -40,7 +43,7 @@ def write(claim: Claim, request: SaveRequest, *, stop: threading.Event) -> Manif
     checkpoint = CheckpointId(epoch=claim.head.epoch, sequence=request.sequence)
     data = f"{DATA_FOLDER}/{checkpoint}-{secrets.token_hex(8)}"
     payload = Payload(request.capture)
-    stored = upload(claim.store, data, payload, stop)
+    stored = upload_with_room(claim, data, payload, stop, checkpoint=checkpoint, rejected=rejected)
     if request.capture.changed():
         claim.store.delete([data])
         raise CaptureError(
@@ -77,7 +80,12 @@ def prune(claim: Claim, newest: Manifest, *, keep: int, rejected: Collection[str
     store = claim.store
     checkpoint = CheckpointId(epoch=newest.epoch, sequence=newest.sequence)
     deletions = choose_deletions(
-        store.keys(FOLDER), store.keys(DATA_FOLDER), keep=keep, newest=checkpoint, rejected=rejected
+        store.keys(FOLDER),
+        store.keys(DATA_FOLDER),
+        keep=keep,
+        newest=checkpoint,
+        rejected=rejected,
+        protected=claim.head.protects,
     )
     store.delete(deletions.manifests)
     store.delete(deletions.data)

@@ -36,6 +36,12 @@ class CheckpointId:
         return f"{self.epoch:08d}-{self.sequence:08d}"
 
     @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str()` gave. Raises ValueError."""
+        epoch, sequence = text.split("-")
+        return cls(epoch=int(epoch), sequence=int(sequence))
+
+    @classmethod
     def from_key(cls, key: str) -> Self | None:
         """Return the id in the key of a manifest or of data; None for any other key."""
         match = _ID.match(key)

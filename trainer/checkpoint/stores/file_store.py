@@ -252,6 +252,14 @@ class FileStore:
             finally:
                 os.close(handle)
 
+    def free_bytes(self) -> int | None:
+        """Return the free space of the file system."""
+        try:
+            found = os.statvfs(self.root)
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize if found.f_blocks else None
+
     def discard_uploads(self, folder: str, should_discard: Callable[[str], bool]) -> None:
         """Delete unfinished files."""
         names = (name for name in self._names(folder) if name.endswith(PARTIAL))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from hvd_elastic.trainer.checkpoint.errors import CorruptError, StoreError
+from hvd_elastic.trainer.checkpoint.errors import CorruptError, StoreError, StoreFullError
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError, call_with_retries
 from hvd_elastic.trainer.checkpoint.stores.store import SMALL_BYTES, StoredObject
 
@@ -29,6 +29,7 @@ _TRANSIENT_STATUS: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
 _TRANSIENT_CODES: Final = frozenset(
     {"SlowDown", "RequestTimeout", "BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "InternalError"}
 )
+_FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
 _ADVICE: Final = {
     403: "grant s3:GetObject, PutObject, DeleteObject, ListBucket and AbortMultipartUpload on the prefix",
     404: "create the bucket, or correct the URL",
@@ -62,6 +63,8 @@ def _error_of(what: str, answer: Any) -> Exception:
     if status == 412:
         return _PreconditionFailedError(what)
     text = f"{what}: {status} {code} {message}".rstrip()
+    if status == 507 or code in _FULL_CODES:
+        return StoreFullError(f"{text}: free space, raise the quota or lower `keep`")
     if status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES:
         return TransientError(text)
     return StoreError(f"{text}: {_ADVICE[status]}" if status in _ADVICE else text)
@@ -310,6 +313,9 @@ class S3Store:
                     raise TransientError(f"s3://{self.bucket}/{self.prefix}{key}: too slow")
             # A connection is reused only if its answer was read to the end.
             stream.read1(1)
+
+    def free_bytes(self) -> None:
+        """Unknown: an upload that finds no room fails."""
 
     def discard_uploads(self, folder: str, should_discard: Callable[[str], bool]) -> None:
         """Abort unfinished multipart uploads: their parts cost money and are in no listing of objects."""

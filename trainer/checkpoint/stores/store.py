@@ -77,6 +77,9 @@ class Store(Protocol):
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
         """Fill `target` from the object, starting at `offset`. Raises CorruptError if it is missing or too short."""
 
+    def free_bytes(self) -> int | None:
+        """Return how much may still be written; None if the store does not tell. It may be less, because of quotas."""
+
     def discard_uploads(self, folder: str, should_discard: Callable[[str], bool]) -> None:
         """Discard the unfinished uploads below `folder` for whose key `should_discard` is true."""
 
