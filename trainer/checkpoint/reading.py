@@ -15,6 +15,10 @@ from hvd_elastic.trainer.checkpoint.stores.transfer import download
 log = logging.getLogger(__name__)
 
 
+class _ForeignError(Exception):
+    """A checkpoint is another job's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
     """A manifest that `latest()` did not use, and why."""
@@ -83,27 +87,31 @@ def find_newest(
 
     `latest_manifest` is the manifest that `latest` names: a stale listing may lack it.
 
+    Checkpoints of another job are not used: they are the former owner's, or were copied here.
+
     Raises:
-        CorruptError: there are manifests, but none verifies.
+        CorruptError: there are checkpoints of this job, but none verifies.
         IncompatibleError: the newest that verifies has a class that the script lacks. An older one would have it too.
         StoreError: the store did not answer.
     """
     rejected: list[Rejected] = []
+    damaged = False
     keys = {key for key in store.keys(FOLDER) if CheckpointId.from_key(key)}
     if latest_manifest is not None and latest_manifest not in keys and store.read(latest_manifest) is not None:
         keys.add(latest_manifest)
     for key in sorted(keys, key=_id_of, reverse=True):
         try:
             return _verified(store, key, owner, stop), tuple(rejected)
-        except CorruptError as error:
+        except (CorruptError, _ForeignError) as error:
             log.warning("checkpoint %s is not used: %s", key, error)
             rejected.append(Rejected(manifest=key, why=str(error)))
-    if rejected:
+            damaged |= isinstance(error, CorruptError)
+    if damaged:
         raise CorruptError(
             "none of the checkpoints verifies, and a job that starts from nothing would in time delete them: to start"
             " from nothing, choose another prefix\n" + "\n".join(f"{r.manifest}: {r.why}" for r in rejected)
         )
-    return None, ()
+    return None, tuple(rejected)
 
 
 def _id_of(key: str) -> CheckpointId:
@@ -115,7 +123,9 @@ def _verified(store: Store, key: str, owner: Owner, stop: threading.Event) -> Ch
     if found is None:
         raise CorruptError("the manifest is listed but not there")
     manifest = found[0]
-    if manifest.key != key or manifest.owner != owner.nonce:
-        raise CorruptError(f"the manifest was written as {manifest.key} of another prefix, job {manifest.job!r}")
+    if manifest.owner != owner.nonce:
+        raise _ForeignError(f"it is of another prefix, job {manifest.job!r}, or of a former owner of this one")
+    if manifest.key != key:
+        raise CorruptError(f"the manifest was written as {manifest.key}")
     # Loaded at once: what has the right bytes but cannot be loaded is passed over, too.
     return Checkpoint(manifest=manifest, _store=store, _values=restore(download(store, manifest, stop)))
