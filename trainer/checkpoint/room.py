@@ -1,16 +1,15 @@
 """Room for a new checkpoint in a store that is nearly full: older ones go first, but never the newest good one."""
 
 import logging
-import threading
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import StoreFullError
-from hvd_elastic.trainer.checkpoint.format.archive import Payload
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import DATA_FOLDER, FOLDER, MIB, CheckpointId
 from hvd_elastic.trainer.checkpoint.retention import choose_expendable, count_for_room
-from hvd_elastic.trainer.checkpoint.stores.transfer import StoredParts, upload
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -18,38 +17,33 @@ SLACK_BYTES: Final = MIB
 """For the manifest, the register and what the file system itself needs."""
 
 
-def upload_with_room(
-    claim: Claim,
-    key: str,
-    payload: Payload,
-    stop: threading.Event,
-    *,
-    checkpoint: CheckpointId,
-    rejected: Collection[str],
-) -> StoredParts:
-    """Store `payload` of `checkpoint` under `key`.
+def store_with_room(
+    store: Callable[[], T], claim: Claim, *, checkpoint: CheckpointId, size_bytes: int, rejected: Collection[str]
+) -> T:
+    """Return the result of `store`, which writes the `size_bytes` of `checkpoint`.
 
     If the store is full, what crashes left goes first, then the oldest checkpoints. A store that tells how much is free
     is asked before, so that nothing is uploaded in vain. One that does not, or that has quotas, shows it when the
     upload fails.
 
     Raises:
+        FencedError: there is a newer claim: nothing is deleted.
         StoreFullError: there is no room beside the newest checkpoint. No checkpoint was deleted if that was known.
     """
-    store, needed = claim.store, payload.size_bytes + SLACK_BYTES
+    needed = size_bytes + SLACK_BYTES
     swept, enough = False, True
-    if _is_less(store.free_bytes(), needed):
+    if _is_less(claim.store.free_bytes(), needed):
         _sweep(claim, checkpoint)
-        swept, free = True, store.free_bytes()
+        swept, free = True, claim.store.free_bytes()
         expendable = _expendable(claim, checkpoint, rejected) if _is_less(free, needed) else ()
-        sizes = [sum(store.size_of(data) or 0 for data in _data_of(claim, each)) for each in expendable]
+        sizes = [sum(claim.store.size_of(data) or 0 for data in _data_of(claim, each)) for each in expendable]
         count = count_for_room(sizes, free=free or 0, needed=needed) if expendable else 0
         enough = count is not None
         for each in expendable[: count or 0]:
             _delete(claim, each)
     while True:
         try:
-            return upload(store, key, payload, stop)
+            return store()
         except StoreFullError as error:
             if not swept:
                 _sweep(claim, checkpoint)

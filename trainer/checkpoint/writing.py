@@ -11,8 +11,8 @@ from hvd_elastic.trainer.checkpoint.format.archive import Payload
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import DATA_FOLDER, FOLDER, CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.retention import choose_deletions
-from hvd_elastic.trainer.checkpoint.room import upload_with_room
-from hvd_elastic.trainer.checkpoint.stores.transfer import StoredParts
+from hvd_elastic.trainer.checkpoint.room import store_with_room
+from hvd_elastic.trainer.checkpoint.stores.transfer import StoredParts, upload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,13 @@ def write(claim: Claim, request: SaveRequest, *, stop: threading.Event, rejected
     checkpoint = CheckpointId(epoch=claim.head.epoch, sequence=request.sequence)
     data = f"{DATA_FOLDER}/{checkpoint}-{secrets.token_hex(8)}"
     payload = Payload(request.capture)
-    stored = upload_with_room(claim, data, payload, stop, checkpoint=checkpoint, rejected=rejected)
+    stored = store_with_room(
+        lambda: upload(claim.store, data, payload, stop),
+        claim,
+        checkpoint=checkpoint,
+        size_bytes=payload.size_bytes,
+        rejected=rejected,
+    )
     if request.capture.changed():
         claim.store.delete([data])
         raise CaptureError(
