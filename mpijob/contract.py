@@ -97,6 +97,12 @@ ENV_CHECKPOINT_SECONDS: Final = "HVD_ELASTIC_CHECKPOINT_SECONDS"
 ENV_CHECKPOINT_STEPS: Final = "HVD_ELASTIC_CHECKPOINT_STEPS"
 """Intervals of the durable tier, in seconds and in commits. The one that is over first counts."""
 
+ENV_CHECKPOINT_KEEP: Final = "HVD_ELASTIC_CHECKPOINT_KEEP"
+"""Number of durable checkpoints that are kept."""
+
+ENV_CHECKPOINT_ALLOW_MISSING: Final = "HVD_ELASTIC_CHECKPOINT_ALLOW_MISSING"
+"""Names, with commas between, that either the State or the checkpoint it resumes from may lack."""
+
 ENV_OUTPUT: Final = "HVD_ELASTIC_OUTPUT"
 ENV_TENSORBOARD: Final = "HVD_ELASTIC_TENSORBOARD"
 ENV_DATA: Final = "HVD_ELASTIC_DATA"

@@ -169,6 +169,8 @@ class CheckpointSpec(Section):
     """Seconds between two durable checkpoints. If all workers go at once, at most this much training is lost."""
     steps: Samples | None = None
     """Commits between two durable checkpoints, if that is sooner than `every`."""
+    keep: Count = 3
+    """Durable checkpoints that are kept. While one is being stored there is one more; a full store keeps fewer."""
     endpoint: Text | None = None
     """URL of an S3 service other than that of AWS."""
 

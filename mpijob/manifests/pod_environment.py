@@ -86,6 +86,7 @@ def _checkpoint(spec: JobSpec) -> dict[str, str]:
     values = {
         contract.ENV_CHECKPOINT: shared_storage.checkpoint_prefix(spec),
         contract.ENV_CHECKPOINT_SECONDS: str(spec.checkpoint.every),
+        contract.ENV_CHECKPOINT_KEEP: str(spec.checkpoint.keep),
     }
     if spec.checkpoint.steps is not None:
         values[contract.ENV_CHECKPOINT_STEPS] = str(spec.checkpoint.steps)

@@ -3,16 +3,16 @@
 from collections.abc import Set as AbstractSet
 
 from hvd_elastic.trainer.elastic import departure
-from hvd_elastic.trainer.state.durable_tier import DurableTier
+from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP, DurableTier
 from hvd_elastic.trainer.state.host_memory import HostMemory, Tree
 
 
 class Commits:
     """Both tiers of one process. The durable tier is active only on the job's writer, rank 0."""
 
-    def __init__(self, *, checkpoint: str | None, overlap: bool) -> None:
+    def __init__(self, *, checkpoint: str | None, overlap: bool, keep: int = DEFAULT_KEEP) -> None:
         self.memory = HostMemory(overlap=overlap)
-        self.durable = DurableTier(checkpoint)
+        self.durable = DurableTier(checkpoint, keep=keep)
         self.last: Tree = None
         """The last commit as a tree; None if this process holds none."""
         self._save_pending = False

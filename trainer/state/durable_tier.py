@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import (
     ENV_CHECKPOINT,
+    ENV_CHECKPOINT_KEEP,
     ENV_CHECKPOINT_SECONDS,
     ENV_CHECKPOINT_STEPS,
     ENV_INCARNATION,
@@ -23,6 +24,8 @@ from hvd_elastic.trainer.checkpoint.format.capture import Capture
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_KEEP: Final = 3
+"""Durable checkpoints that are kept if neither the job nor the script says how many."""
 DEFAULT_SECONDS: Final = 300.0
 """Interval between durable checkpoints if the job sets none."""
 RETRY_SECONDS: Final = 60.0
@@ -42,11 +45,12 @@ class DurableTier:
         self,
         url: str | None = None,
         *,
+        keep: int = DEFAULT_KEEP,
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._environ = environ
-        self._script_url = url
+        self._script_url, self._script_keep = url, keep
         self._clock = clock
         self._checkpoints: Checkpoints | None = None
         self._retry: tuple[float, str] | None = None
@@ -95,6 +99,7 @@ class DurableTier:
                 incarnation=self._environ.get(ENV_INCARNATION) or lineage,
                 interval_seconds=float(self._environ.get(ENV_CHECKPOINT_SECONDS) or DEFAULT_SECONDS),
                 interval_steps=_optional_int(self._environ.get(ENV_CHECKPOINT_STEPS)),
+                keep=_optional_int(self._environ.get(ENV_CHECKPOINT_KEEP)) or self._script_keep,
             )
 
     def open_or_retry(self, lineage: str) -> None:

@@ -23,6 +23,7 @@ from hvd_elastic.trainer.elastic import departure, horovod_patches
 from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
+from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP
 from hvd_elastic.trainer.state.host_memory import Tree
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
 from hvd_elastic.trainer.state.progress import Progress, upgrade
@@ -66,6 +67,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         optimizer: the optimizer that `hvd.DistributedOptimizer` returned. Default None.
         checkpoint: URL of the durable tier: `s3://bucket/prefix` or `file:///path`. The job's own URL
             (`HVD_ELASTIC_CHECKPOINT`) takes precedence. Default None: no durable tier, unless the job names one.
+        checkpoint_keep: number of durable checkpoints that are kept. The job's own number (`checkpoint.keep`) takes
+            precedence. Default 3.
         overlap: copy parameters and optimizer state while the next step computes. Default True. With False, `commit()`
             returns when everything is copied.
         values: further objects and plain values, by name. A name must not start with `_` and must not be one that State
@@ -81,6 +84,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         optimizer: torch.optim.Optimizer | None = None,
         *,
         checkpoint: str | None = None,
+        checkpoint_keep: int = DEFAULT_KEEP,
         overlap: bool = True,
         **values: Any,
     ) -> None:
@@ -95,7 +99,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._state_objects = StateObjects(self, given)
         HorovodState.__init__(self, bcast_object=hvd.broadcast_object, get_rank=hvd.rank)
         self._progress = Progress()
-        self._commits = Commits(checkpoint=checkpoint, overlap=overlap)
+        self._commits = Commits(checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep)
         self._job_was_at_risk = False
         self._heartbeat, self._request = HeartbeatWriter(), CheckpointRequest()
         self._logged: dict[str, object] = {}

@@ -68,6 +68,8 @@ def test_batch_and_checkpoint_travel_by_the_contract() -> None:
     assert values[contract.ENV_LEARNING_RATE] == "linear"
     assert values[contract.ENV_CHECKPOINT] == "s3://b/p/team/fashion"
     assert values[contract.ENV_CHECKPOINT_SECONDS] == "120"
+    assert values[contract.ENV_CHECKPOINT_KEEP] == "3"
+    assert environment(worker(checkpoint="s3://b/p/", checkpoint__keep=1))[contract.ENV_CHECKPOINT_KEEP] == "1"
     assert environment(worker(batch=64))[contract.ENV_BATCH_GLOBAL] == "64"
 
 

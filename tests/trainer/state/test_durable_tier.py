@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_INCARNATION, ENV_JOB
+from hvd_elastic.mpijob.contract import (
+    ENV_CHECKPOINT,
+    ENV_CHECKPOINT_KEEP,
+    ENV_CHECKPOINT_STEPS,
+    ENV_INCARNATION,
+    ENV_JOB,
+)
 from hvd_elastic.trainer.checkpoint import PrefixOwnedError, StoreError, open_checkpoints, writing
 from hvd_elastic.trainer.state import durable_tier
 from hvd_elastic.trainer.state.durable_tier import RETRY_SECONDS, DurableTier, UnstorableError
@@ -44,6 +50,23 @@ def test_the_environment_is_read_when_the_tier_is_opened(tmp_path: Path) -> None
     assert found is not None
     assert found["weights"].tolist() == [1.0, 1.0, 1.0]
     tier.close()
+
+
+def kept(folder: Path, environ: dict[str, str], keep: int = 3) -> int:
+    tier = DurableTier(f"file://{folder}", environ=environ, keep=keep)
+    tier.open("lineage")
+    assert tier._checkpoints is not None
+    for step in range(1, 7):
+        tier._checkpoints.save({"step": step}, step=step, world_size=1, reason="interval")
+        assert tier._checkpoints.wait_idle(20)
+    tier.close()
+    return len(list((folder / "manifests").iterdir()))
+
+
+def test_the_number_that_is_kept_is_the_jobs_or_the_scripts(tmp_path: Path) -> None:
+    assert kept(tmp_path / "a", {}) == 3
+    assert kept(tmp_path / "b", {}, keep=2) == 2
+    assert kept(tmp_path / "c", {ENV_CHECKPOINT_KEEP: "1"}, keep=2) == 1
 
 
 def test_a_job_cannot_take_anothers_prefix(tmp_path: Path) -> None:
