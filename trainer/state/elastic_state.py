@@ -123,8 +123,10 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
         Raises:
             HostsUpdatedInterrupt: hosts were added or removed. `elastic.run` handles it; do not catch it.
+            StateError: there are gradients that no optimizer's step has used.
             TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
         """
+        self._check_between_steps()
         self._logged.update(logged)
         self._batches.hints.commit(self._counts)
         if self._batches.account.may_commit():
@@ -138,8 +140,10 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
         Raises:
             HostsUpdatedInterrupt: hosts were added or removed. `elastic.run` handles it; do not catch it.
+            StateError: see `commit`.
             TornCommitError: see `commit`.
         """
+        self._check_between_steps()
         self._agree(saved=False)
 
     def log(self, **fields: object) -> None:
@@ -162,7 +166,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._commits.save_to_memory(self._tree(), owned=self._optimizer_hooks.owned_addresses())
 
     def restore(self) -> None:
-        """Go back to the last commit. Called by `elastic.run` after a failure; does nothing if there is no commit.
+        """Go back to the last commit. Called by `elastic.run` after a failure.
+
+        Gradients are dropped: they are those of an undone step. If there is no commit, nothing else is changed.
 
         Raises:
             TornCommitError: the last commit is not whole.
@@ -171,6 +177,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._batches.go_to(undone)
         self._optimizer_hooks.reset_after_failure()
         self._logged = {}
+        self._drop_gradients()
         committed = self._commits.last
         if committed is None:
             return
@@ -197,6 +204,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """
         self._commits.memory.wait()
         own = self._progress.commits + 1 if self._commits.last is not None else 0
+        if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
+            self._drop_gradients()
         everyone = hvd.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
         newest = max(everyone)
         root = everyone.index(newest)
@@ -249,6 +258,19 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         )
 
     # --- Internal ----------------------------------------------------------------------------------------------------
+
+    def _drop_gradients(self) -> None:
+        self._optimizer_hooks.drop_gradients()
+        self._state_objects.drop_gradients()
+
+    def _check_between_steps(self) -> None:
+        """Refuse a commit in the middle of a step. One of `micro_batch_size` is taken again as a whole."""
+        if self._optimizer_hooks.holds_gradients() and not self.accumulating:
+            raise StateError(
+                "commit() between loss.backward() and optimizer.step(): a commit has no gradients, so a resize would "
+                "leave out the samples behind them. Commit after optimizer.step(); to accumulate gradients, use "
+                "state.batches(micro_batch_size=...)"
+            )
 
     def _tree(self) -> Tree:
         return {**self._state_objects.tree(), "progress": self._progress.state_dict()}

@@ -2,6 +2,9 @@
 
 The factor is applied for the duration of the step and undone after it. Schedulers, checkpoints and the script thus see
 the script's own learning rate, and after 2 -> 3 -> 1 workers it is exact to the last bit.
+
+Gradients are not part of a commit. They are dropped when training goes back to one, and so is what Horovod and a
+gradient scaler remember of the step that was under way.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -62,6 +65,21 @@ class OptimizerHooks:
         for rate in self._rates.values():
             rate.restore()
 
+    def drop_gradients(self) -> None:
+        """Forget every gradient, and the step in which they were being averaged.
+
+        The memory is not set to zero: an operation of the lost world may still write to it.
+        """
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
+            _forget_averaging(optimizer)
+
+    def holds_gradients(self) -> bool:
+        """Whether Horovod has gradients that no step has used. Without its hooks (a world of one) nobody can tell."""
+        return any(getattr(optimizer, "_handles", None) for optimizer in self._optimizers)
+
     def set_backward_passes(self, passes: int) -> None:
         """Make Horovod send a gradient after this many backward passes; the optimizer's step sends what is missing."""
         for optimizer in self._optimizers:
@@ -86,6 +104,21 @@ class OptimizerHooks:
         if not self._depth:
             self._rates[id(optimizer)].restore()
             self._after()
+
+
+def _forget_averaging(optimizer: Any) -> None:
+    """Make Horovod's optimizer wait for the first backward pass of a step.
+
+    Its own `load_state_dict` leaves the counts of the groups as they are, and that of Adasum leaves everything: then
+    the next backward pass averages too early, or `zero_grad()` refuses its service.
+    """
+    if hasattr(optimizer, "_allreduce_delay"):
+        optimizer._handles.clear()
+        optimizer._synchronized = False
+        for parameter in optimizer._allreduce_delay:
+            optimizer._allreduce_delay[parameter] = optimizer.backward_passes_per_step
+        for group in getattr(optimizer, "_group_counts", ()):
+            optimizer._group_counts[group] = 0
 
 
 def _owned_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

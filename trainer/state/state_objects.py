@@ -47,6 +47,16 @@ class StateObjects:
             if name in tree["values"]:
                 setattr(self._owner, name, clone_tree(tree["values"][name]))
 
+    def drop_gradients(self) -> None:
+        """Forget the gradients of all modules, and what gradient scalers know of them."""
+        for name in self._objects:
+            target = getattr(self._owner, name)
+            if isinstance(target, torch.nn.Module):
+                target.zero_grad(set_to_none=True)
+            elif isinstance(target, torch.amp.GradScaler):
+                # Not in its state_dict(). It would take the next gradients for unscaled if these already were.
+                target._per_optimizer_states.clear()
+
     def reset_samplers(self) -> None:
         """Make Horovod's samplers divide the remaining samples over the present world."""
         for name in self._objects:

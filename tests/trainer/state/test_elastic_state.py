@@ -11,7 +11,7 @@ from typing import Any
 import horovod.torch as hvd
 import pytest
 import torch
-from horovod.common.exceptions import HostsUpdatedInterrupt
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
@@ -273,6 +273,96 @@ def test_warm_up_after_a_growth() -> None:
     progress = state._progress
     progress.size, progress.factor_start, progress.resized_at, progress.optimizer_steps = 3, 1.0, 10, 12
     assert state.learning_rate_factor == 2.0
+
+
+@pytest.mark.parametrize("options", [{}, {"groups": 2}, {"backward_passes_per_step": 2}], ids=str)
+@pytest.mark.parametrize("lost", ["after the first gradient", "after all gradients"])
+def test_the_gradient_of_an_undone_step_is_not_applied(
+    lost: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `zero_grad()` after `step()`, as micro-batches need it. To the bit as without the failure."""
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")  # Horovod's optimizer takes part in the backward pass
+    batches, passes = data(5), options.get("backward_passes_per_step", 1)
+
+    def weights(failing: int | None) -> list[list[float]]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        plain = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), **options)
+        failures = [] if failing is None else [failing]
+
+        def fail(batch: torch.Tensor) -> None:
+            if lost == "after the first gradient":
+                model[1].register_full_backward_hook(lose)
+            model(batch).square().mean().backward()
+            lose()
+
+        def lose(*_: object) -> None:
+            model[1]._backward_hooks.clear()
+            raise HorovodInternalError("a peer was lost")
+
+        @run
+        def train(state: State) -> None:
+            while state.done < len(batches):
+                if state.done in failures:
+                    fail(batches[failures.pop()])
+                for _ in range(passes):
+                    model(batches[state.done]).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                state.done += 1
+                state.commit()
+
+        train(State(model=model, optimizer=optimizer, done=0))
+        assert not failures
+        return [weight.tolist() for weight in model.parameters()]
+
+    assert weights(failing=3) == weights(failing=None)
+
+
+def test_a_step_that_was_accumulating_begins_again_in_the_next_world() -> None:
+    """All its micro-batches are taken again, by whatever workers there are."""
+    job, batches = Job(), torch.cat(data(4))
+    job.state.sync()
+    rows = job.state.batches(batches, global_batch_size=12, micro_batch_size=6)
+    job.model(next(rows)).square().mean().backward()
+    assert job.state.accumulating
+    job.state.on_hosts_updated(1, None)
+    with pytest.raises(HostsUpdatedInterrupt):
+        job.state.check_host_updates()
+    job.state.sync()
+    assert [weight.grad for weight in job.model.parameters()] == [None] * 6
+
+
+def test_gradients_that_a_commit_would_lose_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    job = Job()
+    job.state.sync()
+    job.model(data(1)[0]).square().mean().backward()
+    for stop in (job.state.commit, job.state.check_host_updates):
+        with pytest.raises(StateError, match=r"between loss.backward\(\) and optimizer.step\(\)"):
+            stop()
+    job.optimizer.step()
+    job.state.commit()
+
+
+def test_a_scaler_unscales_the_next_gradients_too() -> None:
+    """A failure between `unscale_()` and `update()`: it would take the next gradients for unscaled."""
+    model = nn.Linear(1, 1, bias=False)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1.0), torch.amp.GradScaler("cpu", init_scale=4.0)
+    state = State(model=model, optimizer=optimizer, scaler=scaler)
+    state.sync()
+    state.commit()
+    before = model.weight.item()
+    for failing in (True, False):
+        scaler.scale(model(torch.ones(1, 1)).sum()).backward()
+        scaler.unscale_(optimizer)
+        if failing:
+            state.restore()
+            continue
+        scaler.step(optimizer)
+        scaler.update()
+    assert before - model.weight.item() == pytest.approx(1.0)
 
 
 def test_added_or_removed_hosts_end_the_world_at_the_commit() -> None:
