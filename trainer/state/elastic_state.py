@@ -107,8 +107,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._batches = Batches()
         self._rate_arguments: dict[str, Any] = {}
         self._rate_policy = LearningRatePolicy.choose()
-        optimizers = [value for value in given.values() if isinstance(value, torch.optim.Optimizer)]
-        self._optimizer_hooks = OptimizerHooks(optimizers, before=self._before_step, after=self._after_step)
+        self._optimizer_hooks = OptimizerHooks(before=self._before_step, after=self._after_step)
+        self._optimizer_hooks.watch(value for value in given.values() if isinstance(value, torch.optim.Optimizer))
 
     # --- Committing --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,9 @@ Gradients are not part of a commit. They are dropped when training goes back to 
 gradient scaler remember of the step that was under way.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
+from types import MethodType
 from typing import Any
 
 import torch
@@ -34,36 +36,84 @@ class LearningRateScaler:
         self._unscaled = []
 
 
+class HookedStep:
+    """The step of one optimizer. It may contain further steps of the same optimizer: only the outermost counts.
+
+    Horovod's step calls the step that it wraps, and both call the hooks. torch calls no hook when a step raises.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, *, before: Callable[[], float], after: Callable[[], None]
+    ) -> None:
+        self._rate = LearningRateScaler(optimizer)
+        self._before, self._after = before, after
+        self._depth = 0
+        optimizer.register_step_pre_hook(self._begin)
+        optimizer.register_step_post_hook(self._end)
+        optimizer.step = self._ended_by_errors(optimizer)  # type: ignore[method-assign]
+
+    def abandon(self, depth: int = 0) -> None:
+        """Leave the steps inside that of this depth, which were not completed."""
+        self._depth = depth
+        if not depth:
+            self._rate.restore()
+
+    def _begin(self, *_: Any) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            factor = self._before()
+            if factor != 1.0:
+                self._rate.apply(factor)
+
+    def _end(self, *_: Any) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._rate.restore()
+            self._after()
+
+    def _ended_by_errors(self, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+        """Return the optimizer's step, which takes the factor off when it raises. A script may catch that and go on."""
+        step = optimizer.step
+
+        @functools.wraps(getattr(step, "__func__", step))
+        def wrapped(_: torch.optim.Optimizer, *args: Any, **options: Any) -> Any:
+            depth = self._depth
+            try:
+                return step(*args, **options)
+            except BaseException:
+                self.abandon(depth)
+                raise
+
+        return MethodType(wrapped, optimizer)  # a method, because a scheduler binds what it finds here
+
+
 class OptimizerHooks:
     """Hooks on the optimizers of a State."""
 
-    def __init__(
-        self,
-        optimizers: Iterable[torch.optim.Optimizer],
-        *,
-        before: Callable[[], float],
-        after: Callable[[], None],
-    ) -> None:
-        """Register the hooks.
+    def __init__(self, *, before: Callable[[], float], after: Callable[[], None]) -> None:
+        """Hook nothing yet.
 
         Args:
-            optimizers: optimizers, wrapped by Horovod or not.
             before: called once before each step; returns the factor on the learning rate.
             after: called once after each step.
         """
-        self._rates = {id(optimizer): LearningRateScaler(optimizer) for optimizer in optimizers}
-        self._optimizers = tuple(optimizers)
         self._before, self._after = before, after
-        self._depth = 0
-        for optimizer in self._optimizers:
-            optimizer.register_step_pre_hook(self._before_step)
-            optimizer.register_step_post_hook(self._after_step)
+        self._steps: dict[int, tuple[torch.optim.Optimizer, HookedStep]] = {}
+
+    def watch(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """Register the hooks of optimizers, wrapped by Horovod or not, that have none."""
+        for optimizer in optimizers:
+            if id(optimizer) not in self._steps:
+                self._steps[id(optimizer)] = optimizer, HookedStep(optimizer, before=self._before, after=self._after)
+
+    @property
+    def _optimizers(self) -> Iterator[torch.optim.Optimizer]:
+        return (optimizer for optimizer, _ in self._steps.values())
 
     def reset_after_failure(self) -> None:
-        """Undo what an interrupted step has left: its post-hook was never called."""
-        self._depth = 0
-        for rate in self._rates.values():
-            rate.restore()
+        """Undo what an interrupted step has left."""
+        for _, step in self._steps.values():
+            step.abandon()
 
     def drop_gradients(self) -> None:
         """Forget every gradient, and the step in which they were being averaged.
@@ -90,20 +140,6 @@ class OptimizerHooks:
     def owned_addresses(self) -> frozenset[int]:
         """Return the addresses of the tensors that change only in a step."""
         return frozenset(tensor.data_ptr() for optimizer in self._optimizers for tensor in _owned_by(optimizer))
-
-    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._depth += 1
-        if self._depth > 1:  # Horovod's step calls the step it wraps, and both call the hooks
-            return
-        factor = self._before()
-        if factor != 1.0:
-            self._rates[id(optimizer)].apply(factor)
-
-    def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._rates[id(optimizer)].restore()
-            self._after()
 
 
 def _forget_averaging(optimizer: Any) -> None:

@@ -1,5 +1,6 @@
 """A real State in a world of one worker. Tests with several workers are in tests/local/test_training.py."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -265,6 +266,67 @@ def test_the_rate_is_scaled_only_in_the_step() -> None:
         assert optimizer.param_groups[0]["lr"] == 0.1
     assert seen == [2.0, 3.0, 1.0]
     assert state._progress.optimizer_steps == 3
+
+
+class OutOfMemoryError(Exception):
+    """Stands for an error that a script catches to go on."""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("scheduled", ["never", "before", "after"])
+def test_the_factor_is_taken_off_when_a_step_fails(scheduled: str, wrapped: bool) -> None:
+    """Whoever makes its scheduler first: a scheduler replaces `optimizer.step`, too."""
+    model = nn.Linear(1, 1, bias=False)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.5)
+    if wrapped:
+        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    make_scheduler = torch.optim.lr_scheduler.StepLR
+    scheduler = make_scheduler(optimizer, 1, 0.1) if scheduled == "before" else None
+    state = State(model=model, optimizer=optimizer)
+    scheduler = make_scheduler(optimizer, 1, 0.1) if scheduled == "after" else scheduler
+    state.scale_learning_rate("linear")
+    state._progress.size, state._progress.factor_start = 2, 2.0
+
+    def fail(*_: object) -> None:
+        raise OutOfMemoryError
+
+    moved = []
+    for failing in (True, False, True, False):
+        hook = optimizer.register_step_pre_hook(fail) if failing else None
+        model.weight.grad, before = torch.ones(1, 1), model.weight.item()
+        with contextlib.suppress(OutOfMemoryError):
+            optimizer.step()
+        if hook is not None:
+            hook.remove()
+        assert optimizer.param_groups[0]["lr"] == 0.5
+        moved.append(round(before - model.weight.item(), 4))
+    assert moved == [0.0, 1.0, 0.0, 1.0]
+    assert state._progress.optimizer_steps == 2
+    if scheduler is not None:
+        scheduler.step()
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
+
+
+def test_a_step_within_a_step_has_the_factor_of_its_own_optimizer() -> None:
+    """A closure may fail, and step another optimizer."""
+    weights = [nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    outer, inner = (torch.optim.SGD([weight], lr=0.5) for weight in weights)
+    state = State(outer=outer, inner=inner)
+    state.scale_learning_rate("linear")
+    state._progress.size, state._progress.factor_start = 2, 2.0
+
+    def closure() -> float:
+        for weight in weights:
+            weight.grad = torch.ones(1)
+        inner.step()
+        with pytest.raises(ZeroDivisionError):
+            inner.step(lambda: 1 // 0)
+        return 0.0
+
+    outer.step(closure)
+    assert [weight.item() for weight in weights] == [-1.0, -1.0]
+    assert [each.param_groups[0]["lr"] for each in (outer, inner)] == [0.5, 0.5]
+    assert state._progress.optimizer_steps == 2
 
 
 def test_warm_up_after_a_growth() -> None:
