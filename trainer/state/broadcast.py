@@ -2,18 +2,18 @@
 
 Horovod's `broadcast_optimizer_state` makes a new worker take an optimizer step with zero gradients, so that it has a
 state to receive into. With weight decay, that step moves the parameters that the worker has just received; and L-BFGS
-is not supported. Here the root first sends the shape of the tree, and each rank receives into the tensors it has, or
-into new ones. Everything is sent as bytes, so every dtype works.
+is not supported. Here the root first sends the shape of the tree, and each rank receives into new tensors, or into
+those that it names. Everything is sent as bytes, so every dtype works.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import horovod.torch as hvd
 import torch
 
-from hvd_elastic.trainer.state.host_memory import Path, Tree
+from hvd_elastic.trainer.state.state_tree import Path, TensorKind, Tree, is_dense, leaves, rebuild
 
 PACK_BYTES: Final = 256 << 10
 """Smaller tensors are sent together: each separate broadcast costs about a millisecond of negotiation."""
@@ -25,72 +25,46 @@ class TensorSpec:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    device: str
+    kind: TensorKind
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> "TensorSpec":
+        """Return what stands for `tensor`."""
+        return cls(tuple(tensor.shape), tensor.dtype, TensorKind.of(tensor))
+
+    def fits(self, tensor: torch.Tensor) -> bool:
+        """Whether the root's tensor can be received into `tensor`."""
+        if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+            return False
+        return TensorSpec.of(tensor) == self
 
 
-def broadcast(tree: Tree, root: int) -> Tree:
-    """Return the root's tree on every rank. Tensors of `tree` that fit are received in place and are in the result."""
+def broadcast(tree: Tree, root: int, *, into: Mapping[Path, torch.Tensor]) -> Tree:
+    """Return the root's tree on every rank.
+
+    Args:
+        tree: the root's tree; not used on other ranks.
+        root: the rank that sends.
+        into: tensors of this rank that the root's may be written to if they fit, by path. A failure leaves a part of
+            them written.
+    """
     is_root = hvd.rank() == root
-    outline = hvd.broadcast_object(_outline(tree) if is_root else None, root_rank=root, name="hvd_elastic.outline")
-    own_tensors = dict(_leaves(tree))
-    result: dict[Path, torch.Tensor] = {}
-    for path, leaf in _leaves(outline):
-        own = own_tensors.get(path)
-        result[path] = own if own is not None and (is_root or _fits(own, leaf)) else _empty(leaf)
-    _send([tensor for tensor in result.values() if tensor.numel()], root)
-    return _fill(outline, (), result)
+    outline = rebuild(tree, _outline) if is_root else None
+    outline = hvd.broadcast_object(outline, root_rank=root, name="hvd_elastic.outline")
+    if is_root:
+        _send([tensor for _, tensor in leaves(tree) if is_dense(tensor)], root)
+        return tree
+    received = {path: _destination(spec, into.get(path)) for path, spec in leaves(outline, TensorSpec)}
+    _send(list(received.values()), root)
+    return rebuild(outline, lambda path, spec: spec.kind.cast(received[path]), TensorSpec)
 
 
-def same_tensors(tree: Tree, other: Tree) -> bool:
-    """Whether both trees hold the same tensor objects, so that neither needs to be loaded from the other."""
-    first, second = dict(_leaves(tree)), dict(_leaves(other))
-    return first.keys() == second.keys() and all(first[path] is second[path] for path in first)
+def _outline(_: Path, tensor: torch.Tensor) -> TensorSpec | torch.Tensor:
+    return TensorSpec.of(tensor) if is_dense(tensor) else tensor.detach().cpu()
 
 
-def _outline(node: Tree) -> Tree:
-    if isinstance(node, torch.Tensor):
-        return TensorSpec(tuple(node.shape), node.dtype, node.device.type)
-    if isinstance(node, dict):
-        return {key: _outline(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_outline(value) for value in node]
-    if type(node) is tuple:
-        return tuple(_outline(value) for value in node)
-    return node
-
-
-def _leaves(node: Tree, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield each tensor, or its TensorSpec, with its path; in the same order on every rank."""
-    if isinstance(node, torch.Tensor | TensorSpec):
-        yield path, node
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            yield from _leaves(value, (*path, key))
-    elif isinstance(node, list | tuple):
-        for index, value in enumerate(node):
-            yield from _leaves(value, (*path, index))
-
-
-def _fill(node: Tree, path: Path, tensors: dict[Path, torch.Tensor]) -> Tree:
-    if isinstance(node, TensorSpec):
-        return tensors[path]
-    if isinstance(node, dict):
-        return {key: _fill(value, (*path, key), tensors) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_fill(value, (*path, index), tensors) for index, value in enumerate(node)]
-    if type(node) is tuple:
-        return tuple(_fill(value, (*path, index), tensors) for index, value in enumerate(node))
-    return node
-
-
-def _fits(tensor: torch.Tensor, leaf: TensorSpec) -> bool:
-    same = tuple(tensor.shape) == leaf.shape and tensor.dtype == leaf.dtype and tensor.device.type == leaf.device
-    return same and tensor.is_contiguous()
-
-
-def _empty(leaf: TensorSpec) -> torch.Tensor:
-    device = leaf.device if leaf.device == "cpu" or torch.cuda.is_available() else "cpu"
-    return torch.empty(leaf.shape, dtype=leaf.dtype, device=device)
+def _destination(spec: TensorSpec, own: torch.Tensor | None) -> torch.Tensor:
+    return own if own is not None and spec.fits(own) else spec.kind.empty(spec.shape, spec.dtype)
 
 
 def _send(tensors: list[torch.Tensor], root: int) -> None:
@@ -98,6 +72,8 @@ def _send(tensors: list[torch.Tensor], root: int) -> None:
     handles = []
     packs: dict[torch.device, list[torch.Tensor]] = {}
     for index, tensor in enumerate(tensors):
+        if not tensor.numel():
+            continue
         if tensor.nbytes >= PACK_BYTES:  # only the size decides, so that all ranks decide alike
             handles.append(hvd.broadcast_async_(_bytes(tensor), root, name=f"hvd_elastic.sync.{index}"))
         else:
@@ -113,11 +89,12 @@ def _send(tensors: list[torch.Tensor], root: int) -> None:
 
 
 def _unpack(pack: list[torch.Tensor], joined: torch.Tensor) -> None:
-    for tensor, piece in zip(pack, torch.split(joined, [tensor.nbytes for tensor in pack]), strict=True):
-        # Cloned, because a piece may begin at an address to which the dtype cannot be aligned.
-        tensor.copy_(piece.clone().view(tensor.dtype).view(tensor.shape))
+    with torch.no_grad():
+        for tensor, piece in zip(pack, torch.split(joined, [tensor.nbytes for tensor in pack]), strict=True):
+            # Cloned, because a piece may begin at an address to which the dtype cannot be aligned.
+            tensor.copy_(piece.clone().view(tensor.dtype).view(tensor.shape))
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor's own memory if it is contiguous, otherwise a copy."""
-    return tensor.detach().contiguous().view(-1).view(torch.uint8)
+    return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)

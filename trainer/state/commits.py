@@ -4,7 +4,8 @@ from collections.abc import Set as AbstractSet
 
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP, DurableTier
-from hvd_elastic.trainer.state.host_memory import HostMemory, Tree
+from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.state_tree import Tree
 
 
 class Commits:
@@ -13,10 +14,13 @@ class Commits:
     def __init__(self, *, checkpoint: str | None, overlap: bool, keep: int = DEFAULT_KEEP) -> None:
         self.memory = HostMemory(overlap=overlap)
         self.durable = DurableTier(checkpoint, keep=keep)
-        self.last: Tree = None
-        """The last commit as a tree; None if this process holds none."""
         self._save_pending = False
         self._durable_step = self._attempted_step = -1
+
+    @property
+    def last(self) -> Tree:
+        """The last commit as a tree; None if this process holds none."""
+        return self.memory.last
 
     @property
     def step(self) -> int:
@@ -31,9 +35,7 @@ class Commits:
             owned: addresses of the tensors that change only in an optimizer's step.
         """
         self._start_pending_save()
-        self.last = self.memory.save(
-            tree, deferrable=lambda tensor: tensor.data_ptr() in owned, retained=self.durable.busy
-        )
+        self.memory.save(tree, deferrable=lambda tensor: tensor.data_ptr() in owned, retained=self.durable.busy)
         if self.durable.due(self.step):
             self.save_to_store_async()
 

@@ -15,7 +15,6 @@ from horovod.common.elastic import State as HorovodState
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.torch.elastic.state import TorchState
 
-from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.epochs import TRAIN, EpochsMixin
@@ -24,20 +23,14 @@ from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP
-from hvd_elastic.trainer.state.host_memory import Tree
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
 from hvd_elastic.trainer.state.progress import Progress, upgrade
-from hvd_elastic.trainer.state.state_objects import StateObjects
+from hvd_elastic.trainer.state.state_objects import StateError, StateObjects
+from hvd_elastic.trainer.state.state_tree import Tree
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest, HeartbeatWriter
 
 logger = logging.getLogger(__name__)
-
-
-class StateError(HvdElasticError):
-    """A State is used in a way that cannot work; the message names the mistake and the way out."""
-
-    exit_code = Exit.SCRIPT_MISTAKE
 
 
 class State(EpochsMixin, TorchState):  # type: ignore[misc]
@@ -69,8 +62,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             (`HVD_ELASTIC_CHECKPOINT`) takes precedence. Default None: no durable tier, unless the job names one.
         checkpoint_keep: number of durable checkpoints that are kept. The job's own number (`checkpoint.keep`) takes
             precedence. Default 3.
-        overlap: copy parameters and optimizer state while the next step computes. Default True. With False, `commit()`
-            returns when everything is copied.
+        overlap: copy parameters and optimizer state while the next step computes. Only for a script that changes them
+            in an optimizer's step alone, and never in between by other means, such as an EMA copy that is swapped in.
+            Default False: everything is copied when `commit()` returns.
         values: further objects and plain values, by name. A name must not start with `_` and must not be one that State
             itself uses.
 
@@ -85,7 +79,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         *,
         checkpoint: str | None = None,
         checkpoint_keep: int = DEFAULT_KEEP,
-        overlap: bool = True,
+        overlap: bool = False,
         **values: Any,
     ) -> None:
         horovod_patches.init()
@@ -94,9 +88,10 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         reserved = sorted(name for name in given if name.startswith("_") or hasattr(type(self), name))
         if reserved:
             raise StateError(f"State: {', '.join(reserved)}: taken by State itself; use other names")
+        self._optimizer_hooks = OptimizerHooks(before=self._before_step, after=self._after_step)
+        self._state_objects = StateObjects(self, given, optional=("model", "optimizer"))
         for name, value in given.items():
             setattr(self, name, value)
-        self._state_objects = StateObjects(self, given)
         HorovodState.__init__(self, bcast_object=hvd.broadcast_object, get_rank=hvd.rank)
         self._progress = Progress()
         self._commits = Commits(checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep)
@@ -107,8 +102,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._batches = Batches()
         self._rate_arguments: dict[str, Any] = {}
         self._rate_policy = LearningRatePolicy.choose()
-        self._optimizer_hooks = OptimizerHooks(before=self._before_step, after=self._after_step)
-        self._optimizer_hooks.watch(value for value in given.values() if isinstance(value, torch.optim.Optimizer))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute. An optimizer that becomes part of the state gets the hooks."""
+        super().__setattr__(name, value)
+        if isinstance(value, torch.optim.Optimizer) and name in self._state_objects:
+            self._optimizer_hooks.watch([value])
 
     # --- Committing --------------------------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._commits.memory.wait()
         self._go_to(Progress.from_state_dict(committed["progress"]))
         self._progress.data.count_repeated(undone)
-        self._state_objects.load(committed)
+        self._state_objects.load(committed, kinds=self._commits.memory.kinds)
 
     @property
     def step_count(self) -> int:
@@ -203,7 +202,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             UnstorableError: a value of the state could only be stored as a pickle.
         """
         self._commits.memory.wait()
-        own = self._progress.commits + 1 if self._commits.last is not None else 0
+        own = self._commits.step + 1 if self._commits.last is not None else 0
         if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
             self._drop_gradients()
         everyone = hvd.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
@@ -286,14 +285,16 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             lineage, found = self._progress.lineage, upgrade(found)
             self._go_to(Progress.from_state_dict(found["progress"]))
             self._progress.lineage = lineage
-            self._state_objects.load(found)
+            self._state_objects.load_stored(found)
 
     def _receive(self, root: int, *, save: bool) -> None:
+        """Load the root's state. A worker that holds a commit receives into its own tensors: it can go back."""
         present = self._tree()
-        tree = broadcast(present, root)
+        own = self._state_objects.own_tensors(present) if self._commits.last is not None else {}
+        tree = broadcast(present, root, into=own)
         if hvd.rank() != root:
             self._go_to(Progress.from_state_dict(tree["progress"]))
-            self._state_objects.load(tree, received_into=present)
+            self._state_objects.adopt(tree)
         if save:
             self.save()
         if hvd.rank() == 0:

@@ -1,31 +1,28 @@
 """The first tier: the last commit, in host memory.
 
-Horovod's TorchState deep-copies everything at every commit. Here a commit overwrites the memory of an earlier one.
-Tensors that change only in an optimizer's step are copied while the next forward and backward pass run, on a stream of
-their own (`copies`). `fence()`, called before the optimizer steps, waits for the copies that are not done. If a
-parameter was changed in between all the same, its version counter shows it: the commit is torn, which is an error.
+Horovod's TorchState deep-copies everything at every commit. Here a commit is built in the memory of the commit before
+the last, beside the last one, and takes its place by one assignment. So an error or a signal in the middle of `save()`
+leaves the last commit as it was.
+
+All is copied when `save()` returns, unless the script asks for overlap. Then tensors that change only in an optimizer's
+step are copied while the next forward and backward pass run, on a stream of their own (`copies`). `fence()`, called
+before the optimizer steps, waits for the copies that are not done. If a parameter was changed in between all the same,
+its version counter shows it: the commit is torn, which is an error. A change past the version counter shows nowhere.
 """
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import torch
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.state.copies import CopyEvent, CopyStream, Pair, copy_stream
-
-Tree = Any
-"""Nested dicts, lists and tuples of tensors and plain values."""
-
-Path = tuple[object, ...]
+from hvd_elastic.trainer.state.state_tree import PLAIN_TENSOR, Path, TensorKind, Tree, is_dense, rebuild
 
 VERIFIED_COMMITS: Final = 2
 """The first commits are compared byte by byte with their sources before the optimizer steps. A script that changes
-parameters without touching their version counter (`parameter.data`, a C++ extension) does so in every step."""
-
-_IMMUTABLE: Final = (int, float, str, bytes, bool, type(None))
+parameters without touching their version counter (`parameter.data`, a C++ extension) in every step is found so."""
 
 
 class TornCommitError(HvdElasticError):
@@ -63,120 +60,173 @@ class _DeferredCopy:
 class _InFlight:
     """Copies that were started and may not be done."""
 
-    deferred: list[_DeferredCopy]
-    events: list[CopyEvent]
+    deferred: list[_DeferredCopy] = field(default_factory=list)
+    events: list[CopyEvent] = field(default_factory=list)
     fenced: bool = False
 
 
-class HostMemory:
-    """Two sets of buffers: one holds the last commit; the other is used while a durable save still reads the first."""
+_Buffers = dict[Path, torch.Tensor]
 
-    def __init__(self, *, overlap: bool = True) -> None:
+
+@dataclass(slots=True)
+class _Commit:
+    """A copy of a tree, and the memory that it lives in."""
+
+    tree: Tree = None
+    buffers: _Buffers = field(default_factory=dict)
+    kinds: dict[Path, TensorKind] = field(default_factory=dict)
+    in_flight: _InFlight = field(default_factory=_InFlight)
+
+
+class HostMemory:
+    """The last commit, and memory for the next one. A third set of buffers is used while a durable save reads one."""
+
+    def __init__(self, *, overlap: bool = False) -> None:
+        """`overlap`: copy what is deferrable in the background. By default all is copied when `save()` returns."""
         self._overlap = overlap
-        self._buffer_sets: tuple[dict[Path, torch.Tensor], ...] = ({}, {})
-        self._current = 0
-        self._retained: int | None = None
+        self._commit = _Commit()
+        self._spare: _Buffers = {}
+        self._retained: _Buffers | None = None
         self._streams: dict[torch.device, CopyStream] = {}
-        self._in_flight = _InFlight([], [], fenced=True)
         self._unverified = VERIFIED_COMMITS
 
+    @property
+    def last(self) -> Tree:
+        """The last commit, as a tree of the types that were saved, with tensors in host memory; None if there is none.
+
+        Its tensors stay valid until the save after the next one.
+        """
+        return self._commit.tree
+
+    @property
+    def kinds(self) -> Mapping[Path, TensorKind]:
+        """What the tensors of the last commit were, by path, where that is more than a tensor in host memory."""
+        return self._commit.kinds
+
     def save(self, tree: Tree, *, deferrable: Callable[[torch.Tensor], bool], retained: bool = False) -> Tree:
-        """Copy `tree` and return the copy. Its tensors live in this memory and stay valid until the next save.
+        """Copy `tree`, make the copy the last commit, and return it.
 
         Args:
             tree: what to copy.
             deferrable: whether a tensor changes only after `fence()`, so that it may be copied in the background.
-            retained: the buffers of the last `retain()` are still being read; otherwise all buffers may be overwritten.
+            retained: the buffers of the last `retain()` are still being read.
         """
         self.wait()
-        if not retained:
-            self._retained = None
-        elif self._retained is not None:
-            self._current = 1 - self._retained
-        self._in_flight = _InFlight([], [])
-        copies: dict[torch.device, _Copies] = {}
-        result = self._copy_tree(tree, (), copies, deferrable)
-        for device, of_device in copies.items():
-            self._start(self._streams[device], of_device)
-        return result
+        builder = _Builder(self._take_spare(retained=retained), self._streams, deferrable if self._overlap else _never)
+        commit, before = builder.build(tree), self._commit
+        self._commit = commit
+        if before.buffers is not self._retained:
+            self._spare = before.buffers
+        return commit.tree
 
     def retain(self) -> None:
         """Keep the buffers of the present copy unchanged while saves are called with `retained=True`."""
-        self._retained = self._current
+        self._retained = self._commit.buffers
 
     def fence(self) -> None:
         """Order the copies of deferrable tensors before what changes them next. Raises TornCommitError."""
-        running = self._in_flight
+        running = self._commit.in_flight
         if running.fenced:
             return
-        running.fenced = True
-        verify = self._unverified > 0
+        verify = self._unverified > 0 and bool(running.deferred)
         if verify:
             self._unverified -= 1
             for event in running.events:
                 event.wait()
-        _raise_if_torn([each for each in running.deferred if each.is_torn(verify=verify)])
-        for event in running.events:
-            event.fence()
+        torn = [each for each in running.deferred if each.is_torn(verify=verify)]
+        if not torn:
+            for event in running.events:
+                event.fence()
+        running.fenced = True
+        _raise_if_torn(torn)
 
     def wait(self) -> None:
         """Block until the copy can be read on the host. Raises TornCommitError."""
         self.fence()
-        for event in self._in_flight.events:
+        for event in self._commit.in_flight.events:
             event.wait()
-        self._in_flight = _InFlight([], [], fenced=True)
+        self._commit.in_flight = _InFlight(fenced=True)
 
     @property
     def done(self) -> bool:
         """Whether the copy can be read on the host now."""
-        return all(event.done for event in self._in_flight.events)
+        return all(event.done for event in self._commit.in_flight.events)
 
-    def _copy_tree(
-        self, node: Tree, path: Path, copies: dict[torch.device, _Copies], deferrable: Callable[[torch.Tensor], bool]
-    ) -> Tree:
-        if isinstance(node, torch.Tensor):
-            return self._tensor(node.detach(), path, copies, deferrable)
-        if isinstance(node, Mapping):
-            return {key: self._copy_tree(value, (*path, key), copies, deferrable) for key, value in node.items()}
-        if isinstance(node, list | tuple) and not hasattr(node, "_fields"):
-            items = (self._copy_tree(value, (*path, index), copies, deferrable) for index, value in enumerate(node))
-            return list(items) if isinstance(node, list) else tuple(items)
-        return node if isinstance(node, _IMMUTABLE) else copy.deepcopy(node)
+    def _take_spare(self, *, retained: bool) -> _Buffers:
+        """Return buffers that nothing reads. They are free for one attempt only: a copy may go on after an error."""
+        spare, self._spare = self._spare, {}
+        if not retained:
+            free, self._retained = self._retained, None
+            if free is not None and free is not self._commit.buffers:
+                spare = spare or free
+        return spare
 
-    def _tensor(
-        self,
-        source: torch.Tensor,
-        path: Path,
-        copies: dict[torch.device, _Copies],
-        deferrable: Callable[[torch.Tensor], bool],
-    ) -> torch.Tensor:
-        if source.layout is not torch.strided or source.is_quantized:
+
+class _Builder:
+    """Builds one commit."""
+
+    def __init__(
+        self, spare: _Buffers, streams: dict[torch.device, CopyStream], deferrable: Callable[[torch.Tensor], bool]
+    ) -> None:
+        self._spare, self._streams, self._deferrable = spare, streams, deferrable
+        self._commit = _Commit()
+        self._copies: dict[torch.device, _Copies] = {}
+        self._shared: dict[tuple[object, ...], torch.Tensor] = {}
+
+    def build(self, tree: Tree) -> _Commit:
+        self._commit.tree = rebuild(tree, self._tensor)
+        for device, copies in self._copies.items():
+            self._start(self._streams[device], copies)
+        return self._commit
+
+    def _tensor(self, path: Path, tensor: torch.Tensor) -> torch.Tensor:
+        kind, source = TensorKind.of(tensor), tensor.detach()
+        if kind != PLAIN_TENSOR:
+            self._commit.kinds[path] = kind
+        if not is_dense(source):
             return source.cpu().clone()
-        pair = self._buffer(source, path), source
-        of_device = copies.setdefault(source.device, _Copies())
-        if self._overlap and deferrable(source):
-            of_device.later.append(pair)
-            self._in_flight.deferred.append(_DeferredCopy.of(path, pair))
+        identity = _identity(source) if source.numel() else path
+        if identity not in self._shared:
+            self._shared[identity] = self._copy(path, source)
+        return self._shared[identity]
+
+    def _copy(self, path: Path, source: torch.Tensor) -> torch.Tensor:
+        pair = self._buffer(path, source), source
+        copies = self._copies.setdefault(source.device, _Copies())
+        if self._deferrable(source):
+            copies.later.append(pair)
+            self._commit.in_flight.deferred.append(_DeferredCopy.of(path, pair))
         else:
-            of_device.now.append(pair)
+            copies.now.append(pair)
         return pair[0]
 
-    def _buffer(self, source: torch.Tensor, path: Path) -> torch.Tensor:
+    def _buffer(self, path: Path, source: torch.Tensor) -> torch.Tensor:
         if source.device not in self._streams:
             self._streams[source.device] = copy_stream(source.device)
-        buffers = self._buffer_sets[self._current]
-        buffer = buffers.get(path)
+        buffer = self._spare.get(path)
         if buffer is None or buffer.shape != source.shape or buffer.dtype != source.dtype:
-            buffer = buffers[path] = self._streams[source.device].buffer(source)
+            buffer = self._streams[source.device].buffer(source)
+        self._commit.buffers[path] = buffer
         return buffer
 
     def _start(self, stream: CopyStream, copies: _Copies) -> None:
+        events = self._commit.in_flight.events
         if copies.now:
             event = stream.copy(copies.now)
             event.fence()
-            self._in_flight.events.append(event)
+            events.append(event)
         if copies.later:
-            self._in_flight.events.append(stream.copy(copies.later))
+            events.append(stream.copy(copies.later))
+
+
+def _never(_: torch.Tensor) -> bool:
+    return False
+
+
+def _identity(source: torch.Tensor) -> tuple[object, ...]:
+    """Return the same for tensors that are one, such as tied weights: they are copied once."""
+    view = source.dtype, source.shape, source.stride(), source.is_conj(), source.is_neg()
+    return (source.device, source.data_ptr(), *view)
 
 
 def _same_bytes(copy: torch.Tensor, source: torch.Tensor) -> bool:
@@ -191,18 +241,5 @@ def _raise_if_torn(torn: list[_DeferredCopy]) -> None:
         name, more = ".".join(map(str, torn[0].path)), len(torn) - 1
         raise TornCommitError(
             f"{name}{f' (and {more} more)' if more else ''} was changed between commit() and the optimizer's step, "
-            "while it was being copied. Change it before commit(), or use State(overlap=False)."
+            "while it was being copied. Change it before commit(), or leave out State(overlap=True)."
         )
-
-
-def clone_tree(tree: Tree) -> Tree:
-    """Return a copy whose tensors share no memory with `tree`, for an optimizer, which keeps the tensors it loads."""
-    if isinstance(tree, torch.Tensor):
-        return tree.clone()
-    if isinstance(tree, Mapping):
-        return {key: clone_tree(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [clone_tree(value) for value in tree]
-    if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
-        return tuple(clone_tree(value) for value in tree)
-    return tree if isinstance(tree, _IMMUTABLE) else copy.deepcopy(tree)

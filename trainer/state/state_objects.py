@@ -1,56 +1,103 @@
 """The objects and plain values that a script gives to a State."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 from horovod.torch.elastic.sampler import ElasticSampler
 
-from hvd_elastic.trainer.state.broadcast import same_tensors
-from hvd_elastic.trainer.state.host_memory import Tree, clone_tree
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.trainer.state.state_tree import PLAIN_TENSOR, Path, TensorKind, Tree, clone, leaves, rebuild
 
 logger = logging.getLogger(__name__)
 
 
-class StateObjects:
-    """Attributes of an owner, looked up by name on each use: the script may replace them at any time."""
+class StateError(HvdElasticError):
+    """A State is used in a way that cannot work; the message names the mistake and the way out."""
 
-    def __init__(self, owner: object, given: Mapping[str, object]) -> None:
+    exit_code = Exit.SCRIPT_MISTAKE
+
+
+class StateObjects:
+    """Attributes of an owner, looked up by name on each use: the script may replace them at any time.
+
+    What an attribute is now decides how it is saved: by its `state_dict()`, or as a plain value.
+    """
+
+    def __init__(self, owner: object, names: Iterable[str], *, optional: Iterable[str] = ()) -> None:
+        """Look at nothing yet.
+
+        Args:
+            owner: has the attributes.
+            names: names of the attributes.
+            optional: those of them that are left out while they are None.
+        """
         self._owner = owner
-        self._objects = tuple(name for name, value in given.items() if _is_stateful(value))
-        self._values = tuple(name for name, value in given.items() if value is not None and not _is_stateful(value))
+        self._names = tuple(names)
+        self._optional = frozenset(optional)
+        self._committed: dict[str, Any] = {}
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the attribute of this name is part of the state."""
+        return name in self._names
 
     def tree(self) -> dict[str, Tree]:
         """Return the present state. Its tensors are the objects' own, not copies."""
+        present = dict(self._present())
+        self._committed = {name: value for name, value in present.items() if _is_stateful(value)}
         return {
-            "objects": {name: getattr(self._owner, name).state_dict() for name in self._objects},
-            "values": {name: getattr(self._owner, name) for name in self._values},
+            "objects": {name: value.state_dict() for name, value in self._committed.items()},
+            "values": {name: value for name, value in present.items() if name not in self._committed},
         }
 
-    def load(self, tree: Tree, *, received_into: Tree = None) -> None:
-        """Load `tree` into the objects and values.
+    def own_tensors(self, tree: Tree) -> dict[Path, torch.Tensor]:
+        """Return the tensors of a `tree()` in which its modules and optimizers keep their state, by path.
+
+        Others are copies, which a `state_dict()` may return: writing to these has no effect.
+        """
+        found: dict[Path, torch.Tensor] = {}
+        for name, values in tree["objects"].items():
+            memory = {_storage(tensor) for tensor in _kept_by(getattr(self._owner, name)) if tensor.numel()}
+            named = leaves(values, path=("objects", name))
+            found.update((path, tensor) for path, tensor in named if _storage(tensor) in memory)
+        return found
+
+    def load(self, committed: Tree, *, kinds: Mapping[Path, TensorKind]) -> None:
+        """Go back to a commit of this process, which stays as it is.
 
         Args:
-            tree: what `tree()` returned, on this worker or another.
-            received_into: the tree that a broadcast wrote into. Modules whose tensors it updated in place are skipped.
+            committed: what `tree()` returned, copied to host memory.
+            kinds: what the tensors of `committed` were.
         """
-        for name in self._objects:
-            target, values = getattr(self._owner, name), tree["objects"].get(name)
-            if values is None:
+        self._load_objects(committed["objects"])
+        for name, value in committed["values"].items():
+            setattr(self._owner, name, _on_device(value, kinds, ("values", name)))
+
+    def load_stored(self, stored: Tree) -> None:
+        """Load a durable checkpoint, which an earlier version of the script may have written.
+
+        What the script does not have any more is left out. What it has in addition stays as it is.
+        """
+        objects = {name: values for name, values in stored["objects"].items() if name in self}
+        for name, value in self._present():
+            if _is_stateful(value) and name not in objects:
                 logger.warning("the restored state has no %s: the object keeps the state that the script gave it", name)
-            elif isinstance(target, torch.nn.Module):
-                if received_into is None or not same_tensors(received_into["objects"][name], values):
-                    target.load_state_dict(values)
-            else:
-                target.load_state_dict(clone_tree(values))
-        for name in self._values:
-            if name in tree["values"]:
-                setattr(self._owner, name, clone_tree(tree["values"][name]))
+        self._load_objects(objects)
+        for name, value in stored["values"].items():
+            if name in self and not _is_stateful(getattr(self._owner, name)):
+                setattr(self._owner, name, clone(value))
+
+    def adopt(self, received: Tree) -> None:
+        """Load what another worker has sent. The tensors belong to the objects from now on."""
+        for name, values in received["objects"].items():
+            self._target(name).load_state_dict(values)
+        for name, value in received["values"].items():
+            setattr(self._owner, name, value)
 
     def drop_gradients(self) -> None:
         """Forget the gradients of all modules, and what gradient scalers know of them."""
-        for name in self._objects:
-            target = getattr(self._owner, name)
+        for _, target in self._present():
             if isinstance(target, torch.nn.Module):
                 target.zero_grad(set_to_none=True)
             elif isinstance(target, torch.amp.GradScaler):
@@ -59,11 +106,53 @@ class StateObjects:
 
     def reset_samplers(self) -> None:
         """Make Horovod's samplers divide the remaining samples over the present world."""
-        for name in self._objects:
-            sampler = getattr(self._owner, name)
+        for _, sampler in self._present():
             if isinstance(sampler, ElasticSampler):
                 sampler.reset()
+
+    def _present(self) -> Iterator[tuple[str, Any]]:
+        for name in self._names:
+            value = getattr(self._owner, name)
+            if value is not None or name not in self._optional:
+                yield name, value
+
+    def _load_objects(self, objects: Mapping[str, Tree]) -> None:
+        for name, values in objects.items():
+            target = self._target(name)
+            # A module copies what it loads. An optimizer keeps the tensors, and changes them.
+            target.load_state_dict(values if isinstance(target, torch.nn.Module) else clone(values))
+
+    def _target(self, name: str) -> Any:
+        """Return the object of this name. Since the commit the script may have put a plain value in its place."""
+        target = getattr(self._owner, name, None)
+        if not _is_stateful(target):
+            target = self._committed.get(name)
+            if target is None:
+                raise StateError(
+                    f"state.{name} must be loaded with load_state_dict(), but it is no object yet. Create it before "
+                    "elastic.run, on every worker"
+                )
+            setattr(self._owner, name, target)
+        return target
 
 
 def _is_stateful(value: object) -> bool:
     return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+
+
+def _kept_by(target: object) -> Iterator[torch.Tensor]:
+    if isinstance(target, torch.nn.Module):
+        yield from target.parameters()
+        yield from target.buffers()
+    elif isinstance(target, torch.optim.Optimizer):
+        for values in target.state.values():
+            yield from (value for value in values.values() if isinstance(value, torch.Tensor))
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+
+
+def _on_device(value: Tree, kinds: Mapping[Path, TensorKind], path: Path) -> Tree:
+    """Copy a value out of host memory, each tensor to where it was."""
+    return rebuild(value, lambda at, tensor: kinds.get(at, PLAIN_TENSOR).cast(tensor.clone()), path=path)
