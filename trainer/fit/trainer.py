@@ -91,6 +91,8 @@ class Trainer:
         tensorboard: folder for TensorBoard events. The job's own (`HVD_ELASTIC_TENSORBOARD`) takes precedence. Default
             None: no events, unless the job names a folder.
         checkpoint: URL of the durable tier, as for `State`. Default None: no durable tier, unless the job names one.
+        overlap: copy parameters and optimizer state while the next step computes, as for `State`. Only if `loss`,
+            `measure` and the model never change a parameter themselves. Default False.
         device: device of the model. Default None: the GPU with the local rank's number, or the CPU if there is no GPU.
         loading: options for `State.batches` and torch's DataLoader: `num_workers`, `collate_fn`, `shuffle`, `seed` ...
 
@@ -117,6 +119,7 @@ class Trainer:
         commit_every: int = 1,
         tensorboard: str | None = None,
         checkpoint: str | None = None,
+        overlap: bool = False,
         device: torch.device | str | None = None,
         **loading: Any,
     ) -> None:
@@ -142,14 +145,15 @@ class Trainer:
         self._tensorboard = TensorBoardWriter(os.environ.get(ENV_TENSORBOARD) or tensorboard)
         self._progress = ProgressLog()
         self._result: dict[str, float] = {}
-        self.state = self._make_state(checkpoint)
+        self.state = self._make_state(checkpoint, overlap=overlap)
 
-    def _make_state(self, checkpoint: str | None) -> State:
+    def _make_state(self, checkpoint: str | None, *, overlap: bool) -> State:
         objects: dict[str, Any] = {"scheduler": self._scheduler, "scaler": self._mixed_precision.scaler}
         return State(
             model=self._model,
             optimizer=self._optimizer,
             checkpoint=checkpoint,
+            overlap=overlap,
             **{name: value for name, value in objects.items() if value is not None},
         )
 

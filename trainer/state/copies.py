@@ -117,7 +117,7 @@ class CudaCopyStream:
     def copy(self, pairs: Sequence[Pair]) -> "CudaCopyEvent":
         """See CopyStream."""
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream), torch.no_grad():
+        with torch.cuda.stream(self._stream):
             for destination, source in pairs:
                 destination.copy_(source, non_blocking=True)
             event = self._stream.record_event()
@@ -153,10 +153,12 @@ def _is_large(pair: Pair) -> bool:
 
 
 def _copy_small(pairs: Sequence[Pair]) -> None:
-    """Copy in one call, so that a thread takes the interpreter lock once and not for each tensor."""
+    """Copy in one call, so that a thread takes the interpreter lock once and not for each tensor.
+
+    None of the tensors requires a gradient, so `no_grad` is not needed: a signal at its end would leave it on.
+    """
     if pairs:
-        with torch.no_grad():
-            torch._foreach_copy_([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        torch._foreach_copy_([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
 
 def _blocks(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, int]]:

@@ -4,9 +4,12 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import horovod.torch as hvd
@@ -20,7 +23,11 @@ from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_CHECKPOINT,
 from hvd_elastic.trainer.data import loader
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
-from hvd_elastic.trainer.state.elastic_state import State, StateError
+from hvd_elastic.trainer.state import copies
+from hvd_elastic.trainer.state.copies import Pair
+from hvd_elastic.trainer.state.elastic_state import State
+from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS
+from hvd_elastic.trainer.state.state_objects import StateError
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +107,94 @@ def test_restore_undoes_everything_since_the_commit(overlap: bool, monkeypatch: 
         job.state.restore()
         assert job.digest() == committed
     assert ends[0] == ends[1]
+
+
+@pytest.mark.usefixtures("slow_copies")
+def test_a_change_through_data_after_the_commit_is_not_part_of_it() -> None:
+    """As an EMA copy that is swapped in for an evaluation. It leaves no trace in a version counter."""
+    model = nn.Linear(3, 3)
+    state = State(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0))
+    state.sync()
+    for _ in range(VERIFIED_COMMITS):
+        state.commit()
+        model.weight.grad = torch.ones(3, 3)
+        state.optimizer.step()
+    committed = model.weight.tolist()
+    state.commit()
+    model.weight.data.fill_(-7.0)
+    state.restore()
+    assert model.weight.tolist() == committed
+
+
+@pytest.fixture
+def slow_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give whatever a script does after a commit the time to be done before the copy in the background."""
+    copy = copies._copy_small
+
+    def slow(pairs: Sequence[Pair]) -> None:
+        time.sleep(0.05 if pairs else 0)
+        copy(pairs)
+
+    monkeypatch.setattr(copies, "SYNCHRONOUS_BYTES", 0)
+    monkeypatch.setattr(copies, "_copy_small", slow)
+
+
+class SignalError(Exception):
+    """Stands for what the handler of a signal raises, such as torch's for a loader process that was killed."""
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_error_anywhere_in_a_commit_leaves_a_whole_commit(overlap: bool) -> None:
+    """All of the new one or all of the one before, at every line."""
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    state: Any = State(model=model, optimizer=optimizer, overlap=overlap, n=0, ema=[torch.zeros(2), torch.zeros(3)])
+    state.sync()
+    line, outcomes = 0, list[str]()
+    while not outcomes or outcomes[-1] != "undisturbed":
+        line += 1
+        before = state.n
+        state.n += 1
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, -1)
+        optimizer.step()
+        for average in state.ema:
+            average.fill_(state.n)
+        outcomes.append(_commit_interrupted_at(line, state))
+        state.restore()
+        found = {int(value) for tensor in (*state.ema, *model.parameters()) for value in tensor.flatten()}
+        assert found == {state.n}
+        assert state.n in (before, before + 1)
+        assert state.step_count == state.n
+        outcomes[-1] = "undisturbed" if outcomes[-1] == "undisturbed" else "new" if state.n > before else "old"
+    assert {"old", "new"} <= set(outcomes)
+
+
+def _commit_interrupted_at(line: int, state: State) -> str:
+    """Raise at a line of this package, counted from the beginning of the commit."""
+    left = line
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if "hvd_elastic" not in frame.f_code.co_filename and "trainer" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            left -= 1
+            if not left:
+                raise SignalError
+        return count
+
+    tracing = sys.gettrace()
+    sys.settrace(count)
+    try:
+        state.commit()
+    except SignalError:
+        return "interrupted"
+    finally:
+        sys.settrace(tracing)
+    return "undisturbed"
 
 
 def test_a_compiled_model_goes_back_with_the_one_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,7 +644,7 @@ def test_a_torn_commit_ends_the_script_with_the_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
-    job = Job()
+    job = Job(overlap=True)
 
     @run
     def train(state: State) -> None:
