@@ -16,6 +16,8 @@ def command(*, namespace: str, service_account: str, output: Format) -> None:
     """Print the right that the MPI Operator 0.8 lacks: without it no suspended job is ever resumed.
 
     hvd-elastic operator-role | kubectl apply -f -
+
+    If it was refused before, restart the operator: else it may wait for a quarter of an hour until it tries again.
     """
     manifests = operator_role.manifests(namespace=namespace, account=service_account)
     purposes = ("may update jobs/status", f"for {namespace}/{service_account}")

@@ -3,6 +3,9 @@
 From 0.8.0 on the operator clears `status.startTime` of the launcher's Job before it resumes it, by an update of
 `jobs/status` (`pkg/controller/mpi_job_controller.go`, `syncHandler`). Its own ClusterRole up to 0.8.2 does not allow
 that (`manifests/base/cluster-role.yaml`). 0.6 and 0.7 do not touch the status.
+
+An operator that was refused must be started again once it has the right: each event of a job that cannot be synced
+doubles the time until the next attempt, up to 1,000 s (`workqueueExponentialMaxDelay` there).
 """
 
 from typing import Final

@@ -63,6 +63,8 @@ def test_suspend_resume_and_apply_again(cluster: Site, namespace: Kubectl, timel
     waiting.until("the operator may not", lambda: refused in operator.tail(lines=300), within_seconds=60)
     assert not job.pods(Role.LAUNCHER), "this operator needs no help any more: operator-role may go"
     with may_resume(cluster):
+        # Each event of a job that cannot be synced doubles the time until the operator tries again, up to 1,000 s.
+        cluster.local().restart_mpi_operator()
         back = timeline.mark("the operator has the right")
         job.wait_size(SIZE, since=back)
         again = job.account.since(back).steps[0]["step"]
