@@ -56,6 +56,9 @@ class Checkpoints:
     Tensors on an accelerator, non-contiguous tensors and numpy arrays are copied to new host memory within `save()`,
     which blocks for that time.
 
+    A caller whose snapshot is a copy already passes `owned=True`: then `save()` reads nothing of it. All of it is read
+    in the background, and nothing in it, containers included, may be changed until `busy` is False.
+
     A failed save is logged and counted, and training continues: the next save is due within half a minute. Only a
     writer that was fenced out is stopped, by the FencedError of its next `save()`.
     """
@@ -106,7 +109,7 @@ class Checkpoints:
         False while `busy`. After a failed save it is True before a whole interval has passed. Also True for a writer
         that was fenced out, so that it calls `save()` and gets the FencedError. Costs nothing.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if not self.idle:
             return False
         elapsed = self._clock() - self._last_clock
         failed = bool(self._counts.error)
@@ -114,7 +117,14 @@ class Checkpoints:
             steps=step - self._last_step, seconds=elapsed, failed=failed
         )
 
-    def save(self, snapshot: Mapping[str, object], *, step: int, world_size: int, reason: str) -> None:
+    @property
+    def idle(self) -> bool:
+        """Whether a `save()` would not wait for the previous one and the deletions after it. Costs nothing."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def save(
+        self, snapshot: Mapping[str, object], *, step: int, world_size: int, reason: str, owned: bool = False
+    ) -> None:
         """Store the snapshot in the background; the class describes who owns its buffers.
 
         Args:
@@ -122,18 +132,26 @@ class Checkpoints:
             step: number of commits so far.
             world_size: number of processes that train.
             reason: goes into the manifest: "interval", "below-min", "sigterm" ...
+            owned: the snapshot is read in the background. Default False: it is walked before this returns.
 
         Raises:
-            CaptureError: a value could only be stored as a pickle; the message names every such value by its path.
+            CaptureError: a value could only be stored as a pickle; the message names every such value by its path. With
+                `owned` the save fails instead, as it does when the store is away.
             FencedError: a newer writer owns the prefix; this process should end.
         """
         self._join(None)
         if self._fenced:
             raise self._fenced
-        capture = Capture.take(snapshot)
+        capture = None if owned else Capture.take(snapshot)
         started = self._counts.started + 1
         request = SaveRequest(
-            capture=capture, sequence=started, step=step, world_size=world_size, reason=reason, time=self._wall()
+            snapshot=snapshot,
+            capture=capture,
+            sequence=started,
+            step=step,
+            world_size=world_size,
+            reason=reason,
+            time=self._wall(),
         )
         self._counts = replace(self._counts, started=started)
         self._last_step, self._last_clock = step, self._clock()
@@ -142,6 +160,13 @@ class Checkpoints:
         self._thread.start()
 
     def _run(self, request: SaveRequest) -> None:
+        try:
+            self._save(request)
+        finally:
+            if self._stop.is_set():
+                self._claim.store.close()
+
+    def _save(self, request: SaveRequest) -> None:
         try:
             manifest = write(self._claim, request, stop=self._stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, training continues and the next save tries again
@@ -183,7 +208,7 @@ class Checkpoints:
     def wait_idle(self, timeout_seconds: float) -> bool:
         """Wait until a `save()` would not wait for the previous one. Returns False if that takes longer."""
         self._join(timeout_seconds)
-        return self._thread is None or not self._thread.is_alive()
+        return self.idle
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the last save is durable. Returns False if that takes longer, or if the save failed."""
@@ -207,7 +232,10 @@ class Checkpoints:
         return found
 
     def close(self, timeout_seconds: float = 5.0) -> None:
-        """End the background thread. An unfinished save is given up and leaves no manifest: call `flush()` first."""
+        """Stop saving. An unfinished save is given up and leaves no manifest: call `flush()` first.
+
+        Waits at most `timeout_seconds` for the background thread. A request that hangs ends after that by itself.
+        """
         _open.discard(self)
         self._stop.set()
         self._join(timeout_seconds)

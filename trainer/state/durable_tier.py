@@ -77,6 +77,15 @@ class DurableTier:
         """Whether a save in the background still reads its snapshot."""
         return self._checkpoints is not None and self._checkpoints.busy
 
+    @property
+    def idle(self) -> bool:
+        """Whether a save would begin at once. False on all but the writer."""
+        return self._checkpoints is not None and self._checkpoints.idle
+
+    def wait_idle(self, timeout_seconds: float) -> bool:
+        """Wait until a save would begin at once. Returns whether it would."""
+        return self._checkpoints is not None and self._checkpoints.wait_idle(timeout_seconds)
+
     def due(self, step: int) -> bool:
         """Whether the interval is over or a former writer's save may be incomplete. False on all but the writer."""
         if self._retry is not None and self._clock() >= self._retry[0]:
@@ -118,7 +127,7 @@ class DurableTier:
         """Stop being the writer: another process is rank 0 now, or the script has ended."""
         self._retry = None
         if self._checkpoints is not None:
-            self._checkpoints.close()
+            self._checkpoints.close(timeout_seconds=0)  # the whole world would wait for a request that hangs
             self._checkpoints = None
 
     def load_newest(self) -> dict[str, Any] | None:
@@ -139,35 +148,24 @@ class DurableTier:
                     f"{error}\nKeep such values out of the State, or convert them to plain values."
                 ) from error
 
-    def save_async(self, snapshot: Mapping[str, object], *, step: int, size: int) -> None:
-        """Start to store a commit in the background; returns at once."""
-        if self._checkpoints is not None:
-            self._checkpoints.save(snapshot, step=step, world_size=size, reason="interval")
-
-    def save_sync(
-        self, snapshot: Mapping[str, object], *, step: int, size: int, reason: str, timeout_seconds: float
-    ) -> bool:
-        """Store a commit and wait until it is durable. Returns whether it is. A save in progress completes first.
+    def save(self, snapshot: Mapping[str, object], *, step: int, size: int, reason: str) -> None:
+        """Start to store a commit in the background. Only while `idle`, otherwise this waits for the save before.
 
         Args:
-            snapshot: the commit.
+            snapshot: the commit. Nothing may change it until `busy` is False.
             step: number of the commit.
             size: number of workers in the present world.
             reason: why it is stored; goes into the manifest.
-            timeout_seconds: longest wait, for both saves together.
-        """
-        if self._checkpoints is None:
-            return False
-        deadline = self._clock() + timeout_seconds
-        if not self._checkpoints.wait_idle(timeout_seconds):
-            logger.warning("step %d is not durable: the previous save did not end within %.0f s", step, timeout_seconds)
-            return False
-        self._checkpoints.save(snapshot, step=step, world_size=size, reason=reason)
-        return self._checkpoints.flush(max(0.0, deadline - self._clock()))
 
-    def flush(self) -> bool:
+        Raises:
+            FencedError: a newer writer owns the prefix; this process should end.
+        """
+        if self._checkpoints is not None:
+            self._checkpoints.save(snapshot, step=step, world_size=size, reason=reason, owned=True)
+
+    def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the save in progress has succeeded or failed. Returns whether the last save is durable."""
-        return self._checkpoints is None or self._checkpoints.flush()
+        return self._checkpoints is None or self._checkpoints.flush(timeout_seconds)
 
     def _job(self) -> str:
         name = self._environ.get(ENV_JOB) or Path(sys.argv[0]).stem or "job"

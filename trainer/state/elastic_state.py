@@ -194,6 +194,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._restore_durable()
         if newest == 0 or any(each != newest for each in everyone):
             self._receive(root, save=own != newest or newest == 0)
+        if newest == 0 and hvd.rank() == 0:  # later the workers hold a state: a value that changed must not end the job
+            self._commits.durable.validate(self._commits.last)
         self._state_objects.reset_samplers()
         self._enter_world()
 
@@ -264,8 +266,6 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._state_objects.load(tree, received_into=present)
         if save:
             self.save()
-        if hvd.rank() == 0:
-            self._commits.durable.validate(self._commits.last)
 
     def _enter_world(self) -> None:
         progress = self._progress

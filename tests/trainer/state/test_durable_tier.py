@@ -1,12 +1,11 @@
 import logging
-import threading
 from pathlib import Path
 
 import pytest
 import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_INCARNATION, ENV_JOB
-from hvd_elastic.trainer.checkpoint import PrefixOwnedError, StoreError, open_checkpoints, writing
+from hvd_elastic.trainer.checkpoint import PrefixOwnedError, StoreError, open_checkpoints
 from hvd_elastic.trainer.state import durable_tier
 from hvd_elastic.trainer.state.durable_tier import RETRY_SECONDS, DurableTier, UnstorableError
 
@@ -27,7 +26,9 @@ def test_without_a_url_there_is_no_tier() -> None:
     assert not tier.configured
     assert not tier.due(1000)
     assert tier.load_newest() is None
-    assert not tier.save_sync({}, step=1, size=1, reason="sigterm", timeout_seconds=20)
+    tier.save({}, step=1, size=1, reason="sigterm")
+    assert not tier.idle
+    assert not tier.wait_idle(20)
     assert tier.flush()
     tier.close()
 
@@ -39,7 +40,8 @@ def test_the_environment_is_read_when_the_tier_is_opened(tmp_path: Path) -> None
     known.update(environ(tmp_path))
     assert tier.configured
     tier.open("lineage")
-    assert tier.save_sync({"weights": torch.ones(3)}, step=1, size=2, reason="sigterm", timeout_seconds=20)
+    tier.save({"weights": torch.ones(3)}, step=1, size=2, reason="sigterm")
+    assert tier.flush(20)
     found = tier.load_newest()
     assert found is not None
     assert found["weights"].tolist() == [1.0, 1.0, 1.0]
@@ -90,17 +92,6 @@ def test_a_new_writer_stores_the_next_commit(tmp_path: Path) -> None:
     assert not second.due(1)
     first.close()
     second.close()
-
-
-def test_a_save_that_hangs_does_not_block_the_next_one_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = threading.Event()
-    monkeypatch.setattr(writing, "upload", lambda *_: gate.wait(60))
-    tier = DurableTier(environ=environ(tmp_path))
-    tier.open("lineage")
-    tier.save_async({"a": 1}, step=1, size=1)
-    assert not tier.save_sync({"a": 2}, step=2, size=1, reason="sigterm", timeout_seconds=0.05)
-    gate.set()
-    tier.close()
 
 
 def test_a_value_that_needs_pickle_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -357,6 +357,20 @@ def test_a_worker_that_waits_when_its_pod_begins_to_end_makes_its_commit_durable
     state._commits.durable.close()
 
 
+def test_a_value_that_became_unstorable_does_not_end_the_job_at_its_next_resize(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused at the start. Later the workers hold a state, which needs no store."""
+    state = State(checkpoint=f"file://{tmp_path}/durable", values={})
+    state.sync()
+    state.values["lock"] = threading.Event
+    state.commit()
+    monkeypatch.setattr(hvd, "allgather", lambda own, **_: torch.cat([own, torch.zeros(1, dtype=own.dtype)]))
+    state.sync()
+    state.commit()
+    state._commits.durable.close()
+
+
 def test_a_worker_without_a_durable_commit_does_not_leave(tmp_path: Path) -> None:
     state = State(seen=0)
     state.sync()
