@@ -258,6 +258,7 @@ def open_checkpoints(
     interval_seconds: float | None = 300.0,
     interval_steps: int | None = None,
     keep: int = 3,
+    stop: threading.Event | None = None,
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> Checkpoints:
@@ -274,6 +275,8 @@ def open_checkpoints(
         interval_seconds: a save is due this long after the last one began; None: never for this reason.
         interval_steps: a save is due this many steps after the last one; None: never for this reason.
         keep: number of complete checkpoints to keep, at least 1.
+        stop: once it is set, in another thread, this call ends with StoreError at its next retry at the latest, and
+            claims nothing. Default None: it cannot be stopped.
         clock: monotonic seconds, for the intervals.
         wall: UNIX seconds, for the manifest.
 
@@ -284,14 +287,21 @@ def open_checkpoints(
         StoreError: the store did not answer, or does not honour conditional writes.
     """
     location = _validate(url, interval_seconds, interval_steps, keep)
-    stop = threading.Event()
+    stop = stop or threading.Event()
 
     def pause(seconds: float) -> None:
         if stop.wait(seconds):
             raise StoppedError("closed during a retry")
 
     store = location.open(sleep=pause)
-    claim = Claim.acquire(store, job=job, incarnation=incarnation, nonce=secrets.token_hex(16), time=wall())
+    claim = Claim.acquire(
+        store,
+        job=job,
+        incarnation=incarnation,
+        nonce=secrets.token_hex(16),
+        time=wall(),
+        check_wanted=lambda: pause(0),
+    )
     log.info("checkpoints of %s at %s: epoch %d", job, url, claim.head.epoch)
     interval = Interval(seconds=interval_seconds, steps=interval_steps)
     checkpoints = Checkpoints(claim, interval=interval, keep=keep, stop=stop, clock=clock, wall=wall)

@@ -7,6 +7,7 @@ moves it to the next epoch. The former writer can then no longer update it, and 
     epoch 4, checkpoint A  ──(open: epoch + 1)──►  epoch 5, checkpoint A  ──(save)──►  epoch 5, checkpoint B
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
@@ -110,8 +111,20 @@ class Claim:
     version: str
 
     @classmethod
-    def acquire(cls, store: Store, *, job: str, incarnation: str, nonce: str, time: float) -> Self:
+    def acquire(
+        cls,
+        store: Store,
+        *,
+        job: str,
+        incarnation: str,
+        nonce: str,
+        time: float,
+        check_wanted: Callable[[], object] = lambda: None,
+    ) -> Self:
         """Claim the prefix for `job`, and its next epoch for this process.
+
+        `check_wanted` raises if the claim is not wanted any more. It is called between reading `latest` and moving it:
+        a successor that claims after the call makes the move fail.
 
         Raises:
             PrefixOwnedError: another job owns the prefix.
@@ -123,6 +136,7 @@ class Claim:
         while True:
             head, existing = read_sealed(store, LATEST, Head.decode) or (None, None)
             claimed = next_head(head, incarnation=incarnation, nonce=nonce, time=time, written=_greatest_epoch(store))
+            check_wanted()
             version = store.replace(LATEST, claimed.encode(), version=existing)
             if version is not None:
                 return cls(store, owner, claimed, version)

@@ -159,6 +159,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: the last commit is not whole.
         """
+        self._commits.durable.stop_opening()
         self._batches.reset()
         self._optimizer_hooks.reset_after_failure()
         committed = self._commits.last
@@ -185,6 +186,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             CheckpointError: rank 0 could not open the durable tier or read its checkpoints.
             UnstorableError: a value of the state could only be stored as a pickle.
         """
+        if hvd.rank() != 0:  # before the first collective operation, and so before the new rank 0 becomes the writer
+            self._commits.durable.close()
         self._commits.memory.wait()
         own = self._progress.commits + 1 if self._commits.last is not None else 0
         everyone = hvd.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
@@ -250,8 +253,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if hvd.rank() != 0:
             return
         self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
-        self._commits.durable.open(self._progress.lineage)
-        found = self._commits.durable.load_newest()
+        found = self._commits.durable.restore(self._progress.lineage)
         if found is not None:
             lineage = self._progress.lineage
             self._progress = Progress.from_state_dict(found["progress"])
@@ -277,9 +279,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             progress.resized_at = progress.optimizer_steps
             progress.size = hvd.size()
         if hvd.rank() == 0:
-            self._commits.durable.open_or_retry(progress.lineage)
-        else:
-            self._commits.durable.close()
+            self._commits.durable.open_in_background(progress.lineage)
 
     def _agree(self, *, saved: bool) -> None:
         """Commit, store or stop for a new world, as the workers agree. `saved`: the state was just committed."""
@@ -298,6 +298,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._request.take()
             self._commits.save_to_store_async()
         if agreement.hosts_changed:
+            self._commits.durable.stop_opening()
             while not self._host_messages.empty():
                 self._host_messages.get()
             raise HostsUpdatedInterrupt(skip_sync=False)
