@@ -83,6 +83,7 @@ class Checkpoints:
         self._counts = SaveCounts()
         self._rejected: tuple[Rejected, ...] = ()
         self._fenced: FencedError | None = None
+        self._failure: Exception | None = None
         self._snapshot_released = threading.Event()
         self._snapshot_released.set()
         self._last_step = 0
@@ -97,6 +98,11 @@ class Checkpoints:
     def counts(self) -> SaveCounts:
         """Numbers and outcome of the saves so far."""
         return self._counts
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last save failed; None if it did not, or is in progress."""
+        return self._failure
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -153,7 +159,7 @@ class Checkpoints:
             reason=reason,
             time=self._wall(),
         )
-        self._counts = replace(self._counts, started=started)
+        self._counts, self._failure = replace(self._counts, started=started), None
         self._last_step, self._last_clock = step, self._clock()
         self._snapshot_released.clear()
         self._thread = threading.Thread(target=self._run, args=(request,), name="checkpoint", daemon=True)
@@ -198,6 +204,7 @@ class Checkpoints:
     def _record_failure(self, request: SaveRequest, error: Exception) -> None:
         if isinstance(error, FencedError):
             self._fenced = error
+        self._failure = error
         self._counts = replace(self._counts, failed=self._counts.failed + 1, error=str(error) or repr(error))
         log.warning("step %d is not durable: %s", request.step, error, exc_info=not isinstance(error, CheckpointError))
 

@@ -29,7 +29,7 @@ class EpochsMixin:
         """Yield the remaining epochs: `for state.epoch in state.remaining_epochs(20):`.
 
         An interrupted epoch is yielded again, and `batches()` continues where it stopped. An epoch whose data was
-        exhausted at the last commit is not. At the end, waits until the last durable checkpoint is stored.
+        exhausted at the last commit is not. At the end, rank 0 waits until the last commit is durable.
 
         Args:
             total: number of epochs of the whole job, over all restarts.
@@ -40,7 +40,7 @@ class EpochsMixin:
             self._emit(events.Kind.EPOCH, epoch=self.epoch)
             yield self.epoch
             self._next_epoch()
-        self._commits.durable.flush()
+        self._commits.save_final()
 
     def batches(
         self,

@@ -1,28 +1,45 @@
 """The last commit: in this process's memory, and from there in the durable tier."""
 
+import itertools
 import logging
+import random
 import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from typing import Final
 
+from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.durable_tier import DurableTier
 from hvd_elastic.trainer.state.host_memory import HostMemory, Tree
 
 logger = logging.getLogger(__name__)
 
+FINAL_SECONDS: Final = 300.0
+"""How long the end of training waits for its last commit to be durable."""
+
+FINAL_BACKOFF: Final = Backoff(first_seconds=1.0, most_seconds=10.0)
+"""Between two attempts at the end of training, each of which retries its own requests."""
+
 
 class Commits:
     """Both tiers of one process. The durable tier is active only on the job's writer, rank 0."""
 
-    def __init__(self, *, checkpoint: str | None, overlap: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        checkpoint: str | None,
+        overlap: bool,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self.memory = HostMemory(overlap=overlap)
         self.durable = DurableTier(checkpoint)
         self.last: Tree = None
         """The last commit as a tree; None if this process holds none."""
-        self._clock = clock
+        self._clock, self._sleep = clock, sleep
         self._save_pending = False
-        self._durable_step = self._attempted_step = -1
+        self._durable_step = self._attempted_step = self._final_step = -1
 
     @property
     def step(self) -> int:
@@ -80,6 +97,24 @@ class Commits:
             self._attempted_step = self.step
             self._save_within(departure.checkpoint_seconds(), reason)
         return self.is_durable
+
+    def save_final(self) -> None:
+        """Make the last commit durable at the end of training: no later one may follow. Only the writer waits.
+
+        A store that is away is asked again for FINAL_SECONDS. Then a warning says that the commit is not durable.
+        """
+        if self.last is None or not self.durable.is_writer or self.is_durable or self._final_step == self.step:
+            return
+        self._final_step = self.step
+        deadline = self._clock() + FINAL_SECONDS
+        for failures in itertools.count(1):
+            self._save_within(deadline - self._clock(), "end of training")
+            rest = deadline - self._clock()
+            if self.is_durable or rest <= 0 or not self.durable.failure_may_pass:
+                break
+            self._sleep(min(rest, FINAL_BACKOFF.with_jitter(failures, random.random, least=0.5)))
+        if not self.is_durable:
+            logger.warning("the last commit of training, step %d, is not durable", self.step)
 
     def _save_within(self, seconds: float, reason: str) -> None:
         deadline = self._clock() + seconds

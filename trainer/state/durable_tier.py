@@ -134,7 +134,7 @@ class DurableTier:
                 if rest <= 0:
                     raise StoreError(
                         f"{error}\nThe store did not answer for {START_SECONDS:.0f} s. A job that cannot read its"
-                        " checkpoints begins nothing: see that its pods reach the store, and start it again"
+                        " checkpoints does not start over: see that its pods reach the store, and start it again"
                     ) from error
                 logger.warning("the store does not answer, the job waits for it for another %.0f s: %s", rest, error)
                 self._sleep(min(rest, BACKOFF.with_jitter(failures, random.random, least=0.5)))
@@ -213,6 +213,11 @@ class DurableTier:
         """
         if self._checkpoints is not None:
             self._checkpoints.save(snapshot, step=step, world_size=size, reason=reason, owned=True)
+
+    @property
+    def failure_may_pass(self) -> bool:
+        """Whether the last save failed for a reason that may be gone at the next attempt."""
+        return self._checkpoints is not None and isinstance(self._checkpoints.failure, TransientError)
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the save in progress has succeeded or failed. Returns whether the last save is durable."""

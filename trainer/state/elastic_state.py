@@ -202,6 +202,15 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._state_objects.reset_samplers()
         self._enter_world()
 
+    def end_training(self) -> None:
+        """Wait until the last commit is durable. Called by `elastic.run` when the training function has returned.
+
+        A collective operation: if the worker that stores the commit is lost meanwhile, the others still hold it.
+        """
+        self._commits.save_final()
+        if hvd.size() > 1 and self._commits.durable.configured:
+            hvd.allreduce(torch.zeros(1), name="hvd_elastic.end")
+
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None:
         """Remember a host update until the next commit. Called by Horovod in a thread of its own."""
         self._host_messages.put((timestamp, update_res))

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
-from hvd_elastic.trainer.checkpoint.stores.file_store import FileUpload
+from hvd_elastic.trainer.checkpoint import SaveCounts, StoreError
+from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore, FileUpload
+from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
 from hvd_elastic.trainer.elastic import departure
-from hvd_elastic.trainer.state.commits import Commits
+from hvd_elastic.trainer.state.commits import FINAL_SECONDS, Commits
 from tests.trainer.checkpoint.proxy import wait_for
 
 INTERVAL = 3
@@ -56,6 +58,11 @@ def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Traini
     made = Training()
     yield made
     made.commits.durable.close()
+
+
+def saves(training: Training) -> SaveCounts:
+    assert training.commits.durable._checkpoints is not None
+    return training.commits.durable._checkpoints.counts
 
 
 class SlowStore:
@@ -120,8 +127,7 @@ def test_an_emergency_for_a_commit_that_is_being_stored_stores_it_once(training:
     assert training.commits.save_to_store_sync("below-min")
     training.settle()
     assert training.newest == INTERVAL
-    assert training.commits.durable._checkpoints is not None
-    assert training.commits.durable._checkpoints.counts.started == 1
+    assert saves(training).started == 1
 
 
 def test_no_commit_waits_for_a_slow_store(training: Training, store: SlowStore) -> None:
@@ -160,6 +166,93 @@ def test_a_value_that_becomes_unstorable_costs_a_warning_and_not_the_job(
     training.commit()
     assert training.commits.save_to_store_sync("below-min")
     assert training.newest == training.commits.step
+
+
+def test_the_end_of_training_stores_what_the_interval_did_not(training: Training) -> None:
+    training.commit(INTERVAL - 1)
+    training.commits.save_final()
+    assert training.newest == INTERVAL - 1
+
+
+def test_the_end_of_training_waits_for_the_save_in_progress(training: Training, store: SlowStore) -> None:
+    training.commit(INTERVAL + 1)
+    assert store.asked.acquire(timeout=5)
+    store.answers.release(2)
+    training.commit()
+    training.commits.save_final()
+    assert training.newest == INTERVAL + 2
+
+
+def test_what_is_durable_is_not_stored_again_at_the_end(training: Training) -> None:
+    """Neither by a second call, nor by a job that was finished and is started again."""
+    training.commit()
+    training.commits.save_final()
+    training.commits.save_final()
+    assert saves(training).started == 1
+    training.commits.durable.close()
+    again = Training()
+    assert again.newest == 1
+    again.commit()
+    again.commits.save_final()
+    assert saves(again).started == 0
+    again.commits.durable.close()
+
+
+def test_a_script_may_train_on_after_its_final_checkpoint(training: Training) -> None:
+    for _ in range(2):
+        training.commit()
+        training.commits.save_final()
+        assert training.newest == training.commits.step
+
+
+@pytest.fixture
+def pauses(training: Training, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits of the end of training, which pass at once."""
+    taken: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        taken.append(seconds)
+        now[0] += seconds
+
+    now = [0.0]
+    monkeypatch.setattr(training.commits, "_clock", lambda: now[0])
+    monkeypatch.setattr(training.commits, "_sleep", sleep)
+    return taken
+
+
+def test_the_end_of_training_asks_a_store_again_that_is_away(
+    training: Training, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = FileStore.start_upload
+
+    def away(store: FileStore, key: str, size_bytes: int) -> FileUpload:
+        if len(pauses) < 3:
+            raise TransientError("no answer")
+        return start(store, key, size_bytes)
+
+    monkeypatch.setattr(FileStore, "start_upload", away)
+    training.commit()
+    training.commits.save_final()
+    assert len(pauses) == 3
+    assert training.newest == 1
+
+
+@pytest.mark.parametrize("error", [TransientError, StoreError])
+def test_the_end_of_training_does_not_wait_for_ever(
+    training: Training,
+    pauses: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: type[Exception],
+) -> None:
+    def away(*_: object) -> None:
+        raise error("no answer")
+
+    monkeypatch.setattr(FileStore, "start_upload", away)
+    training.commit()
+    training.commits.save_final()
+    assert sum(pauses) == pytest.approx(FINAL_SECONDS if error is TransientError else 0.0)
+    assert "the last commit of training, step 1, is not durable" in caplog.text
 
 
 def test_an_upload_that_is_given_up_is_not_waited_for(training: Training, store: SlowStore) -> None:

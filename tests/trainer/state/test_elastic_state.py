@@ -325,6 +325,49 @@ def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: 
     second.state._commits.durable.close()
 
 
+@pytest.mark.parametrize("epochs", [True, False])
+def test_a_job_shorter_than_the_interval_leaves_its_final_state(tmp_path: Path, epochs: bool) -> None:
+    """Whether the script goes by epochs or by a loop of its own. Started again, it has nothing left to train."""
+    counts = []
+
+    @run
+    def train(state: State) -> None:
+        if epochs:
+            for state.epoch in state.remaining_epochs(3):
+                for _ in state.batches(range(8), batch_size=4):
+                    state.count += 1
+                    state.commit()
+        while not epochs and state.count < 6:
+            state.count += 1
+            state.commit()
+
+    for _ in range(2):
+        state = State(checkpoint=f"file://{tmp_path}/durable", count=0)
+        train(state)
+        assert state._commits.is_durable
+        counts.append((state.count, state.step_count))
+        state._commits.durable.close()
+    assert counts == [(6, 6)] * 2
+
+
+def test_no_worker_leaves_before_the_final_state_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the one that stores it is lost meanwhile, the others still hold it."""
+    state = State(checkpoint=f"file://{tmp_path}/durable", count=0)
+    state.sync()
+    state.commit()
+    durable = []
+
+    def allreduce(value: torch.Tensor, **_: Any) -> torch.Tensor:
+        durable.append(state._commits.is_durable)
+        return value
+
+    monkeypatch.setattr(hvd, "size", lambda: 2)
+    monkeypatch.setattr(hvd, "allreduce", allreduce)
+    state.end_training()
+    assert durable == [True]
+    state._commits.durable.close()
+
+
 def test_the_last_worker_makes_its_very_last_commit_durable(tmp_path: Path) -> None:
     """A checkpoint is requested when its pod begins to end; it trains until the launcher removes its host."""
     state = State(checkpoint=f"file://{tmp_path}/durable", seen=0)
