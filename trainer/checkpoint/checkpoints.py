@@ -5,8 +5,10 @@ import secrets
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
@@ -19,6 +21,9 @@ from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
 from hvd_elastic.trainer.checkpoint.writing import SaveRequest, prune, write
 
 log = logging.getLogger(__name__)
+
+OUTCOMES: Final = 16
+"""Outcomes that are kept for a caller that does not ask for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,19 @@ class SaveCounts:
     """Size of that save."""
     error: str = ""
     """Why the last save failed; empty if it did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveOutcome:
+    """How one save ended."""
+
+    step: int
+    seconds: float
+    """From `save()` to its end."""
+    size_bytes: int = 0
+    """Size of the archive; 0 if the save failed."""
+    error: str = ""
+    """Why the save failed; empty if it is durable."""
 
 
 class Checkpoints:
@@ -84,6 +102,7 @@ class Checkpoints:
         self._rejected: tuple[Rejected, ...] = ()
         self._fenced: FencedError | None = None
         self._failure: Exception | None = None
+        self._outcomes: deque[SaveOutcome] = deque(maxlen=OUTCOMES)
         self._snapshot_released = threading.Event()
         self._snapshot_released.set()
         self._last_step = 0
@@ -103,6 +122,10 @@ class Checkpoints:
     def failure(self) -> Exception | None:
         """Why the last save failed; None if it did not, or is in progress."""
         return self._failure
+
+    def take_outcomes(self) -> tuple[SaveOutcome, ...]:
+        """Return how the saves ended that ended since the last call, at most OUTCOMES."""
+        return tuple(self._outcomes.popleft() for _ in range(len(self._outcomes)))
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -184,12 +207,14 @@ class Checkpoints:
         self._prune(manifest)
 
     def _record_success(self, request: SaveRequest, manifest: Manifest) -> None:
+        seconds = self._clock() - self._last_clock
+        self._outcomes.append(SaveOutcome(step=request.step, seconds=seconds, size_bytes=manifest.size_bytes))
         self._counts = replace(
             self._counts,
             durable=self._counts.durable + 1,
             durable_step=request.step,
             durable_time=request.time,
-            seconds=self._clock() - self._last_clock,
+            seconds=seconds,
             size_bytes=manifest.size_bytes,
             error="",
         )
@@ -204,8 +229,9 @@ class Checkpoints:
     def _record_failure(self, request: SaveRequest, error: Exception) -> None:
         if isinstance(error, FencedError):
             self._fenced = error
-        self._failure = error
-        self._counts = replace(self._counts, failed=self._counts.failed + 1, error=str(error) or repr(error))
+        self._failure, why = error, str(error) or repr(error)
+        self._outcomes.append(SaveOutcome(step=request.step, seconds=self._clock() - self._last_clock, error=why))
+        self._counts = replace(self._counts, failed=self._counts.failed + 1, error=why)
         log.warning("step %d is not durable: %s", request.step, error, exc_info=not isinstance(error, CheckpointError))
 
     def _join(self, timeout_seconds: float | None) -> None:

@@ -23,6 +23,7 @@ from hvd_elastic.mpijob.contract import (
 )
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, StoreError, open_checkpoints
+from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
 from hvd_elastic.trainer.state.tier_opening import TierOpening
@@ -213,6 +214,10 @@ class DurableTier:
         """
         if self._checkpoints is not None:
             self._checkpoints.save(snapshot, step=step, world_size=size, reason=reason, owned=True)
+
+    def take_outcomes(self) -> tuple[SaveOutcome, ...]:
+        """Return how the saves ended that ended since the last call."""
+        return self._checkpoints.take_outcomes() if self._checkpoints is not None else ()
 
     @property
     def failure_may_pass(self) -> bool:

@@ -208,6 +208,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         A collective operation: if the worker that stores the commit is lost meanwhile, the others still hold it.
         """
         self._commits.save_final()
+        self._emit_checkpoints()
         if hvd.size() > 1 and self._commits.durable.configured:
             hvd.allreduce(torch.zeros(1), name="hvd_elastic.end")
 
@@ -339,6 +340,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             seconds = round(now - self._last_commit, 6)
             self._emit(events.Kind.STEP, epoch=self.epoch, samples=samples, seconds=seconds, **logged)
         self._last_commit = now
+        self._emit_checkpoints()
+
+    def _emit_checkpoints(self) -> None:
+        for saved in self._commits.durable.take_outcomes():
+            figures = {"seconds": round(saved.seconds, 6), "bytes": saved.size_bytes, "error": saved.error}
+            self._emit(events.Kind.CHECKPOINT, saved=saved.step, **figures)
 
     def _before_step(self) -> float:
         self._commits.memory.fence()

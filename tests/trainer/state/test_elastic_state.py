@@ -15,11 +15,19 @@ from horovod.common.exceptions import HostsUpdatedInterrupt
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_CHECKPOINT, ENV_RUN_DIR, LEAVE_FILE, Exit
+from hvd_elastic.mpijob.contract import (
+    CHECKPOINT_REQUEST_FILE,
+    ENV_CHECKPOINT,
+    ENV_CHECKPOINT_STEPS,
+    ENV_RUN_DIR,
+    LEAVE_FILE,
+    Exit,
+)
 from hvd_elastic.trainer.data import loader
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
 from hvd_elastic.trainer.state.elastic_state import State, StateError
+from hvd_elastic.trainer.telemetry import events
 
 
 @pytest.fixture(autouse=True)
@@ -295,7 +303,7 @@ def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: 
     """In the middle of an epoch, in a process that holds no state."""
     monkeypatch.setenv(ENV_CHECKPOINT, f"file://{tmp_path}/durable")
     if how == "interval":
-        monkeypatch.setenv("HVD_ELASTIC_CHECKPOINT_STEPS", "2")
+        monkeypatch.setenv(ENV_CHECKPOINT_STEPS, "2")
     first, rows = Job(), torch.cat(data(4))
     first.state.sync()
     taken = []
@@ -411,6 +419,28 @@ def test_a_value_that_became_unstorable_does_not_end_the_job_at_its_next_resize(
     monkeypatch.setattr(hvd, "allgather", lambda own, **_: torch.cat([own, torch.zeros(1, dtype=own.dtype)]))
     state.sync()
     state.commit()
+    state._commits.durable.close()
+
+
+def test_how_a_save_ended_is_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both a success and, after a value became unstorable, a failure."""
+    monkeypatch.setenv(ENV_CHECKPOINT_STEPS, "1")
+    state = State(checkpoint=f"file://{tmp_path}/durable", value="plain")
+    state.sync()
+    seen: list[Any] = []
+    events.subscribe(seen.append)
+    try:
+        for state.value in ("plain", threading.Event):
+            state.commit()
+            assert state._commits.durable.wait_idle(10)
+            state.end_training()
+    finally:
+        events.unsubscribe(seen.append)
+    durable, *failed = (event for event in seen if event["event"] == "checkpoint")
+    assert (durable["saved"], durable["error"]) == (1, "")
+    assert durable["bytes"] > 0
+    assert {event["saved"] for event in failed} == {2}
+    assert all("value: type" in event["error"] for event in failed)
     state._commits.durable.close()
 
 
