@@ -171,32 +171,29 @@ class Checkpoints:
         self._join(None)
         if self._fenced:
             raise self._fenced
-        capture = None if owned else Capture.take(snapshot)
+        capture = Capture() if owned else Capture.take(snapshot)
         started = self._counts.started + 1
         request = SaveRequest(
-            snapshot=snapshot,
-            capture=capture,
-            sequence=started,
-            step=step,
-            world_size=world_size,
-            reason=reason,
-            time=self._wall(),
+            capture=capture, sequence=started, step=step, world_size=world_size, reason=reason, time=self._wall()
         )
         self._counts, self._failure = replace(self._counts, started=started), None
         self._last_step, self._last_clock = step, self._clock()
         self._snapshot_released.clear()
-        self._thread = threading.Thread(target=self._run, args=(request,), name="checkpoint", daemon=True)
+        to_walk = snapshot if owned else None
+        self._thread = threading.Thread(target=self._run, args=(request, to_walk), name="checkpoint", daemon=True)
         self._thread.start()
 
-    def _run(self, request: SaveRequest) -> None:
+    def _run(self, request: SaveRequest, to_walk: Mapping[str, object] | None) -> None:
         try:
-            self._save(request)
+            self._save(request, to_walk)
         finally:
             if self._stop.is_set():
                 self._claim.store.close()
 
-    def _save(self, request: SaveRequest) -> None:
+    def _save(self, request: SaveRequest, to_walk: Mapping[str, object] | None) -> None:
         try:
+            if to_walk is not None:
+                request = replace(request, capture=Capture.take(to_walk))
             manifest = write(self._claim, request, stop=self._stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, training continues and the next save tries again
             self._record_failure(request, error)

@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from hvd_elastic.trainer.checkpoint.claim import Claim
@@ -16,11 +16,9 @@ from hvd_elastic.trainer.checkpoint.stores.transfer import upload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveRequest:
-    """A snapshot, to be stored as a checkpoint."""
+    """A captured snapshot, to be stored as a checkpoint."""
 
-    snapshot: Mapping[str, object]
-    capture: Capture | None
-    """The snapshot as it was captured when it was handed over; None: nothing changes it, so it is captured later."""
+    capture: Capture
     sequence: int
     """Number of the save within the claim, from 1."""
     step: int
@@ -34,17 +32,16 @@ def write(claim: Claim, request: SaveRequest, *, stop: threading.Event) -> Manif
     """Make a checkpoint durable: archive, manifest, `latest`, in this order, each complete before the next.
 
     Raises:
-        CaptureError: a value needs pickle, or a tensor changed during the save; nothing is visible.
+        CaptureError: a tensor changed during the save; nothing is visible.
         FencedError: there is a newer claim; what this claim made visible counts as older than anything of that claim.
         StoreError: the store failed until the retries ended.
     """
-    capture = request.capture or Capture.take(request.snapshot)
     claim.check()
     checkpoint = CheckpointId(epoch=claim.head.epoch, sequence=request.sequence)
     data = f"{DATA_FOLDER}/{checkpoint}-{secrets.token_hex(8)}"
-    payload = Payload(capture)
+    payload = Payload(request.capture)
     sha256 = upload(claim.store, data, payload, stop)
-    if capture.changed():
+    if request.capture.changed():
         claim.store.delete([data])
         raise CaptureError(
             f"step {request.step}: the snapshot was overwritten while it was held: commit into other buffers"

@@ -440,7 +440,7 @@ def test_how_a_save_ended_is_an_event(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (durable["saved"], durable["error"]) == (1, "")
     assert durable["bytes"] > 0
     assert {event["saved"] for event in failed} == {2}
-    assert all("value: type" in event["error"] for event in failed)
+    assert all("values.value" in event["error"] for event in failed)
     state._commits.durable.close()
 
 
