@@ -1,4 +1,4 @@
-"""Another process becomes rank 0 while the store is away: real Horovod, because only there do others hold the state."""
+"""Another process becomes rank 0 and the writer: real Horovod, because only there do others hold the state."""
 
 import uuid
 from pathlib import Path
@@ -39,4 +39,19 @@ def test_a_store_that_is_away_when_rank_0_dies_costs_no_step(
         assert not is_durable(job, "b")
         faults.clear()
         job.until(lambda: is_durable(job, "b"), "a durable checkpoint of the survivor")
+        check_steps(job.events("step"))
+
+
+def test_the_loss_of_rank_0_while_it_stores_the_final_state_costs_nothing(tmp_path: Path) -> None:
+    """Nobody has left: another one stores it."""
+    durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "100000", "TEST_EPOCHS": "1"}
+    with faulty(tmp_path, **durable) as job:
+        killed = job.order("a", "uploaded")
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "2", script=SCRIPT)
+        assert job.ends() == 0
+        assert not killed.exists()
+        last = max(event["step"] for event in job.events("step"))
+        manifests = tmp_path / "durable" / "manifests"
+        assert [path.name.split("-", 2)[2] for path in manifests.iterdir()] == [f"step-{last}.json"]
         check_steps(job.events("step"))
