@@ -5,8 +5,10 @@ import secrets
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
@@ -19,6 +21,9 @@ from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
 from hvd_elastic.trainer.checkpoint.writing import SaveRequest, prune, write
 
 log = logging.getLogger(__name__)
+
+OUTCOMES: Final = 16
+"""Outcomes that are kept for a caller that does not ask for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,19 @@ class SaveCounts:
     """Why the last save failed; empty if it did not."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveOutcome:
+    """How one save ended."""
+
+    step: int
+    seconds: float
+    """From `save()` to its end."""
+    size_bytes: int = 0
+    """Size of the archive; 0 if the save failed."""
+    error: str = ""
+    """Why the save failed; empty if it is durable."""
+
+
 class Checkpoints:
     """The durable tier of one job, as its only writer sees it. Made by `open_checkpoints`, used by one thread.
 
@@ -55,6 +73,9 @@ class Checkpoints:
 
     Tensors on an accelerator, non-contiguous tensors and numpy arrays are copied to new host memory within `save()`,
     which blocks for that time.
+
+    A caller whose snapshot is a copy already passes `owned=True`: then `save()` reads nothing of it. All of it is read
+    in the background, and nothing in it, containers included, may be changed until `busy` is False.
 
     A failed save is logged and counted, and training continues: the next save is due within half a minute. Only a
     writer that was fenced out is stopped, by the FencedError of its next `save()`.
@@ -80,6 +101,8 @@ class Checkpoints:
         self._counts = SaveCounts()
         self._rejected: tuple[Rejected, ...] = ()
         self._fenced: FencedError | None = None
+        self._failure: Exception | None = None
+        self._outcomes: deque[SaveOutcome] = deque(maxlen=OUTCOMES)
         self._snapshot_released = threading.Event()
         self._snapshot_released.set()
         self._last_step = 0
@@ -96,6 +119,15 @@ class Checkpoints:
         return self._counts
 
     @property
+    def failure(self) -> Exception | None:
+        """Why the last save failed; None if it did not, or is in progress."""
+        return self._failure
+
+    def take_outcomes(self) -> tuple[SaveOutcome, ...]:
+        """Return how the saves ended that ended since the last call, at most OUTCOMES."""
+        return tuple(self._outcomes.popleft() for _ in range(len(self._outcomes)))
+
+    @property
     def rejected(self) -> tuple[Rejected, ...]:
         """The manifests that the last `latest()` rejected, newest first."""
         return self._rejected
@@ -106,7 +138,7 @@ class Checkpoints:
         False while `busy`. After a failed save it is True before a whole interval has passed. Also True for a writer
         that was fenced out, so that it calls `save()` and gets the FencedError. Costs nothing.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if not self.idle:
             return False
         elapsed = self._clock() - self._last_clock
         failed = bool(self._counts.error)
@@ -114,7 +146,14 @@ class Checkpoints:
             steps=step - self._last_step, seconds=elapsed, failed=failed
         )
 
-    def save(self, snapshot: Mapping[str, object], *, step: int, world_size: int, reason: str) -> None:
+    @property
+    def idle(self) -> bool:
+        """Whether a `save()` would not wait for the previous one and the deletions after it. Costs nothing."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def save(
+        self, snapshot: Mapping[str, object], *, step: int, world_size: int, reason: str, owned: bool = False
+    ) -> None:
         """Store the snapshot in the background; the class describes who owns its buffers.
 
         Args:
@@ -122,27 +161,39 @@ class Checkpoints:
             step: number of commits so far.
             world_size: number of processes that train.
             reason: goes into the manifest: "interval", "below-min", "sigterm" ...
+            owned: the snapshot is read in the background. Default False: it is walked before this returns.
 
         Raises:
-            CaptureError: a value could only be stored as a pickle; the message names every such value by its path.
+            CaptureError: a value could only be stored as a pickle; the message names every such value by its path. With
+                `owned` the save fails instead, as it does when the store is away.
             FencedError: a newer writer owns the prefix; this process should end.
         """
         self._join(None)
         if self._fenced:
             raise self._fenced
-        capture = Capture.take(snapshot)
+        capture = Capture() if owned else Capture.take(snapshot)
         started = self._counts.started + 1
         request = SaveRequest(
             capture=capture, sequence=started, step=step, world_size=world_size, reason=reason, time=self._wall()
         )
-        self._counts = replace(self._counts, started=started)
+        self._counts, self._failure = replace(self._counts, started=started), None
         self._last_step, self._last_clock = step, self._clock()
         self._snapshot_released.clear()
-        self._thread = threading.Thread(target=self._run, args=(request,), name="checkpoint", daemon=True)
+        to_walk = snapshot if owned else None
+        self._thread = threading.Thread(target=self._run, args=(request, to_walk), name="checkpoint", daemon=True)
         self._thread.start()
 
-    def _run(self, request: SaveRequest) -> None:
+    def _run(self, request: SaveRequest, to_walk: Mapping[str, object] | None) -> None:
         try:
+            self._save(request, to_walk)
+        finally:
+            if self._stop.is_set():
+                self._claim.store.close()
+
+    def _save(self, request: SaveRequest, to_walk: Mapping[str, object] | None) -> None:
+        try:
+            if to_walk is not None:
+                request = replace(request, capture=Capture.take(to_walk))
             rejected = [each.manifest for each in self._rejected]
             manifest = write(self._claim, request, stop=self._stop, rejected=rejected)
         except Exception as error:  # noqa: BLE001 - whatever it is, training continues and the next save tries again
@@ -154,12 +205,14 @@ class Checkpoints:
         self._prune(manifest)
 
     def _record_success(self, request: SaveRequest, manifest: Manifest) -> None:
+        seconds = self._clock() - self._last_clock
+        self._outcomes.append(SaveOutcome(step=request.step, seconds=seconds, size_bytes=manifest.size_bytes))
         self._counts = replace(
             self._counts,
             durable=self._counts.durable + 1,
             durable_step=request.step,
             durable_time=request.time,
-            seconds=self._clock() - self._last_clock,
+            seconds=seconds,
             size_bytes=manifest.size_bytes,
             error="",
         )
@@ -174,7 +227,9 @@ class Checkpoints:
     def _record_failure(self, request: SaveRequest, error: Exception) -> None:
         if isinstance(error, FencedError):
             self._fenced = error
-        self._counts = replace(self._counts, failed=self._counts.failed + 1, error=str(error) or repr(error))
+        self._failure, why = error, str(error) or repr(error)
+        self._outcomes.append(SaveOutcome(step=request.step, seconds=self._clock() - self._last_clock, error=why))
+        self._counts = replace(self._counts, failed=self._counts.failed + 1, error=why)
         log.warning("step %d is not durable: %s", request.step, error, exc_info=not isinstance(error, CheckpointError))
 
     def _join(self, timeout_seconds: float | None) -> None:
@@ -184,7 +239,7 @@ class Checkpoints:
     def wait_idle(self, timeout_seconds: float) -> bool:
         """Wait until a `save()` would not wait for the previous one. Returns False if that takes longer."""
         self._join(timeout_seconds)
-        return self._thread is None or not self._thread.is_alive()
+        return self.idle
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the last save is durable. Returns False if that takes longer, or if the save failed."""
@@ -208,7 +263,10 @@ class Checkpoints:
         return found
 
     def close(self, timeout_seconds: float = 5.0) -> None:
-        """End the background thread. An unfinished save is given up and leaves no manifest: call `flush()` first."""
+        """Stop saving. An unfinished save is given up and leaves no manifest: call `flush()` first.
+
+        Waits at most `timeout_seconds` for the background thread. A request that hangs ends after that by itself.
+        """
         _open.discard(self)
         self._stop.set()
         self._join(timeout_seconds)
@@ -231,6 +289,7 @@ def open_checkpoints(
     interval_seconds: float | None = 300.0,
     interval_steps: int | None = None,
     keep: int = 3,
+    stop: threading.Event | None = None,
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> Checkpoints:
@@ -247,6 +306,8 @@ def open_checkpoints(
         interval_seconds: a save is due this long after the last one began; None: never for this reason.
         interval_steps: a save is due this many steps after the last one; None: never for this reason.
         keep: number of complete checkpoints to keep, at least 1.
+        stop: once it is set, in another thread, this call ends with StoreError at its next retry at the latest, and
+            claims nothing. Default None: it cannot be stopped.
         clock: monotonic seconds, for the intervals.
         wall: UNIX seconds, for the manifest.
 
@@ -259,14 +320,21 @@ def open_checkpoints(
         StoreError: the store did not answer, or does not honour conditional writes.
     """
     location = _validate(url, interval_seconds, interval_steps, keep)
-    stop = threading.Event()
+    stop = stop or threading.Event()
 
     def pause(seconds: float) -> None:
         if stop.wait(seconds):
             raise StoppedError("closed during a retry")
 
     store = location.open(sleep=pause)
-    claim = Claim.acquire(store, job=job, incarnation=incarnation, nonce=secrets.token_hex(16), time=wall())
+    claim = Claim.acquire(
+        store,
+        job=job,
+        incarnation=incarnation,
+        nonce=secrets.token_hex(16),
+        time=wall(),
+        check_wanted=lambda: pause(0),
+    )
     log.info("checkpoints of %s at %s: epoch %d", job, url, claim.head.epoch)
     interval = Interval(seconds=interval_seconds, steps=interval_steps)
     checkpoints = Checkpoints(claim, interval=interval, keep=keep, stop=stop, clock=clock, wall=wall)

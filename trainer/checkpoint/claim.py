@@ -10,6 +10,7 @@ Only a writer claims. Reading needs no claim: see `reading`.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
@@ -161,13 +162,27 @@ class Claim:
     """None: the store is full, and `latest` could not be moved yet. The checkpoints can be read all the same."""
     changes_hands: bool = False
     """The prefix was another job's until this claim."""
+    check_wanted: Callable[[], object] = lambda: None
+    """Raises if the claim is not wanted any more."""
 
     @classmethod
-    def acquire(cls, store: Store, *, job: str, incarnation: str, nonce: str, time: float) -> Self:
+    def acquire(
+        cls,
+        store: Store,
+        *,
+        job: str,
+        incarnation: str,
+        nonce: str,
+        time: float,
+        check_wanted: Callable[[], object] = lambda: None,
+    ) -> Self:
         """Claim the prefix for `job`, and its next epoch for this process.
 
         A full store does not keep a job from its checkpoints: the claim is made by the first `check` for which there is
         space.
+
+        `check_wanted` raises if the claim is not wanted any more. It is called between reading `latest` and moving it:
+        a successor that claims after the call makes the move fail.
 
         Raises:
             PrefixOwnedError: another job owns the prefix.
@@ -178,7 +193,7 @@ class Claim:
         owner, is_new = _claim_prefix(store, Owner(job=job, nonce=nonce, time=time))
         store.check_conditional_writes(OWNER, owner.encode())
         own = Head(epoch=0, incarnation=incarnation, superseded=(), nonce=nonce, time=time, owner=owner.nonce)
-        claim = cls(store, owner, own, version=None, changes_hands=is_new)
+        claim = cls(store, owner, own, version=None, changes_hands=is_new, check_wanted=check_wanted)
         try:
             claim._move_head()
         except StoreFullError as error:
@@ -201,6 +216,7 @@ class Claim:
             if (protected := self.head.protects) is not None:
                 head = replace(head, protected=str(max(protected, head.protects or protected)))
             self.head = head
+            self.check_wanted()
             self.version = self.store.replace(LATEST, head.encode(), version=version)
 
     def check(self) -> None:

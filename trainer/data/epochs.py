@@ -34,7 +34,7 @@ class EpochsMixin:
         The end of the body ends the epoch. An interrupted epoch is yielded again and its body runs from the top:
         `batches()` continues where it stopped and yields nothing where it had ended. A commit between two passes over
         the data, or after the last one, is made by the next commit within a pass or at the end of the body.
-        At the end of all epochs, waits until the last durable checkpoint is stored.
+        At the end of all epochs, rank 0 waits until the last commit is durable.
 
         Args:
             total: number of epochs of the whole job, over all restarts.
@@ -51,7 +51,7 @@ class EpochsMixin:
             self.epoch += 1
             if account.end_epoch():
                 self._commit_now()
-        self._commits.durable.flush()
+        self._commits.save_final()
 
     def once(self, name: str) -> bool:
         """Return True the first time in this epoch, over all resizes and restarts.

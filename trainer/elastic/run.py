@@ -81,7 +81,9 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
-            return func()
+            result = func()
+            _end_training(state)
+            return result
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.Cause.HOSTS)
         except (RuntimeError, ConnectionError, EOFError, ValueError) as error:
@@ -90,6 +92,13 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             timer.interrupted(events.Cause.FAILURE)
             logger.warning("a process was lost, back to the last commit: %s", error)
             state.restore()
+
+
+def _end_training(state: ElasticState) -> None:
+    """Let the state become durable. A loss meanwhile is one more reset, which calls the training function again."""
+    end = getattr(state, "end_training", None)  # Horovod's own states live in memory alone
+    if end is not None:
+        end()
 
 
 def _is_lost_loader(error: Exception) -> bool:

@@ -1,21 +1,45 @@
 """The last commit: in this process's memory, and from there in the durable tier."""
 
+import itertools
+import logging
+import random
+import time
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from typing import Final
 
+from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP, DurableTier
 from hvd_elastic.trainer.state.host_memory import HostMemory
 from hvd_elastic.trainer.state.state_tree import Tree
 
+logger = logging.getLogger(__name__)
+
+FINAL_SECONDS: Final = 300.0
+"""How long the end of training waits for its last commit to be durable."""
+
+FINAL_BACKOFF: Final = Backoff(first_seconds=1.0, most_seconds=10.0)
+"""Between two attempts at the end of training, each of which retries its own requests."""
+
 
 class Commits:
     """Both tiers of one process. The durable tier is active only on the job's writer, rank 0."""
 
-    def __init__(self, *, checkpoint: str | None, overlap: bool, keep: int = DEFAULT_KEEP) -> None:
+    def __init__(
+        self,
+        *,
+        checkpoint: str | None,
+        overlap: bool,
+        keep: int = DEFAULT_KEEP,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self.memory = HostMemory(overlap=overlap)
         self.durable = DurableTier(checkpoint, keep=keep)
+        self._clock, self._sleep = clock, sleep
         self._save_pending = False
-        self._durable_step = self._attempted_step = -1
+        self._durable_step = self._attempted_step = self._final_step = -1
 
     @property
     def last(self) -> Tree:
@@ -40,18 +64,22 @@ class Commits:
             self.save_to_store_async()
 
     def save_to_store_async(self) -> None:
-        """Store the last commit in the background. If it is still being copied, the save starts at the next commit."""
-        self._save_pending = True
+        """Store a commit in the background: this one, or the first one after its copy and the save before are done."""
+        self._save_pending = self.durable.is_writer
         if self.memory.done:
             self._start_pending_save()
 
     def _start_pending_save(self) -> None:
-        """Give the pending commit to the durable tier, once its copy is complete."""
-        if self._save_pending:
-            self._save_pending = False
-            self.memory.wait()
-            self.memory.retain()
-            self.durable.save_async(self.last, step=self.step, size=self.last["progress"]["size"])
+        """Give the last commit to the durable tier if one is pending and the store is free: nobody waits for it."""
+        if self._save_pending and self.durable.idle:
+            self._hand_over("interval")
+
+    def _hand_over(self, reason: str) -> None:
+        """Store the last commit. Its buffers are kept from here on, so no save before it may still read others."""
+        self._save_pending = False
+        self.memory.wait()
+        self.memory.retain()
+        self.durable.save(self.last, step=self.step, size=self.last["progress"]["size"], reason=reason)
 
     @property
     def is_durable(self) -> bool:
@@ -65,13 +93,40 @@ class Commits:
     def save_to_store_sync(self, reason: str) -> bool:
         """Make the last commit durable before returning, within the pod's grace period. Returns whether it is durable.
 
-        Each commit is tried once. A save that misses the time limit may still complete later.
+        A save in progress completes first. Each commit is tried once. If the time is over before it could begin, the
+        first commit after the save in progress is stored in the background.
         """
         if not self.is_durable and self._attempted_step != self.step and self.durable.is_writer:
             self._attempted_step = self.step
-            self.memory.wait()
-            self.memory.retain()
-            self._save_pending = False
-            size, limit = self.last["progress"]["size"], departure.checkpoint_seconds()
-            self.durable.save_sync(self.last, step=self.step, size=size, reason=reason, timeout_seconds=limit)
+            self._save_within(departure.checkpoint_seconds(), reason)
         return self.is_durable
+
+    def save_final(self) -> None:
+        """Make the last commit durable at the end of training: no later one may follow. Only the writer waits.
+
+        A store that is away is asked again for FINAL_SECONDS. Then a warning says that the commit is not durable.
+        """
+        if self.last is None or not self.durable.is_writer or self.is_durable or self._final_step == self.step:
+            return
+        self._final_step = self.step
+        deadline = self._clock() + FINAL_SECONDS
+        for failures in itertools.count(1):
+            self._save_within(deadline - self._clock(), "end of training")
+            rest = deadline - self._clock()
+            if self.is_durable or rest <= 0 or not self.durable.failure_may_pass:
+                break
+            self._sleep(min(rest, FINAL_BACKOFF.with_jitter(failures, random.random, least=0.5)))
+        if not self.is_durable:
+            logger.warning("the last commit of training, step %d, is not durable", self.step)
+
+    def _save_within(self, seconds: float, reason: str) -> None:
+        deadline = self._clock() + seconds
+        self.durable.flush(seconds)
+        if self.is_durable:  # it was this commit that was being stored
+            return
+        if not self.durable.wait_idle(deadline - self._clock()):
+            self._save_pending = True
+            logger.warning("step %d is not durable: the save before it did not end in %.0f s", self.step, seconds)
+            return
+        self._hand_over(reason)
+        self.durable.flush(deadline - self._clock())

@@ -1,8 +1,11 @@
 """The second tier, as a State uses it: rank 0 stores commits, and restores one when no worker holds a state."""
 
+import itertools
 import logging
 import os
+import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,8 +22,12 @@ from hvd_elastic.mpijob.contract import (
     Exit,
     HvdElasticError,
 )
+from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, StoreError, open_checkpoints
+from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
+from hvd_elastic.trainer.state.tier_opening import TierOpening
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +35,11 @@ DEFAULT_KEEP: Final = 3
 """Durable checkpoints that are kept if neither the job nor the script says how many."""
 DEFAULT_SECONDS: Final = 300.0
 """Interval between durable checkpoints if the job sets none."""
-RETRY_SECONDS: Final = 60.0
-"""Time until an unreachable store is tried again."""
+START_SECONDS: Final = 300.0
+"""How long the start of a job waits for a store that does not answer: as long as a store may take to be restarted."""
+
+BACKOFF: Final = Backoff(first_seconds=1.0, most_seconds=10.0)
+"""Between two attempts at the start, each of which retries its own requests."""
 
 
 class UnstorableError(HvdElasticError):
@@ -48,12 +58,13 @@ class DurableTier:
         keep: int = DEFAULT_KEEP,
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._environ = environ
         self._script_url, self._script_keep = url, keep
-        self._clock = clock
+        self._clock, self._sleep = clock, sleep
         self._checkpoints: Checkpoints | None = None
-        self._retry: tuple[float, str] | None = None
+        self._opening: TierOpening | None = None
         self._overdue = False
 
     @property
@@ -68,8 +79,8 @@ class DurableTier:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process is the job's writer."""
-        return self._checkpoints is not None
+        """Whether this process is the job's writer, or is becoming it."""
+        return self._checkpoints is not None or self._opening is not None
 
     @property
     def durable_step(self) -> int | None:
@@ -81,49 +92,99 @@ class DurableTier:
         """Whether a save in the background still reads its snapshot."""
         return self._checkpoints is not None and self._checkpoints.busy
 
+    @property
+    def idle(self) -> bool:
+        """Whether a save would begin at once. False on all but the writer."""
+        return self._checkpoints is not None and self._checkpoints.idle
+
+    def wait_idle(self, timeout_seconds: float) -> bool:
+        """Wait until a save would begin at once. Returns whether it would. Raises as `due` does."""
+        deadline = self._clock() + timeout_seconds
+        if self._opening is not None:
+            self._opening.wait(timeout_seconds)
+            self._take_opened()
+            timeout_seconds = deadline - self._clock()
+        return self._checkpoints is not None and self._checkpoints.wait_idle(timeout_seconds)
+
     def due(self, step: int) -> bool:
-        """Whether the interval is over or a former writer's save may be incomplete. False on all but the writer."""
-        if self._retry is not None and self._clock() >= self._retry[0]:
-            self.open_or_retry(self._retry[1])
+        """Whether the interval is over or a former writer's save may be incomplete. False on all but the writer.
+
+        Raises:
+            FencedError: a newer writer owns the prefix; this process should end.
+            PrefixOwnedError: another job owns the prefix by now.
+        """
+        self._take_opened()
         if self._checkpoints is None:
             return False
         overdue, self._overdue = self._overdue, False
         return overdue or self._checkpoints.due(step)
 
+    def restore(self, lineage: str) -> dict[str, Any] | None:
+        """Become the writer of a job that holds no state; return the newest checkpoint that verifies, or None.
+
+        Without the store nothing is known, so this waits START_SECONDS for one that does not answer. A store that
+        answers and refuses is not asked again.
+
+        Raises:
+            StoreError: the store did not answer in time, or refused.
+            CheckpointError: as `open_checkpoints` and `Checkpoints.latest` raise.
+        """
+        deadline = self._clock() + START_SECONDS
+        for failures in itertools.count(1):
+            try:
+                self.open(lineage)
+                return self.load_newest()
+            except TransientError as error:
+                rest = deadline - self._clock()
+                if rest <= 0:
+                    raise StoreError(
+                        f"{error}\nThe store did not answer for {START_SECONDS:.0f} s. A job that cannot read its"
+                        " checkpoints does not start over: see that its pods reach the store, and start it again"
+                    ) from error
+                logger.warning("the store does not answer, the job waits for it for another %.0f s: %s", rest, error)
+                self._sleep(min(rest, BACKOFF.with_jitter(failures, random.random, least=0.5)))
+        raise AssertionError  # itertools.count has no end
+
     def open(self, lineage: str) -> None:
         """Become the job's writer. Raises what `open_checkpoints` raises."""
         if self._checkpoints is None and self._url:
-            self._checkpoints = open_checkpoints(
-                self._url,
-                job=self._job(),
-                incarnation=self._environ.get(ENV_INCARNATION) or lineage,
-                interval_seconds=float(self._environ.get(ENV_CHECKPOINT_SECONDS) or DEFAULT_SECONDS),
-                interval_steps=_optional_int(self._environ.get(ENV_CHECKPOINT_STEPS)),
-                keep=_optional_int(self._environ.get(ENV_CHECKPOINT_KEEP)) or self._script_keep,
-            )
+            self._checkpoints = self._open_tier(lineage, threading.Event())
 
-    def open_or_retry(self, lineage: str) -> None:
-        """Become the writer of a job that holds its state in memory. An unreachable store is tried again later.
+    def open_in_background(self, lineage: str) -> None:
+        """Become the writer of a job that holds its state in memory, as soon as the store can be reached.
 
-        A new writer stores the next commit at once: the former writer is fenced out, and so is its unfinished save.
+        A new writer stores its first commit at once: the former writer is fenced out, and so is its unfinished save.
         """
-        self._retry = None
-        if self._checkpoints is not None:
-            return
-        try:
-            self.open(lineage)
-            self._overdue = True
-        except StoreError as error:
-            self._retry = self._clock() + RETRY_SECONDS, lineage
-            logger.warning(
-                "the durable tier cannot be opened, training continues without it for %.0f s: %s", RETRY_SECONDS, error
-            )
+        if self._checkpoints is None and self._opening is None and self._url:
+            self._opening = TierOpening(lambda given_up: self._open_tier(lineage, given_up), clock=self._clock)
+            self._opening.start()
+
+    def _open_tier(self, lineage: str, stop: threading.Event) -> Checkpoints:
+        return open_checkpoints(
+            self._url or "",
+            job=self._job(),
+            incarnation=self._environ.get(ENV_INCARNATION) or lineage,
+            interval_seconds=float(self._environ.get(ENV_CHECKPOINT_SECONDS) or DEFAULT_SECONDS),
+            interval_steps=_optional_int(self._environ.get(ENV_CHECKPOINT_STEPS)),
+            keep=_optional_int(self._environ.get(ENV_CHECKPOINT_KEEP)) or self._script_keep,
+            stop=stop,
+        )
+
+    def _take_opened(self) -> None:
+        if self._opening is not None and (opened := self._opening.take()) is not None:
+            self._checkpoints, self._opening, self._overdue = opened, None, True
+
+    def stop_opening(self) -> None:
+        """Give up what `open_in_background` began: the world ends, and another process may write in the next one."""
+        if self._opening is not None:
+            self._opening.give_up()
+            self._opening = None
 
     def close(self) -> None:
         """Stop being the writer: another process is rank 0 now, or the script has ended."""
-        self._retry = None
+        self.stop_opening()
         if self._checkpoints is not None:
-            self._checkpoints.close()
+            self._checkpoints.close(timeout_seconds=0)  # the whole world would wait for a request that hangs
             self._checkpoints = None
 
     def load_newest(self) -> dict[str, Any] | None:
@@ -144,35 +205,33 @@ class DurableTier:
                     f"{error}\nKeep such values out of the State, or convert them to plain values."
                 ) from error
 
-    def save_async(self, snapshot: Mapping[str, object], *, step: int, size: int) -> None:
-        """Start to store a commit in the background; returns at once."""
-        if self._checkpoints is not None:
-            self._checkpoints.save(snapshot, step=step, world_size=size, reason="interval")
-
-    def save_sync(
-        self, snapshot: Mapping[str, object], *, step: int, size: int, reason: str, timeout_seconds: float
-    ) -> bool:
-        """Store a commit and wait until it is durable. Returns whether it is. A save in progress completes first.
+    def save(self, snapshot: Mapping[str, object], *, step: int, size: int, reason: str) -> None:
+        """Start to store a commit in the background. Only while `idle`, otherwise this waits for the save before.
 
         Args:
-            snapshot: the commit.
+            snapshot: the commit. Nothing may change it until `busy` is False.
             step: number of the commit.
             size: number of workers in the present world.
             reason: why it is stored; goes into the manifest.
-            timeout_seconds: longest wait, for both saves together.
-        """
-        if self._checkpoints is None:
-            return False
-        deadline = self._clock() + timeout_seconds
-        if not self._checkpoints.wait_idle(timeout_seconds):
-            logger.warning("step %d is not durable: the previous save did not end within %.0f s", step, timeout_seconds)
-            return False
-        self._checkpoints.save(snapshot, step=step, world_size=size, reason=reason)
-        return self._checkpoints.flush(max(0.0, deadline - self._clock()))
 
-    def flush(self) -> bool:
+        Raises:
+            FencedError: a newer writer owns the prefix; this process should end.
+        """
+        if self._checkpoints is not None:
+            self._checkpoints.save(snapshot, step=step, world_size=size, reason=reason, owned=True)
+
+    def take_outcomes(self) -> tuple[SaveOutcome, ...]:
+        """Return how the saves ended that ended since the last call."""
+        return self._checkpoints.take_outcomes() if self._checkpoints is not None else ()
+
+    @property
+    def failure_may_pass(self) -> bool:
+        """Whether the last save failed for a reason that may be gone at the next attempt."""
+        return self._checkpoints is not None and isinstance(self._checkpoints.failure, TransientError)
+
+    def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the save in progress has succeeded or failed. Returns whether the last save is durable."""
-        return self._checkpoints is None or self._checkpoints.flush()
+        return self._checkpoints is None or self._checkpoints.flush(timeout_seconds)
 
     def _job(self) -> str:
         name = self._environ.get(ENV_JOB) or Path(sys.argv[0]).stem or "job"

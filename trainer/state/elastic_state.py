@@ -172,6 +172,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: the last commit is not whole.
         """
+        self._commits.durable.stop_opening()
         undone = self._batches.account.position
         self._batches.go_to(undone)
         self._optimizer_hooks.reset_after_failure()
@@ -201,6 +202,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             CheckpointError: rank 0 could not open the durable tier or read its checkpoints.
             UnstorableError: a value of the state could only be stored as a pickle.
         """
+        if hvd.rank() != 0:  # before the first collective operation, and so before the new rank 0 becomes the writer
+            self._commits.durable.close()
         self._commits.memory.wait()
         own = self._commits.step + 1 if self._commits.last is not None else 0
         if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
@@ -212,8 +215,20 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._restore_durable()
         if newest == 0 or any(each != newest for each in everyone):
             self._receive(root, save=own != newest or newest == 0)
+        if newest == 0 and hvd.rank() == 0:  # later the workers hold a state: a value that changed must not end the job
+            self._commits.durable.validate(self._commits.last)
         self._state_objects.reset_samplers()
         self._enter_world()
+
+    def end_training(self) -> None:
+        """Wait until the last commit is durable. Called by `elastic.run` when the training function has returned.
+
+        A collective operation: if the worker that stores the commit is lost meanwhile, the others still hold it.
+        """
+        self._commits.save_final()
+        self._emit_checkpoints()
+        if hvd.size() > 1 and self._commits.durable.configured:
+            hvd.allreduce(torch.zeros(1), name="hvd_elastic.end")
 
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None:
         """Remember a host update until the next commit. Called by Horovod in a thread of its own."""
@@ -279,8 +294,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if hvd.rank() != 0:
             return
         self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
-        self._commits.durable.open(self._progress.lineage)
-        found = self._commits.durable.load_newest()
+        found = self._commits.durable.restore(self._progress.lineage)
         if found is not None:
             lineage, found = self._progress.lineage, upgrade(found)
             self._go_to(Progress.from_state_dict(found["progress"]))
@@ -297,8 +311,6 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._state_objects.adopt(tree)
         if save:
             self.save()
-        if hvd.rank() == 0:
-            self._commits.durable.validate(self._commits.last)
 
     def _enter_world(self) -> None:
         progress = self._progress
@@ -310,9 +322,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             progress.resized_at = progress.optimizer_steps
             progress.size = hvd.size()
         if hvd.rank() == 0:
-            self._commits.durable.open_or_retry(progress.lineage)
-        else:
-            self._commits.durable.close()
+            self._commits.durable.open_in_background(progress.lineage)
 
     def _commit_now(self) -> None:
         """Commit, where `commit` may have been called before."""
@@ -343,6 +353,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._request.take()
             self._commits.save_to_store_async()
         if agreement.hosts_changed:
+            self._commits.durable.stop_opening()
             while not self._host_messages.empty():
                 self._host_messages.get()
             self._go_to(Progress.from_state_dict(self._commits.last["progress"]))
@@ -376,6 +387,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             seconds = round(now - self._last_commit, 6)
             self._emit(events.Kind.STEP, epoch=epoch, samples=samples, seconds=seconds, **logged)
         self._last_commit = now
+        self._emit_checkpoints()
+
+    def _emit_checkpoints(self) -> None:
+        for saved in self._commits.durable.take_outcomes():
+            figures = {"seconds": round(saved.seconds, 6), "bytes": saved.size_bytes, "error": saved.error}
+            self._emit(events.Kind.CHECKPOINT, saved=saved.step, **figures)
 
     def _before_step(self) -> float:
         self._commits.memory.fence()

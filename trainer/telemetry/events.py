@@ -11,7 +11,9 @@ If `contract.ENV_EVENTS` names a folder, every process appends JSON objects, one
   the values that the script gave to `state.log()` or `state.commit()`;
 * reset: `cause` (a value of Cause), `seconds` without training in this process, `from` (the previous size);
 * joined: `seconds` from the start of `elastic.run` in this process to its first world;
-* epoch: `epoch`, the epoch that begins.
+* epoch: `epoch`, the epoch that begins;
+* checkpoint: a save to the durable tier has ended, seen by the writer at its next commit: `saved` (the step that was
+  stored), `seconds`, `bytes`, and `error`, which is empty if the step is durable.
 """
 
 import json
@@ -34,6 +36,7 @@ class Kind(StrEnum):
     JOINED = "joined"
     LEFT = "left"
     EPOCH = "epoch"
+    CHECKPOINT = "checkpoint"
 
 
 class Cause(StrEnum):

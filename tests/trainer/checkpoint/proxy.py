@@ -198,9 +198,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxy(upstream: tuple[str, int]) -> Iterator[tuple[str, Faults]]:
+def proxy(upstream: tuple[str, int], *, port: int = 0) -> Iterator[tuple[str, Faults]]:
     faults = Faults(upstream=upstream)
-    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"faults": faults}))
+    server = Server(("127.0.0.1", port), type("Bound", (Handler,), {"faults": faults}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -1,7 +1,10 @@
 """Faults of an object store, injected on the wire between our client and moto's server."""
 
 import itertools
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -11,8 +14,8 @@ from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.stores import s3_store
 from hvd_elastic.trainer.checkpoint.stores.location import Location
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
-from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store
-from tests.trainer.checkpoint.proxy import Fault, Faults, wait_for
+from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store, make_client
+from tests.trainer.checkpoint.proxy import Fault, Faults, proxy, wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 
 Open = Callable[..., Checkpoints]
@@ -209,3 +212,99 @@ def test_missing_data_is_corrupt_not_an_outage(s3_url: str, opened: Open) -> Non
     checkpoints._claim.store.delete(checkpoints._claim.store.keys("data"))
     with pytest.raises(CorruptError, match="none of the checkpoints verifies"):
         checkpoints.latest()
+
+
+class Mute:
+    """A server that accepts connections and answers nothing: it stays silent, or hangs up."""
+
+    def __init__(self, *, hangs_up: bool) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._hangs_up = hangs_up
+        self._accepted: list[socket.socket] = []
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._accepted.append(connection)
+            if self._hangs_up:
+                connection.recv(100)
+                connection.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(5)
+        for connection in self._accepted:
+            connection.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture(params=["refused", "silent", "hangs up", "name unknown"])
+def dead_endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of an endpoint at which no store answers."""
+    if request.param == "refused":
+        yield f"http://127.0.0.1:{free_port()}"
+    elif request.param == "name unknown":
+        yield "http://no-such-host.invalid"
+    else:
+        server = Mute(hangs_up=request.param == "hangs up")
+        yield f"http://127.0.0.1:{server.port}"
+        server.close()
+
+
+@pytest.mark.usefixtures("s3_proxy")  # for its credentials
+def test_a_store_that_is_not_there_is_asked_again(dead_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blip of the network, of DNS or of the endpoint: each request ends as a failure that may pass."""
+    monkeypatch.setattr(s3_store, "SILENCE_SECONDS", 0.1)
+    waits: list[float] = []
+    client = make_client(endpoint=dead_endpoint, region="us-east-1", threads=1)
+    store = S3Store(client, bucket="bucket", prefix="p", part_bytes=1, threads=1, sleep=waits.append, attempts=3)
+    requests: list[Callable[[], object]] = [
+        lambda: store.read("latest"),
+        lambda: store.create("key", b"x"),
+        lambda: store.replace("key", b"x", version="v"),
+        lambda: store.keys("manifests"),
+        lambda: store.read_into("data/a", 0, memoryview(bytearray(4))),
+        lambda: store.start_upload("data/a", 4),
+    ]
+    for request in requests:
+        waits.clear()
+        with pytest.raises(TransientError):
+            request()
+        assert len(waits) == 2
+    store.close()
+
+
+def test_a_store_that_refuses_connections_for_a_moment_is_used_when_it_is_back(s3_url: str, faults: Faults) -> None:
+    """As while the pod of the store is replaced, or before its Service has an endpoint."""
+    store, port = impatient(s3_url), free_port()
+    store.client = make_client(endpoint=f"http://127.0.0.1:{port}", region="us-east-1", threads=1)
+    with ExitStack() as back:
+        store._sleep = lambda _: back.enter_context(proxy(faults.upstream, port=port))
+        assert store.keys("manifests") == ()
+    store.close()
+
+
+@pytest.mark.usefixtures("s3_proxy")
+def test_a_wrong_certificate_is_not_asked_again() -> None:
+    """It does not pass by itself."""
+    from botocore.exceptions import SSLError
+
+    refused = SSLError(endpoint_url="https://store", error="[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
+    with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED") as caught, s3_store.translate_errors("list"):
+        raise refused
+    assert not isinstance(caught.value, TransientError)
+    broken = SSLError(endpoint_url="https://store", error="EOF occurred in violation of protocol")
+    with pytest.raises(TransientError), s3_store.translate_errors("list"):
+        raise broken

@@ -18,6 +18,7 @@ from hvd_elastic.trainer.state import elastic_state as states
 
 ORDERS = Path(os.environ["TEST_ORDERS"])
 LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
+EPOCHS = int(os.environ.get("TEST_EPOCHS", "1000000"))
 BALLAST = int(os.environ.get("TEST_BALLAST", "0"))
 """The number of useless parameters, which take long on the wire."""
 PROCESS_SETS = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
@@ -75,7 +76,7 @@ def meet(chosen: hvd.ProcessSet) -> None:
 @elastic.run
 def train(state: elastic.State) -> None:
     chosen = hvd.add_process_set(range(hvd.size() - 1)) if PROCESS_SETS and hvd.size() > 1 else None
-    for state.epoch in state.remaining_epochs(10**6):
+    for state.epoch in state.remaining_epochs(EPOCHS):
         for batch in state.batches(range(LENGTH), global_batch_size=BATCH, seed=4):
             loss = model(batch[:, None] / LENGTH).square().mean() * state.weight + ballast.sum() * 0
             optimizer.zero_grad()

@@ -19,7 +19,14 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_CHECKPOINT, ENV_RUN_DIR, LEAVE_FILE, Exit
+from hvd_elastic.mpijob.contract import (
+    CHECKPOINT_REQUEST_FILE,
+    ENV_CHECKPOINT,
+    ENV_CHECKPOINT_STEPS,
+    ENV_RUN_DIR,
+    LEAVE_FILE,
+    Exit,
+)
 from hvd_elastic.trainer.data import loader
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
@@ -28,6 +35,7 @@ from hvd_elastic.trainer.state.copies import Pair
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS
 from hvd_elastic.trainer.state.state_objects import StateError
+from hvd_elastic.trainer.telemetry import events
 
 
 @pytest.fixture(autouse=True)
@@ -542,7 +550,7 @@ def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: 
     """In the middle of an epoch, in a process that holds no state."""
     monkeypatch.setenv(ENV_CHECKPOINT, f"file://{tmp_path}/durable")
     if how == "interval":
-        monkeypatch.setenv("HVD_ELASTIC_CHECKPOINT_STEPS", "2")
+        monkeypatch.setenv(ENV_CHECKPOINT_STEPS, "2")
     first, rows = Job(), torch.cat(data(4))
     first.state.sync()
     taken = []
@@ -570,6 +578,49 @@ def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: 
         second.state.commit()
     assert sorted(map(tuple, torch.cat(taken).tolist())) == sorted(map(tuple, rows.tolist()))
     second.state._commits.durable.close()
+
+
+@pytest.mark.parametrize("epochs", [True, False])
+def test_a_job_shorter_than_the_interval_leaves_its_final_state(tmp_path: Path, epochs: bool) -> None:
+    """Whether the script goes by epochs or by a loop of its own. Started again, it has nothing left to train."""
+    counts = []
+
+    @run
+    def train(state: State) -> None:
+        if epochs:
+            for state.epoch in state.remaining_epochs(3):
+                for _ in state.batches(range(8), batch_size=4):
+                    state.count += 1
+                    state.commit()
+        while not epochs and state.count < 6:
+            state.count += 1
+            state.commit()
+
+    for _ in range(2):
+        state = State(checkpoint=f"file://{tmp_path}/durable", count=0)
+        train(state)
+        assert state._commits.is_durable
+        counts.append((state.count, state.step_count))
+        state._commits.durable.close()
+    assert counts == [(6, 6)] * 2
+
+
+def test_no_worker_leaves_before_the_final_state_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the one that stores it is lost meanwhile, the others still hold it."""
+    state = State(checkpoint=f"file://{tmp_path}/durable", count=0)
+    state.sync()
+    state.commit()
+    durable = []
+
+    def allreduce(value: torch.Tensor, **_: Any) -> torch.Tensor:
+        durable.append(state._commits.is_durable)
+        return value
+
+    monkeypatch.setattr(hvd, "size", lambda: 2)
+    monkeypatch.setattr(hvd, "allreduce", allreduce)
+    state.end_training()
+    assert durable == [True]
+    state._commits.durable.close()
 
 
 def test_the_last_worker_makes_its_very_last_commit_durable(tmp_path: Path) -> None:
@@ -601,6 +652,42 @@ def test_a_worker_that_waits_when_its_pod_begins_to_end_makes_its_commit_durable
     (tmp_path / "run" / LEAVE_FILE).touch()
     assert state.dispensable()
     assert state._commits.durable.durable_step == 1
+    state._commits.durable.close()
+
+
+def test_a_value_that_became_unstorable_does_not_end_the_job_at_its_next_resize(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused at the start. Later the workers hold a state, which needs no store."""
+    state = State(checkpoint=f"file://{tmp_path}/durable", values={})
+    state.sync()
+    state.values["lock"] = threading.Event
+    state.commit()
+    monkeypatch.setattr(hvd, "allgather", lambda own, **_: torch.cat([own, torch.zeros(1, dtype=own.dtype)]))
+    state.sync()
+    state.commit()
+    state._commits.durable.close()
+
+
+def test_how_a_save_ended_is_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both a success and, after a value became unstorable, a failure."""
+    monkeypatch.setenv(ENV_CHECKPOINT_STEPS, "1")
+    state = State(checkpoint=f"file://{tmp_path}/durable", value="plain")
+    state.sync()
+    seen: list[Any] = []
+    events.subscribe(seen.append)
+    try:
+        for state.value in ("plain", threading.Event):
+            state.commit()
+            assert state._commits.durable.wait_idle(10)
+            state.end_training()
+    finally:
+        events.unsubscribe(seen.append)
+    durable, *failed = (event for event in seen if event["event"] == "checkpoint")
+    assert (durable["saved"], durable["error"]) == (1, "")
+    assert durable["bytes"] > 0
+    assert {event["saved"] for event in failed} == {2}
+    assert all("values.value" in event["error"] for event in failed)
     state._commits.durable.close()
 
 

@@ -30,6 +30,7 @@ _TRANSIENT_CODES: Final = frozenset(
     {"SlowDown", "RequestTimeout", "BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "InternalError"}
 )
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
+_WRONG_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _ADVICE: Final = {
     403: "grant s3:GetObject, PutObject, DeleteObject, ListBucket and AbortMultipartUpload on the prefix",
     404: "create the bucket, or correct the URL",
@@ -44,17 +45,37 @@ class _PreconditionFailedError(Exception):
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
     """Translate the errors of botocore and urllib3 into StoreError."""
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ResponseStreamingError
+    from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError
 
     try:
         yield
     except ClientError as error:
         raise _error_of(what, error.response) from error
-    except (HTTPClientError, ResponseStreamingError, HTTPError, OSError) as error:
-        raise TransientError(f"{what}: {error}") from error
-    except BotoCoreError as error:
-        raise StoreError(f"{what}: {error}") from error
+    except (BotoCoreError, HTTPError, OSError) as error:
+        kind = TransientError if _may_pass(error) else StoreError
+        raise kind(f"{what}: {error}") from error
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a request that got no answer may get one at the next attempt.
+
+    A missing credential or a wrong parameter stays so. A refused connection, a name that is not resolved, credentials
+    that are not handed out: so a service looks that is being restarted.
+    """
+    from botocore import exceptions
+
+    if _WRONG_CERTIFICATE in str(error):
+        return False
+    lasting = isinstance(error, exceptions.BotoCoreError) and not isinstance(
+        error,
+        exceptions.ConnectionError
+        | exceptions.HTTPClientError
+        | exceptions.CredentialRetrievalError
+        | exceptions.MetadataRetrievalError
+        | exceptions.TokenRetrievalError,
+    )
+    return not lasting
 
 
 def _error_of(what: str, answer: Any) -> Exception:
@@ -71,9 +92,11 @@ def _error_of(what: str, answer: Any) -> Exception:
 
 
 def error_code(error: StoreError) -> str:
-    """Return the S3 error code of the answer that caused `error`; empty if it has another cause."""
-    answer: Any = getattr(error.__cause__, "response", {})
-    return str(answer.get("Error", {}).get("Code", ""))
+    """Return the S3 error code of the answer that caused `error`; empty if there was no answer."""
+    from botocore.exceptions import ClientError
+
+    # An error of the connection has a `response` too, which is None.
+    return str(error.__cause__.response["Error"].get("Code", "")) if isinstance(error.__cause__, ClientError) else ""
 
 
 def missing(error: StoreError) -> bool:
