@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,8 +22,9 @@ from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.progress import Progress, upgrade
+from hvd_elastic.trainer.telemetry import events
 
-FAILURE, HOSTS = "failure", "hosts"
+FAILURE, HOSTS, RESTART = "failure", "hosts", "restart"
 Schedule = dict[int, str]
 """What happens at the n-th point of a run. Hosts change at the next commit that comes."""
 
@@ -41,15 +42,17 @@ class Job:
     """A State and the worlds that its script goes through: `elastic.run` in small."""
 
     def __init__(self, schedule: Schedule | None = None, **values: Any) -> None:
-        self.state = State(**values)
+        self.state, self._values = State(**values), values
         self._schedule, self._points, self.worlds = dict(schedule or {}), count(), 0
 
     def point(self) -> None:
-        """A place where a peer may die, or the launcher may say that hosts have changed."""
+        """A place where a peer or all workers may die, or the launcher may say that hosts have changed."""
         event = self._schedule.get(point := next(self._points))
         if event == HOSTS:
             self.state.on_hosts_updated(point, None)
-        if event == FAILURE:
+        if event == RESTART:
+            self._restart()
+        if event in {FAILURE, RESTART}:
             raise HorovodInternalError("a peer died")
 
     def commit(self) -> None:
@@ -57,6 +60,14 @@ class Job:
         self.point()
         self.state.commit()
         self.point()
+
+    def _restart(self) -> None:
+        """Load the last commit into a new State, as rank 0 does with a durable checkpoint."""
+        committed = self.state._commits.last
+        self.state = State(**self._values)
+        if committed is not None:
+            self.state._go_to(Progress.from_state_dict(json.loads(json.dumps(committed["progress"]))))
+            self.state._state_objects.load(committed)
 
     def run(self, body: Callable[[State], None]) -> None:
         while True:
@@ -149,7 +160,10 @@ statements = st.one_of(
     st.builds(Once, st.sampled_from(["x", "y"])),
     st.builds(Zip, loops(nothing), loops(nothing)),
 )
-schedules = st.dictionaries(st.integers(0, 60), st.sampled_from([FAILURE, HOSTS]), max_size=6)
+
+
+def schedules(*happens: str) -> st.SearchStrategy[Schedule]:
+    return st.dictionaries(st.integers(0, 60), st.sampled_from(happens), max_size=6)
 
 
 class Play(Job):
@@ -198,7 +212,7 @@ class Play(Job):
 
 
 @settings(deadline=None, max_examples=120)
-@given(script=st.lists(statements, max_size=4), schedule=schedules)
+@given(script=st.lists(statements, max_size=4), schedule=schedules(FAILURE, HOSTS, RESTART))
 def test_nothing_that_is_learned_depends_on_interruptions(script: list[Statement], schedule: Schedule) -> None:
     """Samples, their order, what stands between the passes and at the end of an epoch: as in an undisturbed run."""
     undisturbed, disturbed = Play(script, {}), Play(script, schedule)
@@ -206,6 +220,63 @@ def test_nothing_that_is_learned_depends_on_interruptions(script: list[Statement
     assert disturbed.state.digest == undisturbed.state.digest
     position = disturbed.state._progress.state_dict()
     assert Progress.from_state_dict(json.loads(json.dumps(position))).state_dict() == position
+
+
+class Learner(Job):
+    """A model, momentum, accumulated gradients, an evaluation in mid-epoch, two data sets and a scheduler."""
+
+    def __init__(self, schedule: Schedule, *, micro: int | None, every: int) -> None:
+        torch.manual_seed(1)
+        self._model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(self._model.parameters(), lr=0.1, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.7)
+        super().__init__(schedule, model=self._model, optimizer=optimizer, scheduler=scheduler, losses=[])
+        self._micro, self._every = micro, every
+        self.run(self._body)
+        self.weights = [each.item() for each in self._model.parameters()]
+
+    def _body(self, state: State) -> None:
+        for state.epoch in state.remaining_epochs(2):
+            self._train(state, "one", 13, evaluates=True)
+            if state.once("between"):
+                state.scheduler.step()
+            self._train(state, "other", 7, evaluates=False)
+            self._evaluate(state)
+            state.scheduler.step()
+            self.commit()
+
+    def _train(self, state: State, name: str, length: int, *, evaluates: bool) -> None:
+        data = torch.linspace(-1, 1, length)[:, None]
+        state.optimizer.zero_grad()
+        batches = state.batches(data, batch_size=4, micro_batch_size=self._micro, name=name)
+        for batch in batches:
+            self.point()
+            ((self._model(batch) - batch.exp()).square().mean() * state.weight).backward()
+            if state.accumulating:
+                continue
+            state.optimizer.step()
+            state.optimizer.zero_grad()
+            if state.samples_of(name).uncommitted >= 4 * self._every:
+                if evaluates:
+                    self._evaluate(state)
+                self.commit()
+
+    def _evaluate(self, state: State) -> None:
+        with torch.no_grad():
+            data = torch.linspace(-2, 2, 9)[:, None]
+            parts = state.batches(data, batch_size=4, shuffle=False, name="validation")
+            losses = [(self._model(part) - part.exp()).square().sum().item() for part in parts]
+        state.losses = [*state.losses, losses]
+
+
+@settings(deadline=None, max_examples=30)
+@given(schedule=schedules(FAILURE, HOSTS), micro=st.sampled_from([None, 1, 3]), every=st.integers(1, 3))
+def test_weights_and_rates_are_those_of_an_undisturbed_run(schedule: Schedule, micro: int | None, every: int) -> None:
+    undisturbed, disturbed = (Learner(each, micro=micro, every=every) for each in ({}, schedule))
+    assert disturbed.weights == undisturbed.weights
+    assert disturbed.state.losses == undisturbed.state.losses
+    assert disturbed.state.scheduler.get_last_lr() == undisturbed.state.scheduler.get_last_lr()
+    assert disturbed.state.scheduler.last_epoch == 4
 
 
 # --- One script for each fault ---------------------------------------------------------------------------------------
@@ -568,3 +639,18 @@ def test_a_training_loop_whose_commits_wait_is_found(first: bool, caplog: pytest
             list(state.batches(range(4), batch_size=2, name="val"))
             state.commit()
     assert [record.message for record in caplog.records] == [loop_hints.DEFERRED] * (not first)
+
+
+def test_a_commit_at_the_end_of_an_epoch_is_told_as_one_of_it() -> None:
+    told: list[Mapping[str, Any]] = []
+    state = State()
+    events.subscribe(told.append)
+    try:
+        for state.epoch in state.remaining_epochs(2):
+            for _ in state.batches(range(8), batch_size=4):
+                state.commit()
+            state.commit(accuracy=0.5)
+    finally:
+        events.unsubscribe(told.append)
+    steps = [(event["epoch"], event["samples"], event.get("accuracy")) for event in told if event["event"] == "step"]
+    assert steps == [(epoch, *rest) for epoch in range(2) for rest in ((4, None), (8, None), (8, 0.5))]
