@@ -82,7 +82,7 @@ class EpochAccount:
 
     @property
     def position(self) -> EpochPosition:
-        """The live position. That of a commit is `committed()`."""
+        """The live position. That of a commit is what `commit()` returns."""
         return self._top.position
 
     def enter_epoch(self, epoch: int) -> None:

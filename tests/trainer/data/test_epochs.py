@@ -656,3 +656,18 @@ def test_a_commit_at_the_end_of_an_epoch_is_told_as_one_of_it() -> None:
         events.unsubscribe(told.append)
     steps = [(event["epoch"], event["samples"], event.get("accuracy")) for event in told if event["event"] == "step"]
     assert steps == [(epoch, *rest) for epoch in range(2) for rest in ((4, None), (8, None), (8, 0.5))]
+
+
+def test_hosts_are_not_left_where_no_commit_may_be_made() -> None:
+    state = State()
+    state.sync()
+    epochs = state.remaining_epochs(1)
+    state.epoch = next(epochs)
+    list(state.batches(range(8), batch_size=4))
+    state.on_hosts_updated(1, None)
+    state.check_host_updates()
+    for _ in state.batches(range(8), batch_size=4):
+        with pytest.raises(HostsUpdatedInterrupt):
+            state.check_host_updates()
+        break
+    assert state.step_count == 1
