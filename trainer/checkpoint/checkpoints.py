@@ -13,7 +13,7 @@ from typing import Final
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.interval import Interval
 from hvd_elastic.trainer.checkpoint.reading import Checkpoint, Rejected, find_newest
 from hvd_elastic.trainer.checkpoint.stores.location import Location
@@ -100,6 +100,7 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._counts = SaveCounts()
         self._rejected: tuple[Rejected, ...] = ()
+        self._found: CheckpointId | None = None
         self._fenced: FencedError | None = None
         self._failure: Exception | None = None
         self._outcomes: deque[SaveOutcome] = deque(maxlen=OUTCOMES)
@@ -257,10 +258,16 @@ class Checkpoints:
         found, self._rejected = find_newest(
             self._claim.store, self._claim.owner, self._stop, latest_manifest=self._claim.head.manifest
         )
+        self._found = CheckpointId.from_key(found.name) if found else None
         if found:
             self._last_step, self._last_clock = found.step, self._clock()
             self._counts = replace(self._counts, durable_step=found.step, durable_time=found.time)
         return found
+
+    def protect_found(self) -> None:
+        """Never delete the checkpoint that the last `latest()` found, nor any before it: they are of another state."""
+        if self._found is not None:
+            self._claim.protect(self._found)
 
     def close(self, timeout_seconds: float = 5.0) -> None:
         """Stop saving. An unfinished save is given up and leaves no manifest: call `flush()` first.

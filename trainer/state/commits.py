@@ -4,7 +4,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -32,11 +32,12 @@ class Commits:
         checkpoint: str | None,
         overlap: bool,
         keep: int = DEFAULT_KEEP,
+        allow_missing: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.memory = HostMemory(overlap=overlap)
-        self.durable = DurableTier(checkpoint, keep=keep)
+        self.durable = DurableTier(checkpoint, keep=keep, allow_missing=allow_missing)
         self._clock, self._sleep = clock, sleep
         self._save_pending = False
         self._durable_step = self._attempted_step = self._final_step = -1

@@ -7,12 +7,13 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import (
     ENV_CHECKPOINT,
+    ENV_CHECKPOINT_ALLOW_MISSING,
     ENV_CHECKPOINT_KEEP,
     ENV_CHECKPOINT_SECONDS,
     ENV_CHECKPOINT_STEPS,
@@ -27,6 +28,7 @@ from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, StoreError
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
+from hvd_elastic.trainer.state.changed_state import check_names
 from hvd_elastic.trainer.state.tier_opening import TierOpening
 
 logger = logging.getLogger(__name__)
@@ -56,12 +58,14 @@ class DurableTier:
         url: str | None = None,
         *,
         keep: int = DEFAULT_KEEP,
+        allow_missing: Collection[str] = (),
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._environ = environ
         self._script_url, self._script_keep = url, keep
+        self._allow_missing = tuple(allow_missing)
         self._clock, self._sleep = clock, sleep
         self._checkpoints: Checkpoints | None = None
         self._opening: TierOpening | None = None
@@ -194,6 +198,20 @@ class DurableTier:
             return None
         logger.info("restored %s: step %d, written by %d workers", found.name, found.step, found.world_size)
         return found.load()
+
+    def check_names(self, stored: Mapping[str, Any], present: Mapping[str, Any]) -> None:
+        """Compare what `load_newest` returned with the present state, before it is loaded.
+
+        If they differ in what the script or the job allows, no retention deletes the former state's checkpoints.
+
+        Raises:
+            IncompatibleError: one side has names that the other lacks.
+        """
+        given = self._environ.get(ENV_CHECKPOINT_ALLOW_MISSING, "").split(",")
+        allowed = {*self._allow_missing, *(name.strip() for name in given)}
+        if check_names(stored, present, allow_missing=allowed) and self._checkpoints is not None:
+            logger.warning("the state is another than that of its checkpoints: these are kept until you delete them")
+            self._checkpoints.protect_found()
 
     def validate(self, snapshot: Mapping[str, object]) -> None:
         """Check at the start, not at the first interval, that a snapshot can be stored. Raises UnstorableError."""

@@ -7,6 +7,7 @@ broadcast (`broadcast`). The position in the data is part of it, so going back t
 
 import logging
 import time
+from collections.abc import Collection
 from typing import Any
 
 import horovod.torch as hvd
@@ -62,6 +63,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             (`HVD_ELASTIC_CHECKPOINT`) takes precedence. Default None: no durable tier, unless the job names one.
         checkpoint_keep: number of durable checkpoints that are kept. The job's own number (`checkpoint.keep`) takes
             precedence. Default 3.
+        allow_missing: names that either the State or the checkpoint it resumes from may lack. A name that the
+            checkpoint lacks keeps what the script gave; one that the State lacks is left out; and the checkpoints of
+            the former state are never deleted. Default none: any other name is an error.
         overlap: copy parameters and optimizer state while the next step computes. Only for a script that changes them
             in an optimizer's step alone, and never in between by other means, such as an EMA copy that is swapped in.
             Default False: everything is copied when `commit()` returns.
@@ -79,6 +83,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         *,
         checkpoint: str | None = None,
         checkpoint_keep: int = DEFAULT_KEEP,
+        allow_missing: Collection[str] = (),
         overlap: bool = False,
         **values: Any,
     ) -> None:
@@ -94,7 +99,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             setattr(self, name, value)
         HorovodState.__init__(self, bcast_object=hvd.broadcast_object, get_rank=hvd.rank)
         self._progress = Progress()
-        self._commits = Commits(checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep)
+        self._commits = Commits(
+            checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep, allow_missing=allow_missing
+        )
         self._job_was_at_risk = False
         self._heartbeat, self._request = HeartbeatWriter(), CheckpointRequest()
         self._logged: dict[str, object] = {}
@@ -200,6 +207,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
         Raises:
             CheckpointError: rank 0 could not open the durable tier or read its checkpoints.
+            IncompatibleError: the newest checkpoint has other names than this State.
             UnstorableError: a value of the state could only be stored as a pickle.
         """
         if hvd.rank() != 0:  # before the first collective operation, and so before the new rank 0 becomes the writer
@@ -296,6 +304,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
         found = self._commits.durable.restore(self._progress.lineage)
         if found is not None:
+            self._commits.durable.check_names(found, self._tree())
             lineage, found = self._progress.lineage, upgrade(found)
             self._go_to(Progress.from_state_dict(found["progress"]))
             self._progress.lineage = lineage
