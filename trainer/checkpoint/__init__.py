@@ -11,6 +11,8 @@ Only rank 0 of a job opens and writes them. What it loads reaches the other rank
     ...
     checkpoints.flush(timeout_seconds=20)           # before the process ends
     checkpoints.close()
+
+Whoever only looks at them uses `read_checkpoints`, which leaves the job that writes them alone.
 """
 
 from hvd_elastic.trainer.checkpoint.checkpoints import Checkpoints, SaveCounts, open_checkpoints
@@ -25,12 +27,13 @@ from hvd_elastic.trainer.checkpoint.errors import (
     StoreError,
     StoreFullError,
 )
-from hvd_elastic.trainer.checkpoint.reading import Checkpoint, Rejected
+from hvd_elastic.trainer.checkpoint.reading import Checkpoint, CheckpointReader, Rejected, read_checkpoints
 
 __all__ = [
     "CaptureError",
     "Checkpoint",
     "CheckpointError",
+    "CheckpointReader",
     "CheckpointUrlError",
     "Checkpoints",
     "CorruptError",
@@ -42,4 +45,5 @@ __all__ = [
     "StoreError",
     "StoreFullError",
     "open_checkpoints",
+    "read_checkpoints",
 ]
