@@ -2,6 +2,7 @@
 
 import struct
 from collections import deque
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,27 +25,41 @@ def same(left: object, right: object) -> bool:
     """Whether two values are equal and of the same types, all the way down, in the same order."""
     if type(left) is not type(right):
         return False
-    match left, right:
-        case torch.Tensor(), torch.Tensor():
+    if isinstance(left, torch.Tensor | np.ndarray | np.generic | float | complex):
+        return _same_numbers(left, right)
+    if isinstance(left, list | tuple | deque | set | frozenset | dict):
+        attributes = zip(_attributes(left), _attributes(right), strict=True)
+        return _same_items(left, right) and all(a is b or same(a, b) for a, b in attributes)
+    return left == right
+
+
+def _same_numbers(left: Any, right: Any) -> bool:
+    match left:
+        case torch.Tensor():
             alike = (left.dtype, left.shape, left.requires_grad) == (right.dtype, right.shape, right.requires_grad)
             return alike and _raw_bytes(left) == _raw_bytes(right)
-        case np.ndarray(), np.ndarray():
+        case np.ndarray() | np.generic():
             return (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())
-        case np.generic(), np.generic():
-            return (left.dtype, left.tobytes()) == (right.dtype, right.tobytes())
-        case float(), float():
-            return struct.pack("d", left) == struct.pack("d", right) or (left != left and right != right)
-        case complex(), complex():
+        case complex():
             return same((left.real, left.imag), (right.real, right.imag))
-        case dict(), dict():
-            factories = getattr(left, "default_factory", None), getattr(right, "default_factory", None)
-            return factories[0] is factories[1] and same(list(left.items()), list(right.items()))
-        case (list() | tuple() | deque(), list() | tuple() | deque()):
-            bounds = getattr(left, "maxlen", None) == getattr(right, "maxlen", None)
-            return bounds and len(left) == len(right) and all(map(same, left, right))
-        case (set() | frozenset(), set() | frozenset()):
-            return len(left) == len(right) and all(any(same(a, b) for b in right) for a in left)
-    return left == right
+    return struct.pack("d", left) == struct.pack("d", right) or (left != left and right != right)
+
+
+def _same_items(left: Any, right: Any) -> bool:
+    if len(left) != len(right):
+        return False
+    match left:
+        case dict():
+            return all(map(same, left.items(), right.items()))
+        case set() | frozenset():
+            return all(any(same(a, b) for b in right) for a in left)
+    return all(map(same, left, right))
+
+
+def _attributes(value: object) -> tuple[object, ...]:
+    """Return what a container has beside its items."""
+    own = getattr(value, "__dict__", None) if type(value).__module__ == "collections" else None
+    return getattr(value, "default_factory", None), getattr(value, "maxlen", None), own
 
 
 def _raw_bytes(tensor: torch.Tensor) -> bytes:

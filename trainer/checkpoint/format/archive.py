@@ -10,7 +10,7 @@ Layout, all integers little-endian::
 VALUE is null, a boolean, a number or a string as in JSON, a list, or an object with one key, its kind:
 
     containers  dict, ordered, counter, defaultdict (pairs: keys need not be strings), tuple, namedtuple, deque, set,
-                frozenset
+                frozenset; with_attributes (a container and the pairs of its attributes)
     tensors     tensor, tensor_with_grad, parameter, ndarray (an index into the table); tensors that are tied share one
     others      see `plain_values`
 """
@@ -204,6 +204,14 @@ class _Values:
         factory, pairs = content
         return defaultdict(None if factory is None else FACTORIES[factory], self.pairs(pairs))
 
+    def with_attributes(self, content: Any) -> object:
+        node, pairs = content
+        value: Any = self.restored(node)
+        if type(value) not in (OrderedDict, Counter):
+            raise TypeError(f"a {type(value).__name__} has no attributes")
+        vars(value).update(self.pairs(pairs))
+        return value
+
     def deque(self, content: Any) -> object:
         items, most = content
         return deque(self.items(items), most)
@@ -219,6 +227,7 @@ _KINDS: Final[dict[str, Callable[[_Values, Any], object]]] = {
     "ordered": lambda values, pairs: OrderedDict(values.pairs(pairs)),
     "counter": lambda values, pairs: Counter(dict(values.pairs(pairs))),
     "defaultdict": _Values.default_dict,
+    "with_attributes": _Values.with_attributes,
     "tuple": lambda values, items: tuple(values.items(items)),
     "namedtuple": _Values.named_tuple,
     "deque": _Values.deque,

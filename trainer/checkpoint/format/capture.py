@@ -86,7 +86,10 @@ class Capture:
             return self._add_problem(
                 f"{type(value).__qualname__}: nested deeper than {MOST_LEVELS}, or contains itself"
             )
-        return container(self, value)
+        encoded = container(self, value)
+        # A `state_dict()` has the versions of its modules there.
+        attributes = getattr(value, "__dict__", None)
+        return {"with_attributes": [encoded, self._pairs(attributes)]} if attributes else encoded
 
     def _add_problem(self, what: str) -> object:
         self._problems.append(f"{_text_of(self._path)}: {what}")
@@ -139,6 +142,8 @@ class Capture:
         if name is None:
             what = f"{type(value).__qualname__}: define it at the top of a module, so that it can be found"
             return self._add_problem(what)
+        if getattr(value, "__dict__", None):
+            return self._add_problem(f"{type(value).__qualname__}: a named tuple with attributes: use a dict")
         return {"namedtuple": [*name, list(value._fields), self._items(tuple(value))]}
 
     def _array(self, value: Any) -> object:

@@ -177,6 +177,15 @@ def test_tied_tensors_stay_tied_and_are_stored_once() -> None:
     assert archive({"a": weight, "b": weight.detach()}).numel() < 4000 + 400
 
 
+def test_the_versions_of_modules_come_back_with_their_state() -> None:
+    """They are an attribute of what `state_dict()` returns. Without them `load_state_dict` takes it for an old one."""
+    expected = torch.nn.BatchNorm1d(2).state_dict()
+    found = there_and_back({"model": expected})["model"]
+    assert same(found, expected)
+    assert found._metadata == expected._metadata  # type: ignore[attr-defined]
+    assert found._metadata[""] == {"version": 2}
+
+
 class Settings(dict[str, int]):
     pass
 
@@ -190,6 +199,16 @@ def of_a_class_that_is_gone() -> object:
         a: int
 
     return Local(1)
+
+
+class Noted(Best):
+    """It has a `__dict__`, unlike a named tuple."""
+
+
+def noted() -> Noted:
+    value = Noted(1, 2)
+    vars(value)["note"] = "x"
+    return value
 
 
 def nested(levels: int) -> object:
@@ -209,6 +228,7 @@ def itself() -> list[object]:
     ("value", "says"),
     [
         (Settings(a=1), r"Settings: convert it to a plain dict"),
+        (noted(), r"Noted: a named tuple with attributes: use a dict"),
         (Loss(1.0), r"Loss: convert it to a plain float"),
         (UserDict(a=1), r"UserDict: use plain values"),
         (np.str_("x"), r"str_: convert it to a plain str"),
