@@ -164,6 +164,8 @@ class Claim:
     """The prefix was another job's until this claim."""
     check_wanted: Callable[[], object] = lambda: None
     """Raises if the claim is not wanted any more."""
+    _over: tuple[int, str] | None = None
+    """Epoch and nonce of the claim that this one came after, while it waits for space."""
 
     @classmethod
     def acquire(
@@ -197,13 +199,17 @@ class Claim:
         try:
             claim._move_head()
         except StoreFullError as error:
+            claim._over = _identity(read_sealed(store, LATEST, Head.decode))
             log.warning("the checkpoints can be read, but nothing can be saved before there is space: %s", error)
         return claim
 
     def _move_head(self) -> None:
         """Move `latest` to this claim. Without space, `head` still tells what is there."""
         while self.version is None:
-            present, version = read_sealed(self.store, LATEST, Head.decode) or (None, None)
+            found = read_sealed(self.store, LATEST, Head.decode)
+            present, version = found or (None, None)
+            if self._over is not None and present is not None and _identity(found) != self._over:
+                raise _fenced_error(present, self.head)
             head = next_head(
                 present,
                 incarnation=self.head.incarnation,
@@ -249,6 +255,10 @@ class Claim:
             self.check()
             raise StoreError(f"`{LATEST}` belongs to this process, but it cannot be updated")
         self.head, self.version = head, version
+
+
+def _identity(found: tuple[Head, str] | None) -> tuple[int, str] | None:
+    return (found[0].epoch, found[0].nonce) if found is not None else None
 
 
 def _fenced_error(head: Head | None, own: Head) -> FencedError:

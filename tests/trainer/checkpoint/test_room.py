@@ -122,6 +122,18 @@ def test_a_job_resumes_from_a_full_disk_and_saves_once_there_is_space(
     assert steps(tiny / "a") == [1, 3]
 
 
+def test_a_writer_that_waited_for_space_gives_way_to_one_that_came_later(tiny: Path, opened: Open) -> None:
+    assert save(opened(f"file://{tiny}/a"), 1, mib=2)
+    filler = fill(tiny)
+    waiting = opened(f"file://{tiny}/a", "two")
+    filler.unlink()
+    later = opened(f"file://{tiny}/a", "three")
+    assert not save(waiting, 2, mib=2)
+    with pytest.raises(FencedError, match="launcher three has claimed"):
+        save(waiting, 3, mib=2)
+    assert save(later, 4, mib=2), later.counts.error
+
+
 def test_a_full_disk_without_a_checkpoint_is_an_error(tiny: Path, opened: Open) -> None:
     fill(tiny)
     with pytest.raises(StoreFullError, match="free space"):
