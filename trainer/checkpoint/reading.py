@@ -154,7 +154,9 @@ class CheckpointReader:
 
     def _described(self, key: str) -> Checkpoint | Rejected:
         try:
-            return Checkpoint(manifest=_manifest(self._store, key), _store=self._store, _values=None)
+            manifest = _manifest(self._store, key)
+            _check_key(manifest, key)
+            return Checkpoint(manifest=manifest, _store=self._store, _values=None)
         except CorruptError as error:
             return Rejected(manifest=key, why=str(error))
 
@@ -210,9 +212,12 @@ def _manifest(store: Store, key: str) -> Manifest:
     found = read_sealed(store, key, Manifest.decode)
     if found is None:
         raise CorruptError("the manifest is listed but not there")
-    if found[0].key != key:
-        raise CorruptError(f"the manifest was written as {found[0].key}")
     return found[0]
+
+
+def _check_key(manifest: Manifest, key: str) -> None:
+    if manifest.key != key:
+        raise CorruptError(f"the manifest was written as {manifest.key}")
 
 
 def _id_of(key: str) -> CheckpointId:
@@ -223,5 +228,6 @@ def _verified(store: Store, key: str, owner: Owner, stop: threading.Event) -> Ch
     manifest = _manifest(store, key)
     if manifest.owner != owner.nonce:
         raise _ForeignError(f"it is of another prefix, job {manifest.job!r}, or of a former owner of this one")
+    _check_key(manifest, key)
     # Loaded at once: what has the right bytes but cannot be loaded is passed over, too.
     return Checkpoint(manifest=manifest, _store=store, _values=restore(download(store, manifest, stop)))
