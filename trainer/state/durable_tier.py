@@ -170,7 +170,7 @@ class DurableTier:
             incarnation=self._environ.get(ENV_INCARNATION) or lineage,
             interval_seconds=float(self._environ.get(ENV_CHECKPOINT_SECONDS) or DEFAULT_SECONDS),
             interval_steps=_optional_int(self._environ.get(ENV_CHECKPOINT_STEPS)),
-            keep=_optional_int(self._environ.get(ENV_CHECKPOINT_KEEP)) or self._script_keep,
+            keep=int(self._environ.get(ENV_CHECKPOINT_KEEP) or self._script_keep),
             stop=stop,
         )
 

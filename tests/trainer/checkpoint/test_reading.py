@@ -81,6 +81,8 @@ def endless_manifest(root: Path) -> None:
         claims(size_bytes=True),
         claims(size_bytes=16),
         claims(step="7"),
+        claims(time=1e300),
+        claims(time=float("nan")),
         claims(step=-1),
         claims(data=7),
         claims(data="/etc/passwd"),

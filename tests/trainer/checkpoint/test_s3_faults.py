@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError
+from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError, StoreFullError
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.stores import s3_store
 from hvd_elastic.trainer.checkpoint.stores.location import Location
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
-from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store, make_client
+from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store, make_client, translate_errors
 from tests.trainer.checkpoint.proxy import Fault, Faults, proxy, wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 
@@ -158,6 +158,16 @@ def test_an_endpoint_that_ignores_conditions_is_refused(s3_url: str, faults: Fau
     faults.add(Fault.IGNORE_CONDITIONS, "PUT", ".", times=99)
     with pytest.raises(StoreError, match="ignores IfNoneMatch on writes, so two writers cannot be kept apart"):
         opened(s3_url)
+
+
+def test_a_quota_is_a_full_store(s3_url: str) -> None:
+    """MinIO answers 507, others name the quota. So older checkpoints make room, and nothing is asked again in vain."""
+    from botocore.exceptions import ClientError
+
+    for status, code in ((507, "XMinioStorageFull"), (403, "QuotaExceeded")):
+        answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        with pytest.raises(StoreFullError, match="lower `keep`"), translate_errors("part 1"):
+            raise ClientError(answer, "UploadPart")
 
 
 def test_a_missing_bucket_is_reported(s3_url: str, opened: Open) -> None:

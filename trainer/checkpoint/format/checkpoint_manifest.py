@@ -15,6 +15,8 @@ DATA_FOLDER: Final = "data"
 MIB: Final = 1 << 20
 MOST_PARTS: Final = 10_000
 """As many as S3 takes for an object. On a file system it keeps the manifest short."""
+MOST_SECONDS: Final = 253_402_300_800
+"""The year 10,000, in UNIX seconds: no calendar goes further."""
 _ID: Final = re.compile(r"^(?:manifests|data)/([0-9]{8,18})-([0-9]{8,18})-")
 _DATA: Final = re.compile(r"data/[0-9]{8,18}-[0-9]{8,18}-[0-9a-z]+")
 """The only keys that a manifest may name: nothing outside of the prefix, and nothing else in it."""
@@ -110,8 +112,10 @@ def _problem(manifest: Manifest) -> str:
         if type(number) is not int or number < (name in sizes):
             return f"{name} is {number!r}"
     texts = (manifest.job, manifest.owner, manifest.incarnation, manifest.reason, manifest.data, *manifest.sha256)
-    if not all(isinstance(text, str) for text in texts) or not isinstance(manifest.time, int | float):
+    if not all(isinstance(text, str) for text in texts):
         return "a field has another type"
+    if not isinstance(manifest.time, int | float) or not 0 <= manifest.time < MOST_SECONDS:
+        return f"time is {manifest.time!r}"
     own = CheckpointId(epoch=manifest.epoch, sequence=manifest.sequence)
     if not _DATA.fullmatch(manifest.data) or CheckpointId.from_key(manifest.data) != own:
         return f"its data is {manifest.data!r}"
