@@ -12,6 +12,7 @@ from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
 from hvd_elastic.trainer.data.loader import Collate, is_iterable, is_one_shot, load
 from hvd_elastic.trainer.data.loop_hints import LoopHints
 from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
+from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder, derived_seed
 from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Samples
 
@@ -67,6 +68,7 @@ class Batches:
         *,
         name: str,
         epoch: int,
+        randomness: Randomness,
         on_step: Callable[[], None],
         on_end: Callable[[], None],
         commit: Callable[[], None],
@@ -78,6 +80,7 @@ class Batches:
             options: how it is divided and loaded.
             name: name of the pass.
             epoch: the present epoch.
+            randomness: gives the pass its seeds.
             on_step: called before the first batch of each step.
             on_end: called when no pass is under way any more.
             commit: makes a commit that was deferred.
@@ -89,7 +92,8 @@ class Batches:
         called = self.account.call(name, epoch)
         if not is_iterable(dataset):
             _set_length(called.cursor, len(dataset), name=name)
-        pairs = _load(called, dataset, options, epoch=epoch)
+        seeds = randomness.of_pass(name, epoch, called.path)
+        pairs = _load(called, dataset, options, epoch=epoch, seeds=seeds)
         return self._run(called, pairs, options, on_step=on_step, on_end=on_end, commit=commit)
 
     def _run(
@@ -126,7 +130,9 @@ class Batches:
                 on_end()
 
 
-def _load(called: Pass, dataset: Any, options: PassOptions, *, epoch: int) -> Iterator[tuple[Any, MicroBatch]]:
+def _load(
+    called: Pass, dataset: Any, options: PassOptions, *, epoch: int, seeds: PassSeeds | None
+) -> Iterator[tuple[Any, MicroBatch]]:
     """Yield what is left of a pass. Nothing is loaded before the first batch is asked for."""
     cursor = called.cursor
     plan = EpochPlan(
@@ -146,8 +152,10 @@ def _load(called: Pass, dataset: Any, options: PassOptions, *, epoch: int) -> It
         seed = derived_seed(options.seed, called.path)
         order = SampleOrder(plan.length, seed=seed, epoch=epoch, shuffle=options.shuffle)
     loading = {"pin_memory": torch.cuda.is_available(), **options.loading}
-    pairs = load(plan, dataset, order, options.collate_fn, **loading)
-    yield from pairs if options.prefetcher is None else _prefetched(pairs, options.prefetcher)
+    pairs = load(plan, dataset, order, options.collate_fn, seeds, **loading)
+    if options.prefetcher is not None:
+        pairs = _prefetched(pairs, options.prefetcher)
+    yield from pairs if seeds is None else seeds.of_steps(pairs, plan)
 
 
 def count_samples(name: str, live: EpochPosition, committed: EpochPosition | None) -> Samples:

@@ -9,6 +9,7 @@ from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.batches import Batches, PassOptions, Prefetcher, count_samples
 from hvd_elastic.trainer.data.loader import Collate
 from hvd_elastic.trainer.data.loop_hints import Counts
+from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
 from hvd_elastic.trainer.state.progress import Progress, Samples
@@ -24,6 +25,7 @@ class EpochsMixin:
     _commits: Commits
     _batches: Batches
     _progress: Progress
+    _randomness: Randomness
     _optimizer_hooks: OptimizerHooks
     _backward_passes: int | None = None
     """What the optimizers were told; None if they were never told."""
@@ -132,6 +134,7 @@ class EpochsMixin:
             options,
             name=name,
             epoch=self.epoch,
+            randomness=self._randomness,
             on_step=lambda: self._begin_step(policy),
             on_end=lambda: self._batches.hints.pass_ended(self._counts()),
             commit=self._commit_now,

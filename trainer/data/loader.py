@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.worker import WorkerInfo
 
+from hvd_elastic.trainer.data.randomness import PassSeeds
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,12 @@ _worker_deaths: list[str] = []
 
 
 def load(
-    plan: EpochPlan, dataset: Any, order: SampleOrder | None, collate: Collate | None, **options: Any
+    plan: EpochPlan,
+    dataset: Any,
+    order: SampleOrder | None,
+    collate: Collate | None,
+    seeds: PassSeeds | None = None,
+    **options: Any,
 ) -> Iterator[tuple[Any, MicroBatch]]:
     """Yield the remaining batches of an epoch, each with its MicroBatch.
 
@@ -48,22 +54,31 @@ def load(
             resize.
         order: the order of a map-style data set; None for an iterable one.
         collate: turns a list of samples into a batch; None: torch's default.
+        seeds: seeds the generators for each sample; None leaves them alone.
         options: for DataLoader: `num_workers`, `pin_memory`, `prefetch_factor` ...
     """
     if order is None:
-        stream = _StreamShare(plan, dataset, collate or default_collate)
+        stream = _StreamShare(plan, dataset, collate or default_collate, seeds)
         usable = _without_workers(options) if _worker_deaths else options
         yield from DataLoader(stream, batch_size=None, collate_fn=_identity, **usable)
     else:
-        yield from zip(_batches(plan, order, dataset, collate, options), plan.micro_batches(), strict=True)
+        yield from zip(_batches(plan, order, dataset, collate, options, seeds=seeds), plan.micro_batches(), strict=True)
 
 
 def _batches(
-    plan: EpochPlan, order: SampleOrder, dataset: Any, collate: Collate | None, options: dict[str, Any]
+    plan: EpochPlan,
+    order: SampleOrder,
+    dataset: Any,
+    collate: Collate | None,
+    options: dict[str, Any],
+    *,
+    seeds: PassSeeds | None,
 ) -> Iterator[Any]:
     yielded = 0
     if options.get("num_workers") and not _worker_deaths:
-        loader = DataLoader(dataset, batch_sampler=_BatchSampler(plan, order), collate_fn=collate, **options)
+        loader = DataLoader(
+            dataset, batch_sampler=_BatchSampler(plan, order, dataset, seeds), collate_fn=collate, **options
+        )
         try:
             for batch in loader:
                 yielded += 1
@@ -72,7 +87,7 @@ def _batches(
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not is_lost_process(error):
                 raise
-    rest = _BatchSampler(plan, order, yielded)
+    rest = _BatchSampler(plan, order, dataset, seeds, skip=yielded)
     yield from DataLoader(dataset, batch_sampler=rest, collate_fn=collate, **_without_workers(options))
 
 
@@ -118,12 +133,15 @@ def is_one_shot(dataset: object) -> bool:
 class _BatchSampler:
     """The `batch_sampler` of a DataLoader."""
 
-    def __init__(self, plan: EpochPlan, order: SampleOrder, skip: int = 0) -> None:
+    def __init__(
+        self, plan: EpochPlan, order: SampleOrder, dataset: object, seeds: PassSeeds | None, *, skip: int = 0
+    ) -> None:
         """`skip`: number of batches to leave out at the beginning."""
-        self._plan, self._order, self._skip = plan, order, skip
+        self._plan, self._order, self._dataset, self._seeds, self._skip = plan, order, dataset, seeds, skip
 
     def __iter__(self) -> Iterator[list[int]]:
-        return islice(self._plan.indices(self._order), self._skip, None)
+        batches = islice(self._plan.indices(self._order), self._skip, None)
+        return batches if self._seeds is None else self._seeds.of_samples(self._dataset, batches)
 
 
 class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
@@ -133,8 +151,8 @@ class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
     torch's `get_worker_info()` must not do so here: it is told that it is read by the only loader process.
     """
 
-    def __init__(self, plan: EpochPlan, dataset: Any, collate: Collate) -> None:
-        self._plan, self._dataset, self._collate = plan, dataset, collate
+    def __init__(self, plan: EpochPlan, dataset: Any, collate: Collate, seeds: PassSeeds | None) -> None:
+        self._plan, self._dataset, self._collate, self._seeds = plan, dataset, collate, seeds
 
     def __iter__(self) -> Iterator[tuple[Any, MicroBatch]]:
         info = get_worker_info()
@@ -149,7 +167,12 @@ class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
     def _from_position(self) -> Iterator[Any]:
         start = self._plan.position
         iterate_from = getattr(self._dataset, "iterate_from", None)
-        return iter(iterate_from(start)) if iterate_from is not None else islice(iter(self._dataset), start, None)
+        if iterate_from is not None:
+            return self._seeded(iterate_from(start), start)
+        return islice(self._seeded(self._dataset, 0), start, None)  # a stream may draw its order as it goes
+
+    def _seeded(self, samples: Iterable[Any], position: int) -> Iterator[Any]:
+        return iter(samples) if self._seeds is None else self._seeds.of_stream(samples, position)
 
 
 def stream_micro_batches(plan: EpochPlan, stream: Iterable[Any]) -> Iterator[tuple[list[Any], MicroBatch]]:

@@ -93,6 +93,7 @@ class Trainer:
         checkpoint: URL of the durable tier, as for `State`. Default None: no durable tier, unless the job names one.
         overlap: copy parameters and optimizer state while the next step computes, as for `State`. Only if `loss`,
             `measure` and the model never change a parameter themselves. Default False.
+        seeding: seed the random number generators for each sample and each batch, as for `State`. Default True.
         device: device of the model. Default None: the GPU with the local rank's number, or the CPU if there is no GPU.
         loading: options for `State.batches` and torch's DataLoader: `num_workers`, `collate_fn`, `shuffle`, `seed` ...
 
@@ -120,6 +121,7 @@ class Trainer:
         tensorboard: str | None = None,
         checkpoint: str | None = None,
         overlap: bool = False,
+        seeding: bool = True,
         device: torch.device | str | None = None,
         **loading: Any,
     ) -> None:
@@ -145,15 +147,16 @@ class Trainer:
         self._tensorboard = TensorBoardWriter(os.environ.get(ENV_TENSORBOARD) or tensorboard)
         self._progress = ProgressLog()
         self._result: dict[str, float] = {}
-        self.state = self._make_state(checkpoint, overlap=overlap)
+        self.state = self._make_state(checkpoint, overlap=overlap, seeding=seeding)
 
-    def _make_state(self, checkpoint: str | None, *, overlap: bool) -> State:
+    def _make_state(self, checkpoint: str | None, *, overlap: bool, seeding: bool) -> State:
         objects: dict[str, Any] = {"scheduler": self._scheduler, "scaler": self._mixed_precision.scaler}
         return State(
             model=self._model,
             optimizer=self._optimizer,
             checkpoint=checkpoint,
             overlap=overlap,
+            seeding=seeding,
             **{name: value for name, value in objects.items() if value is not None},
         )
 

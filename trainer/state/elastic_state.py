@@ -19,6 +19,7 @@ from horovod.torch.elastic.state import TorchState
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.epochs import TRAIN, EpochsMixin
+from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.elastic import departure, horovod_patches
 from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
 from hvd_elastic.trainer.state.broadcast import broadcast
@@ -69,6 +70,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         overlap: copy parameters and optimizer state while the next step computes. Only for a script that changes them
             in an optimizer's step alone, and never in between by other means, such as an EMA copy that is swapped in.
             Default False: everything is copied when `commit()` returns.
+        seeding: seed the global random number generators (torch, numpy, Python) for each sample and each batch of
+            `batches`, and make their state part of each commit, so that a resumed run draws what the undisturbed one
+            would have drawn. Default True. With False they are left alone.
         values: further objects and plain values, by name. A name must not start with `_` and must not be one that State
             itself uses.
 
@@ -85,6 +89,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         checkpoint_keep: int = DEFAULT_KEEP,
         allow_missing: Collection[str] = (),
         overlap: bool = False,
+        seeding: bool = True,
         **values: Any,
     ) -> None:
         horovod_patches.init()
@@ -99,6 +104,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             setattr(self, name, value)
         HorovodState.__init__(self, bcast_object=hvd.broadcast_object, get_rank=hvd.rank)
         self._progress = Progress()
+        self._randomness = Randomness(enabled=seeding)
         self._commits = Commits(
             checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep, allow_missing=allow_missing
         )
@@ -192,6 +198,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._go_to(Progress.from_state_dict(committed["progress"]))
         self._progress.data.count_repeated(undone)
         self._state_objects.load(committed, kinds=self._commits.memory.kinds)
+        self._randomness.load(committed["randomness"])
 
     @property
     def step_count(self) -> int:
@@ -295,7 +302,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             )
 
     def _tree(self) -> Tree:
-        return {**self._state_objects.tree(), "progress": self._progress.state_dict()}
+        progress, randomness = self._progress.state_dict(), self._randomness.state()
+        return {**self._state_objects.tree(), "progress": progress, "randomness": randomness}
 
     def _restore_durable(self) -> None:
         """On rank 0, when no worker holds a state: load the newest durable checkpoint, if there is one."""
@@ -309,6 +317,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._go_to(Progress.from_state_dict(found["progress"]))
             self._progress.lineage = lineage
             self._state_objects.load_stored(found)
+            self._randomness.load(found.get("randomness", {}))
 
     def _receive(self, root: int, *, save: bool) -> None:
         """Load the root's state. A worker that holds a commit receives into its own tensors: it can go back."""
@@ -318,6 +327,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if hvd.rank() != root:
             self._go_to(Progress.from_state_dict(tree["progress"]))
             self._state_objects.adopt(tree)
+            if save:
+                self._randomness.join(tree["randomness"], hvd.rank(), is_fresh=not self._progress.commits)
         if save:
             self.save()
 
