@@ -175,7 +175,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             TornCommitError: see `commit`.
         """
         self._progress.data = self._batches.account.commit()
-        self._commits.save_to_memory(self._tree(), owned=self._optimizer_hooks.owned_addresses())
+        owned = self._optimizer_hooks.owned_addresses() if self._commits.memory.overlap else frozenset()
+        self._commits.save_to_memory(self._tree(), owned=owned)
 
     def restore(self) -> None:
         """Go back to the last commit. Called by `elastic.run` after a failure.

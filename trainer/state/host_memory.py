@@ -83,7 +83,7 @@ class HostMemory:
 
     def __init__(self, *, overlap: bool = False) -> None:
         """`overlap`: copy what is deferrable in the background. By default all is copied when `save()` returns."""
-        self._overlap = overlap
+        self.overlap = overlap
         self._commit = _Commit()
         self._spare: _Buffers = {}
         self._retained: _Buffers | None = None
@@ -112,7 +112,7 @@ class HostMemory:
             retained: the buffers of the last `retain()` are still being read.
         """
         self.wait()
-        builder = _Builder(self._take_spare(retained=retained), self._streams, deferrable if self._overlap else _never)
+        builder = _Builder(self._take_spare(retained=retained), self._streams, deferrable if self.overlap else _never)
         commit, before = builder.build(tree), self._commit
         self._commit = commit
         if before.buffers is not self._retained:
@@ -171,7 +171,8 @@ class _Builder:
         self._spare, self._streams, self._deferrable = spare, streams, deferrable
         self._commit = _Commit()
         self._copies: dict[torch.device, _Copies] = {}
-        self._shared: dict[tuple[object, ...], torch.Tensor] = {}
+        self._shared: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        """By address, a tensor and its copy."""
 
     def build(self, tree: Tree) -> _Commit:
         self._commit.tree = rebuild(tree, self._tensor)
@@ -180,15 +181,18 @@ class _Builder:
         return self._commit
 
     def _tensor(self, path: Path, tensor: torch.Tensor) -> torch.Tensor:
-        kind, source = TensorKind.of(tensor), tensor.detach()
-        if kind != PLAIN_TENSOR:
+        kind, source = TensorKind.of(tensor), tensor.detach() if tensor.requires_grad else tensor
+        if kind is not PLAIN_TENSOR:
             self._commit.kinds[path] = kind
         if not is_dense(source):
             return source.cpu().clone()
-        identity = _identity(source) if source.numel() else path
-        if identity not in self._shared:
-            self._shared[identity] = self._copy(path, source)
-        return self._shared[identity]
+        address = source.data_ptr()
+        known, copied = self._shared.get(address, (None, None))
+        if known is not None and copied is not None and _is_same(source, known):
+            return copied
+        copied = self._copy(path, source)
+        self._shared[address] = source, copied
+        return copied
 
     def _copy(self, path: Path, source: torch.Tensor) -> torch.Tensor:
         pair = self._buffer(path, source), source
@@ -223,10 +227,16 @@ def _never(_: torch.Tensor) -> bool:
     return False
 
 
-def _identity(source: torch.Tensor) -> tuple[object, ...]:
-    """Return the same for tensors that are one, such as tied weights: they are copied once."""
-    view = source.dtype, source.shape, source.stride(), source.is_conj(), source.is_neg()
-    return (source.device, source.data_ptr(), *view)
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether tensors at the same address are one, such as tied weights: they are copied once."""
+    return (
+        one.device == other.device
+        and one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.is_conj() == other.is_conj()
+        and one.is_neg() == other.is_neg()
+    )
 
 
 def _same_bytes(copy: torch.Tensor, source: torch.Tensor) -> bool:

@@ -7,7 +7,7 @@ copy of a tree keeps the type of every container, and of a tensor what a copy in
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import torch
 
@@ -30,8 +30,10 @@ class TensorKind:
     is_parameter: bool = False
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Self:
-        """Return the kind of `tensor`."""
+    def of(cls, tensor: torch.Tensor) -> "TensorKind":
+        """Return the kind of `tensor`: PLAIN_TENSOR itself for most."""
+        if type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad:
+            return PLAIN_TENSOR
         return cls(
             device=tensor.device.type,
             requires_grad=tensor.requires_grad and tensor.is_leaf,
