@@ -73,9 +73,12 @@ def patch_run() -> None:
 def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R]) -> R:
     from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
-    timer = ResetTimer(state)
+    timer, must_restore = ResetTimer(state), False
     while True:
         try:
+            if must_restore:  # within the try: the death of a second loader process may interrupt it
+                state.restore()
+                must_restore = False
             if timer.cause is not None:
                 _next_world(state, updates, timer)
             state.sync()
@@ -89,9 +92,9 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
         except (RuntimeError, ConnectionError, EOFError, ValueError) as error:
             if not (isinstance(error, HorovodInternalError) or _is_lost_loader(error) or _is_lost_process_set(error)):
                 raise
+            must_restore = True
             timer.interrupted(events.Cause.FAILURE)
             logger.warning("a process was lost, back to the last commit: %s", error)
-            state.restore()
 
 
 def _end_training(state: ElasticState) -> None:

@@ -282,6 +282,34 @@ def test_a_killed_loader_process_costs_no_sample(monkeypatch: pytest.MonkeyPatch
     assert len(loader._worker_deaths) == 1
 
 
+def test_a_second_loader_process_that_dies_during_the_way_back_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are killed for want of memory, and torch reports each in the training thread, wherever that is."""
+    monkeypatch.setattr(loader, "_worker_deaths", [])
+    state: Any = State(count=0)
+    load, reports = state._state_objects.load, [1, 2]
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        if reports:
+            die()
+        load(*args, **options)
+
+    def die() -> None:
+        raise RuntimeError(f"DataLoader worker (pid {reports.pop()}) is killed by signal: Killed.")
+
+    monkeypatch.setattr(state._state_objects, "load", interrupted)
+
+    @run
+    def train(state: Any) -> int:
+        count: int = state.count
+        if reports:
+            state.count = 5
+            die()
+        return count
+
+    assert train(state) == 0
+    assert len(loader._worker_deaths) == 2
+
+
 def test_a_batch_of_a_killed_loader_process_is_not_an_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch's memory is fetched from that process, and the fetch may fail before torch reports the death."""
     monkeypatch.setattr(loader, "_worker_deaths", [])
