@@ -80,7 +80,7 @@ class Commits:
         self._save_pending = False
         self.memory.wait()
         self.memory.retain()
-        self.durable.save(self.last, step=self.step, size=self.last["progress"]["size"], reason=reason)
+        self.durable.save(self.memory.typed, step=self.step, size=self.last["progress"]["size"], reason=reason)
 
     @property
     def is_durable(self) -> bool:

@@ -11,7 +11,7 @@ its version counter shows it: the commit is torn, which is an error. A change pa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import torch
@@ -97,6 +97,15 @@ class HostMemory:
         Its tensors stay valid until the save after the next one.
         """
         return self._commit.tree
+
+    @property
+    def typed(self) -> Tree:
+        """The last commit, in the same memory, with parameters as such: the durable tier stores each as its type."""
+        kinds = {path: kind for path, kind in self._commit.kinds.items() if kind.is_parameter or kind.requires_grad}
+        if not kinds:
+            return self._commit.tree
+        on_host = {path: replace(kind, device="cpu") for path, kind in kinds.items()}
+        return rebuild(self._commit.tree, lambda path, tensor: on_host.get(path, PLAIN_TENSOR).cast(tensor))
 
     @property
     def kinds(self) -> Mapping[Path, TensorKind]:

@@ -79,8 +79,9 @@ class StateObjects:
 
         What the script does not have any more is left out. What it has in addition stays as it is.
         """
-        objects = {name: values for name, values in stored["objects"].items() if name in self}
-        for name, value in self._present():
+        present = dict(self._present())
+        objects = {name: values for name, values in stored["objects"].items() if name in present}
+        for name, value in present.items():
             if _is_stateful(value) and name not in objects:
                 logger.warning("the restored state has no %s: the object keeps the state that the script gave it", name)
         self._load_objects(objects)
