@@ -11,14 +11,16 @@ from torch import nn
 from hvd_elastic.trainer import init
 from hvd_elastic.trainer.state import broadcast
 from hvd_elastic.trainer.state.elastic_state import State
+from hvd_elastic.trainer.state.state_tree import leaves
 
 
 def everywhere_equal(state: State) -> None:
-    mine = [tensor for _, tensor in broadcast._leaves(state._tree())]
+    tree = state._tree()
+    mine = [tensor for part in ("objects", "values") for _, tensor in leaves(tree[part])]
     for tensor in mine:
         both = hvd.allgather(tensor.detach().double().reshape(1, -1).contiguous())
         assert torch.equal(both[0], both[1])
-    plain = state._tree()["values"]
+    plain = tree["values"]
     values = hvd.allgather_object({name: value for name, value in plain.items() if name != "table"})
     assert values[0] == values[1]
 
