@@ -24,7 +24,7 @@ _COLUMNS = (
 @click.command()
 @click.argument("url")
 @click.option("--verify", is_flag=True, help="Read every byte, and compare it to its SHA-256.")
-@output_option(Format.TABLE, Format.JSON, flag="--output")
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 def command(*, url: str, verify: bool, output: Format) -> None:
     """List the durable checkpoints at URL, newest first.
 
@@ -34,7 +34,7 @@ def command(*, url: str, verify: bool, output: Format) -> None:
 
     with read_checkpoints(url) as reader:
         rows = [_row(each, verify=verify) for each in reader.checkpoints()]
-    show(Result(rows=rows, columns=_COLUMNS), output)
+    show(Result(rows=rows, columns=_COLUMNS, names=[row["manifest"] for row in rows]), output)
 
 
 def _row(found: "Checkpoint | Rejected", *, verify: bool) -> dict[str, Any]:

@@ -131,8 +131,10 @@ def test_damage_is_shown_and_raised(tmp_path: Path, opened: Open) -> None:
             oldest.load()
         with pytest.raises(CorruptError, match="none of the checkpoints verifies"):
             reader.latest()
-    done = CliRunner().invoke(cli, ["checkpoints", f"file://{tmp_path}", "--verify", "--output", "json"])
+    done = CliRunner().invoke(cli, ["checkpoints", f"file://{tmp_path}", "--verify", "-o", "json"])
     rows = json.loads(done.output)
     assert [row.get("step") for row in rows] == [None, 1]
     assert "not a sealed object" in rows[0]["status"]
     assert "has 0 bytes" in rows[1]["status"]
+    named = CliRunner().invoke(cli, ["checkpoints", f"file://{tmp_path}", "-o", "name"])
+    assert named.output.split() == [row["manifest"] for row in rows]
