@@ -31,12 +31,16 @@ class HorovodrunCommand:
     training_words: int
     """How many words at the end of `argv` are the training command."""
 
-    def beginning_with(self, processes: int) -> tuple[str, ...]:
-        """The command line that waits for `processes` at its start: of an option given twice the last one counts."""
+    def beginning_with(self, processes: int, *, discovery_script: Path | None = None) -> tuple[str, ...]:
+        """The command line that waits for `processes` at its start, with another discovery script if one is given.
+
+        Of an option that is given twice the last one counts.
+        """
         end = len(self.argv) - self.training_words
         if self.argv[end - 1] == "--":
             end -= 1
-        return (*self.argv[:end], "-np", str(processes), *self.argv[end:])
+        script = () if discovery_script is None else ("--host-discovery-script", str(discovery_script))
+        return (*self.argv[:end], "-np", str(processes), *script, *self.argv[end:])
 
 
 def parse(arguments: Sequence[str]) -> HorovodrunCommand:

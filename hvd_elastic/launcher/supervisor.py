@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -14,10 +15,22 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.supervision import Decision, Finish, Start, Stop, Supervision, SupervisionLimits
+from hvd_elastic.launcher.core.processes.exit_codes import explain
+from hvd_elastic.launcher.core.supervision import (
+    Decision,
+    Finish,
+    Release,
+    Start,
+    Stop,
+    Supervision,
+    SupervisionLimits,
+)
 from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
 from hvd_elastic.launcher.host_sources import SnapshotSource
+from hvd_elastic.launcher.stock_output import StockOutput
+from hvd_elastic.mpijob.contract import HOSTS_SCRIPT
 from hvd_elastic.system import child_processes
+from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.system.processes import read_stat
 
 logger = logging.getLogger(__name__)
@@ -27,6 +40,9 @@ _END_SECONDS: Final = 10.0
 """From SIGTERM to SIGKILL. horovodrun gives its workers 5 s (`GRACEFUL_TERMINATION_TIME_S`)."""
 _WORKER_AGE_SECONDS: Final = 3.0
 """A run of the discovery script is over before, the session of a worker is not."""
+_HELD_SCRIPT: Final = "held-hosts"
+"""In RUN_DIR: the discovery script of a horovodrun that is started held. It prints no host while _HOLD exists."""
+_HOLD: Final = "hold"
 _SIGNALS: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD))
 
 
@@ -63,6 +79,10 @@ class _Supervisor:
     def __init__(self, command: HorovodrunCommand, supervision: Supervision, listed: _HostList) -> None:
         self._command, self._supervision, self._listed = command, supervision, listed
         self._pid: int | None = None
+        self._output: StockOutput | None = None
+        self._last_words = ""
+        """What a run said that ended for want of a worker's own reason."""
+        self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._starts = 0
 
     def run(self) -> Finish:
@@ -71,7 +91,7 @@ class _Supervisor:
             self._supervision.set_hosts(self._listed.hosts, now)
             decision = self._supervision.decide(now, has_workers=self._pid is not None and has_workers(self._pid))
             if isinstance(decision, Finish):
-                return decision
+                return self._finish(decision)
             self._carry_out(decision)
             received = signal.sigtimedwait(_SIGNALS, _TICK_SECONDS)
             if received is None or received.si_signo == signal.SIGCHLD:
@@ -81,15 +101,36 @@ class _Supervisor:
 
     def _carry_out(self, decision: Decision | None) -> None:
         match decision:
-            case Start(processes=processes):
-                self._starts += 1
-                argv = self._command.argv if self._starts == 1 else self._command.beginning_with(processes)
-                if self._starts > 1:
-                    logger.info("horovodrun is started again and waits until %d processes fit", processes)
-                self._pid = child_processes.spawn(argv, environment=os.environ)
+            case Start(processes=processes, held=held):
+                self._start(processes, held=held)
+            case Release():
+                (self._command.run_dir / _HOLD).unlink(missing_ok=True)
+                logger.info("its hosts were taken away: horovodrun begins again with the next ones")
             case Stop(reason=reason) if self._pid is not None:
                 logger.info("horovodrun is stopped: %s", reason)
                 self._stop(self._pid)
+
+    def _start(self, processes: int, *, held: bool) -> None:
+        self._starts += 1
+        argv = self._command.argv
+        if self._starts > 1:
+            logger.info("horovodrun is started again, for %d processes or more", processes)
+            argv = self._command.beginning_with(processes, discovery_script=self._hold() if held else None)
+        self._output = StockOutput()
+        try:
+            stdio = (self._devnull, self._output.writer, self._output.writer)
+            self._pid = child_processes.spawn(argv, environment=os.environ, stdio=stdio)
+        finally:
+            self._output.close_writer()
+
+    def _hold(self) -> Path:
+        """Write the script that prints no host until Release; return its path."""
+        run_dir = self._command.run_dir
+        (run_dir / _HOLD).touch()
+        script = run_dir / _HELD_SCRIPT
+        text = f'#!/bin/sh\n[ -e "${{0%/*}}/{_HOLD}" ] || exec "${{0%/*}}/{HOSTS_SCRIPT}"\n'
+        replace_file(script, text, mode=0o755)
+        return script
 
     def _reap(self) -> None:
         """Take notice of every child that has ended; what horovodrun leaves behind goes with it."""
@@ -97,8 +138,11 @@ class _Supervisor:
             if pid == self._pid:
                 self._pid = None
                 child_processes.kill_descendants()
-                self._supervision.launcher_ended(code, time.monotonic())
-                logger.info("horovodrun has ended with %d", code)
+                assert self._output is not None
+                worker_code = self._output.worker_code()
+                self._last_words = self._output.last_words if worker_code is None else ""
+                logger.info("horovodrun has ended with %d%s", code, _of_worker(worker_code))
+                self._supervision.launcher_ended(code, time.monotonic(), worker_code=worker_code)
 
     def _stop(self, pid: int) -> None:
         """End horovodrun, by force if it does not end itself."""
@@ -114,12 +158,23 @@ class _Supervisor:
             signal.sigtimedwait({signal.SIGCHLD}, _TICK_SECONDS)
             self._reap()
 
+    def _finish(self, decision: Finish) -> Finish:
+        if self._pid is not None:
+            self._stop(self._pid)
+        if decision.exit_code:
+            sys.stderr.write(self._last_words)
+        return decision
+
     def _end_by(self, number: int) -> Finish:
         name = signal.Signals(number).name
         logger.info("%s received", name)
         if self._pid is not None:
             self._stop(self._pid)
         return Finish(exit_code=128 + number, reason=name)
+
+
+def _of_worker(code: int | None) -> str:
+    return "" if code is None else f", because a worker has ended with {explain(code)}"
 
 
 def _signal_process(pid: int, number: int) -> None:

@@ -10,8 +10,7 @@ from types import FrameType
 
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
-from hvd_elastic.local.stock_output import stock_output
-from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
@@ -64,15 +63,8 @@ def run_job(spec: JobSpec, *, say: Callable[[str], None], resizes: Sequence[Time
     try:
         with _signals_raise(), local_cluster(spec, environment=environment) as cluster:
             warm_up(cluster, spec, say)
-            if spec.launcher.kind is LauncherKind.LAUNCH:
-                with local_job(spec, cluster, environment=environment) as job:
-                    return _wait(job, resizes)
-            with (
-                stock_output() as output,
-                local_job(spec, cluster, stdout=output.descriptor, environment=environment) as job,
-            ):
-                code = _wait(job, resizes)
-            return output.exit_code(code)
+            with local_job(spec, cluster, environment=environment) as job:
+                return _wait(job, resizes)
     except Interrupted as interrupted:
         return interrupted.exit_code
 

@@ -79,7 +79,7 @@ def test_a_failure_of_the_script_ends_the_job(job: Supervised) -> None:
     job.supervise()
     job.trains(f"{A}:0")
     job.order(f"{A}:0", "step", "exit 3")
-    assert job.ends() == 1
+    assert job.ends() == 3
     assert len(job.events("started")) == 1, job.said()
 
 

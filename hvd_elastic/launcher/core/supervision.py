@@ -1,15 +1,21 @@
 """When a launcher that cannot begin again by itself is started once more: `horovodrun` after its workers were taken.
 
-horovodrun ends with code 1 for every reason, and when none of its hosts is left it ends or stands still for good
-(`No hosts from previous set remaining`, horovod 0.28.1, `runner/elastic/driver.py`). What was taken away is known from
-the list of hosts instead. A run that has lost a host is begun again; a run that fails while its hosts stay has failed.
+When none of its hosts is left, horovodrun ends or stands still for good (`No hosts from previous set remaining`,
+horovod 0.28.1, `runner/elastic/driver.py`). A run that has lost a host is begun again; a run that fails while its hosts
+stay has failed, and so has one whose script ended with an error of its own.
+
+A process that dies takes its host from the list, too, until the pod's next standby is warm. Whether a pod was taken
+away shows only when it does not come back. So the next run is started at once but held: it gets no hosts before that
+is known, and by then its imports are done.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, judge
 from hvd_elastic.mpijob.contract import Exit
 
 
@@ -18,6 +24,13 @@ class Start:
     """Start the launcher. It waits by itself until `processes` processes fit."""
 
     processes: int
+    held: bool = False
+    """Show it no host until Release."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Show the launcher that was started `held` its hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +42,13 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """End the job."""
+    """End the job, and the launcher if one runs."""
 
     exit_code: int
     reason: str
 
 
-Decision = Start | Stop | Finish
+Decision = Start | Release | Stop | Finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +64,8 @@ class SupervisionLimits:
     peer for Gloo's time-out, 30 s by default, before they fail."""
     loss_patience: float = 5.0
     """A host may leave the list this long after its processes have died."""
+    return_patience: float = 30.0
+    """A pod that is not back after this time was taken away. Its next standby imports the script meanwhile."""
     leave_patience: float = 60.0
     """How long the workers of hosts that are gone may take to end, once there are enough others."""
 
@@ -61,7 +76,9 @@ class _Phase(Enum):
     RUNNING = auto()
     STOPPING = auto()
     JUDGING = auto()
-    """It has failed, and whether it lost a host is not certain yet."""
+    """It has failed, and has lost no host yet."""
+    HELD = auto()
+    """The next one waits until it is known what became of the lost hosts."""
 
 
 class Supervision:
@@ -73,10 +90,12 @@ class Supervision:
         self._needed = limits.start
         self._hosts: frozenset[str] = frozenset()
         self._slots = 0
+        self._came: dict[str, float] = {}
+        """When each host was listed for the first time."""
         self._world: frozenset[str] = frozenset()
         """The last list that shared a host with the one before it, since workers run; empty until they do."""
-        self._lost: float | None = None
-        """When the launcher last lost a host."""
+        self._lost: dict[str, float] = {}
+        """Hosts that have left the list and are not back, and when they left."""
         self._gone: float | None = None
         """Since when none of `_world` is listed."""
         self._failed = 0.0
@@ -84,26 +103,38 @@ class Supervision:
         self._code = 0
 
     def set_hosts(self, hosts: Iterable[Host], now: float) -> None:
-        """Take the present list."""
+        """Take the present list.
+
+        A pod whose process was replaced is the same host here, although it has another alias.
+        """
         listed = tuple(hosts)
-        names = frozenset(host.alias for host in listed)
+        names = frozenset(host.uid or host.alias for host in listed)
         self._slots = sum(host.slots for host in listed)
         if names == self._hosts:
             return
-        if self._hosts - names:
-            self._lost = now
+        self._lost.update(dict.fromkeys(self._hosts - names, now))
+        for back in names & self._lost.keys():
+            del self._lost[back]
         self._hosts = names
+        for name in names:
+            self._came.setdefault(name, now)
         if names & self._world:
             self._world, self._gone = names, None
         elif self._world and self._gone is None:
             self._gone = now
 
-    def launcher_ended(self, exit_code: int, now: float) -> None:
-        """Take the launcher's end."""
-        if self._phase is _Phase.STOPPING:
-            self._phase = _Phase.BEGINNING
-        else:
-            self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
+    def launcher_ended(self, exit_code: int, now: float, *, worker_code: int | None = None) -> None:
+        """Take the launcher's end. `worker_code`: the exit code of the worker that ended it, if it names one."""
+        match self._phase:
+            case _Phase.STOPPING:
+                self._phase = _Phase.BEGINNING
+            case _Phase.HELD:  # it had nothing to do: this is a fault of its own
+                self._phase, self._failed, self._code, self._lost = _Phase.JUDGING, now, exit_code, {}
+            case _:
+                self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
+                if worker_code and judge(worker_code) in {ExitVerdict.SCRIPT_ERROR, ExitVerdict.MISTAKE}:
+                    self._code, self._failed = worker_code, -math.inf
+                    self._lost = {}
 
     def decide(self, now: float, *, has_workers: bool) -> Decision | None:
         """What is to be done now; None for nothing. `has_workers`: whether processes of the launcher still run."""
@@ -114,13 +145,19 @@ class Supervision:
                 return self._while_running(now, has_workers=has_workers)
             case _Phase.JUDGING:
                 return self._judge(now)
+            case _Phase.HELD:
+                return self._look_for_lost(now)
             case _Phase.STOPPING:
                 return None
 
     def _start(self) -> Decision:
-        self._phase = _Phase.RUNNING
-        self._world, self._gone, self._lost = frozenset(), None, None
+        self._enter_run()
         return Start(processes=self._needed)
+
+    def _enter_run(self) -> None:
+        self._phase = _Phase.RUNNING
+        self._world, self._gone, self._lost = frozenset(), None, {}
+        self._came = {name: self._came[name] for name in self._hosts}
 
     def _while_running(self, now: float, *, has_workers: bool) -> Decision | None:
         if has_workers:
@@ -137,8 +174,23 @@ class Supervision:
     def _judge(self, now: float) -> Decision | None:
         if self._code == Exit.OK:
             return Finish(exit_code=Exit.OK, reason="the script has ended")
-        if self._lost is not None and now - self._lost <= self._limits.loss_memory + self._limits.loss_patience:
-            return self._start()
+        oldest = self._failed - self._limits.loss_memory
+        if any(when >= oldest for when in self._lost.values()):
+            self._phase = _Phase.HELD
+            return Start(processes=self._needed, held=True)
         if now < self._failed + self._limits.loss_patience:
             return None
-        return Finish(exit_code=self._code, reason="it failed although its hosts are there")
+        return self._fail()
+
+    def _look_for_lost(self, now: float) -> Decision | None:
+        if not self._lost:
+            return self._fail()
+        first = min(self._lost.values())
+        has_successor = any(self._came[name] >= first for name in self._hosts if name not in self._lost)
+        if has_successor or now >= max(self._lost.values()) + self._limits.return_patience:
+            self._enter_run()
+            return Release()
+        return None
+
+    def _fail(self) -> Decision:
+        return Finish(exit_code=self._code, reason="a worker has failed, and its hosts were not taken away")

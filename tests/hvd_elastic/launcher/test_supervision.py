@@ -3,7 +3,15 @@
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.supervision import Decision, Finish, Start, Stop, Supervision, SupervisionLimits
+from hvd_elastic.launcher.core.supervision import (
+    Decision,
+    Finish,
+    Release,
+    Start,
+    Stop,
+    Supervision,
+    SupervisionLimits,
+)
 from hvd_elastic.launcher.horovodrun_command import NotElasticError, parse
 
 LIMITS = SupervisionLimits(start=4, minimum=2)
@@ -36,24 +44,44 @@ def test_the_first_start_does_not_wait_for_hosts() -> None:
 
 
 def test_every_host_was_taken() -> None:
-    """Horovodrun is started at once and waits for the hosts by itself, imports done."""
+    """Horovodrun is started at once, held, so that its imports are done when the next hosts come."""
     supervision = running("a", "b", "c", "d")
     supervision.set_hosts([], 10.0)
     supervision.launcher_ended(1, 11.0)
-    assert supervision.decide(11.0, has_workers=False) == Start(processes=2)
-    assert wait(supervision, 11.0, seconds=90) is None
-    supervision.set_hosts(hosts("e"), 101.0)
-    supervision.set_hosts([], 102.0)
-    supervision.set_hosts(hosts("f", "g"), 103.0)
-    assert wait(supervision, 103.0) is None, "it has no world yet that it could have lost"
+    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    assert wait(supervision, 11.0, seconds=5) is None
+    supervision.set_hosts(hosts("e"), 16.0)
+    assert supervision.decide(16.0, has_workers=False) == Release()
+    assert wait(supervision, 16.0, seconds=50) is None
+    supervision.set_hosts([], 66.0)
+    supervision.set_hosts(hosts("f", "g"), 67.0)
+    assert wait(supervision, 67.0) is None, "it has no world yet that it could have lost"
+
+
+def test_every_host_was_replaced_before_the_launcher_ended() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts([], 10.0)
+    supervision.set_hosts(hosts("c", "d"), 10.1)
+    supervision.launcher_ended(1, 10.2, worker_code=137)
+    assert supervision.decide(10.2, has_workers=False) == Start(processes=2, held=True)
+    assert supervision.decide(10.3, has_workers=False) == Release()
+
+
+def test_hosts_that_stay_away_were_taken() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts([], 10.0)
+    supervision.launcher_ended(1, 11.0)
+    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    assert wait(supervision, 11.0, seconds=28) is None
+    assert supervision.decide(40.0, has_workers=False) == Release()
 
 
 def test_the_list_follows_the_deaths() -> None:
     supervision = running("a", "b")
-    supervision.launcher_ended(1, 10.0)
+    supervision.launcher_ended(1, 10.0, worker_code=255)
     assert supervision.decide(10.0, has_workers=False) is None
     supervision.set_hosts(hosts("b"), 12.0)
-    assert supervision.decide(12.0, has_workers=False) == Start(processes=2)
+    assert supervision.decide(12.0, has_workers=False) == Start(processes=2, held=True)
 
 
 def test_a_failure_on_hosts_that_stay() -> None:
@@ -62,6 +90,39 @@ def test_a_failure_on_hosts_that_stay() -> None:
     made = wait(supervision, 10.0)
     assert isinstance(made, Finish)
     assert made.exit_code == 1
+
+
+def test_a_process_that_is_replaced_in_its_pod_was_not_taken_away() -> None:
+    """The pod leaves the list until its next standby is warm, and comes back under another alias."""
+    supervision = running("uid-of-a-1", "uid-of-b-1")
+    supervision.set_hosts(hosts("uid-of-b-1"), 10.0)
+    supervision.set_hosts([], 10.5)
+    supervision.launcher_ended(1, 11.0, worker_code=137)
+    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    supervision.set_hosts(hosts("uid-of-a-2"), 16.0)
+    assert wait(supervision, 16.0, seconds=3) is None
+    supervision.set_hosts(hosts("uid-of-a-2", "uid-of-b-2"), 19.0)
+    assert isinstance(supervision.decide(19.0, has_workers=False), Finish)
+
+
+def test_an_error_of_the_script_ends_the_job_with_its_code_at_once() -> None:
+    supervision = running("uid-of-a-1", "uid-of-b-1")
+    supervision.set_hosts([], 10.5)
+    supervision.launcher_ended(1, 11.0, worker_code=3)
+    made = supervision.decide(11.0, has_workers=False)
+    assert isinstance(made, Finish)
+    assert made.exit_code == 3
+
+
+def test_a_held_launcher_that_ends_has_a_fault_of_its_own() -> None:
+    supervision = running("a", "b")
+    supervision.set_hosts([], 10.0)
+    supervision.launcher_ended(1, 11.0)
+    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    supervision.launcher_ended(2, 12.0)
+    made = wait(supervision, 12.0)
+    assert isinstance(made, Finish)
+    assert made.exit_code == 2
 
 
 def test_a_host_that_was_lost_long_ago_excuses_nothing() -> None:
@@ -117,7 +178,7 @@ def test_before_the_job_has_begun_it_needs_its_full_start() -> None:
     supervision.decide(0.0, has_workers=False)
     supervision.set_hosts(hosts("c", "d"), 10.0)
     supervision.launcher_ended(1, 11.0)
-    assert supervision.decide(11.0, has_workers=False) == Start(processes=4)
+    assert supervision.decide(11.0, has_workers=False) == Start(processes=4, held=True)
 
 
 def test_beginning_again_asks_for_the_minimum() -> None:
