@@ -104,8 +104,9 @@ class Training:
         self._read_bytes[path] = self._read_bytes.get(path, 0) + len(whole) + bool(whole)
 
     def written(self, key: str) -> list[Any]:
-        """What the script itself has logged under this key."""
-        lines = [json.loads(line) for path in self.log.glob("*.jsonl") for line in path.read_text().splitlines()]
+        """What the script itself has logged under this key. A process that was killed may leave half a line."""
+        whole = [path.read_text().rpartition("\n")[0] for path in self.log.glob("*.jsonl")]
+        lines = [json.loads(line) for text in whole for line in text.splitlines()]
         return [line[key] for line in lines if key in line]
 
     def until(self, true: Callable[[], object], what: str, seconds: float = 240.0) -> None:
