@@ -11,6 +11,7 @@ class Fault(StrEnum):
     REPLACE = "all hosts are replaced"
     KILL = "processes are killed"
     KILL_LOADER = "a loader process is killed"
+    PREEMPT_ALL = "all pods are told to end"
     LOSE_ALL = "all hosts are lost"
     KILL_LAUNCHER = "the launcher is killed"
 

@@ -18,6 +18,7 @@ import pytest
 
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_INCARNATION, Exit
+from hvd_elastic.worker import drain
 from tests.local import forkserver
 from tests.local.mixed_schedule import Event, Fault, schedule
 from tests.local.training import Training
@@ -100,6 +101,10 @@ class MixedJob(Training):
         (folder / "at").mkdir()
         self.names: list[str] = []
         self.struck: list[str] = []
+        self.left: list[tuple[float, int]] = []
+        """When all had left by themselves, as a whole world, and what they had committed."""
+        self._struck_at = 0.0
+        """When a process was killed last: until the next world the survivors may hold different commits."""
         self._made = self._generation = self._launchers = 0
         self._killed_since_launch = False
 
@@ -142,32 +147,54 @@ class MixedJob(Training):
             case Fault.GROW:
                 self.offer([*self.names, *self.fresh(1)][-MOST_WORKERS:])
             case Fault.SHRINK:
-                self.offer(chance.sample(self.names, k=len(self.names) - 1) or self.fresh(1))
+                staying = chance.sample(self.names, k=len(self.names) - 1)
+                self.announce([name for name in self.names if name not in staying])
+                self.offer(staying or self.fresh(1))
             case Fault.REPLACE:
+                self.announce(self.names)
                 self.offer(self.fresh(chance.randint(1, MOST_WORKERS)))
             case Fault.KILL:
                 victims = chance.sample(self.names, k=min(len(self.names), chance.randint(1, 2)))
-                self.kill_hosts(victims)
+                self.sigkill([process for name in victims for process in self.processes(name)])
                 self.offer([*(name for name in self.names if name not in victims), *self.fresh(len(victims))])
             case Fault.KILL_LOADER:
                 self.kill_loader(chance)
+            case Fault.PREEMPT_ALL:
+                self.preempt_all()
+                self.offer(self.fresh(chance.randint(1, MOST_WORKERS)))
             case Fault.LOSE_ALL:
-                lost = self.names
                 self.offer([])
-                self.kill_hosts(lost)
+                self.sigkill(self.processes())
                 self.goes_on(lambda: self.size() == 0, "nobody trains")
                 self.offer(self.fresh(chance.randint(1, MOST_WORKERS)))
             case Fault.KILL_LAUNCHER:
                 assert self.process is not None
+                self._struck_at = time.time()
                 self.process.kill()
                 self.process.wait()
                 self.begin()
 
-    def kill_hosts(self, names: list[str]) -> None:
-        self._killed_since_launch = True
-        for process in (process for name in names for process in self.processes(name)):
+    def sigkill(self, processes: list[psutil.Process]) -> None:
+        self._killed_since_launch, self._struck_at = True, time.time()
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+    def announce(self, names: list[str]) -> None:
+        """Do what PID 1 of these pods does when they are told to end."""
+        for name in names:
+            (self.folder / "at" / name).mkdir(exist_ok=True)
+            drain.announce(self.folder / "at" / name)
+
+    def preempt_all(self) -> None:
+        """All leave by themselves, well before their grace is over, and what they have committed is durable."""
+        self.announce(self.names)
+        self.offer([])
+        self.goes_on(lambda: not self.processes() and self.size() == 0, "all have left")
+        last = self.events("step")[-1]
+        formed = max(event["time"] for event in self.events() if event["event"] in {"joined", "reset"})
+        if self._struck_at < formed < last["time"]:
+            self.left.append((time.time(), last["step"]))
 
     def kill_loader(self, chance: random.Random) -> None:
         found: list[psutil.Process] = []
@@ -182,11 +209,12 @@ class MixedJob(Training):
         self.goes_on(some, "a loader process")
         with contextlib.suppress(psutil.NoSuchProcess):
             chance.choice(found).kill()
+        self._struck_at = time.time()
 
-    def processes(self, name: str) -> list[psutil.Process]:
-        """The training processes of this host that have told of themselves and live."""
+    def processes(self, name: str | None = None) -> list[psutil.Process]:
+        """The training processes that have told of themselves and live: on this host, or anywhere."""
         alive = []
-        for pid in {event["pid"] for event in self.events() if event["host"] == name}:
+        for pid in {event["pid"] for event in self.events() if name in (None, event["host"])}:
             with contextlib.suppress(psutil.NoSuchProcess):
                 alive.append(psutil.Process(pid))
         return alive
@@ -238,6 +266,9 @@ def test_no_schedule_shows_in_the_result(seed: int, job: MixedJob, undisturbed: 
     job.play(schedule(seed, reference["commits"]))
     history = History(job)
     assert history.ends, job.said()
+    for moment, commit in job.left:
+        after = next(event for event in job.events("step") if event["time"] > moment)
+        assert after["step"] == commit + 1, job.struck
     check_every_sample_once(history)
     assert history.surviving == undisturbed.surviving, job.struck
     drifted = [n for n, each in sorted(history.digests.items()) if abs(each - undisturbed.digests[n]) > TOLERANCE * 50]
