@@ -45,9 +45,13 @@ class WorldFormation:
         """Since when there are too few slots for a world."""
         self._lost_since: float | None = None
         """Since when no process holds the state."""
+        self._began_waiting: float | None = None
+        """Since when the job waits to begin again; None in a world, and before the first."""
 
     def begin(self, now: float) -> None:
         """Form a world where there is none, once there are enough hosts."""
+        if self._began_waiting is not None and not self._were_taken_away(self._began_waiting, now):
+            return
         slots = place(self._hosts.eligible(now), self._limits.maximum)
         needed = self._limits.start if self._processes.generation == 0 else self._limits.minimum
         if len(slots) < needed:
@@ -58,6 +62,20 @@ class WorldFormation:
             self._actions.wake_by(settled)
             return
         self._form(slots, now)
+
+    def _were_taken_away(self, since: float, now: float) -> bool:
+        """Whether the lost hosts are known to be taken away. If they come back, it was their processes that failed.
+
+        Without this a script that runs out of memory on every host would be begun again for ever.
+        """
+        if self._hosts.came_back():
+            self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
+            return False
+        deadline = since + self._limits.return_patience
+        if self._hosts.may_come_back() and now < deadline:
+            self._actions.wake_by(deadline)
+            return False
+        return True
 
     def leave_when_all_ask(self, now: float, *, succeeded: bool) -> None:
         """Leave the current world once all its members ask or are gone.
@@ -113,7 +131,7 @@ class WorldFormation:
             process.enter(ProcessPhase.WAITING, now)
         self._processes.dissolve()
         self._processes.forget_state()
-        self.forming, self._lost_since = False, None
+        self.forming, self._lost_since, self._began_waiting = False, None, now
         self.begin(now)
 
     def _form_next(self, holders: list[Process], now: float) -> None:
@@ -134,7 +152,7 @@ class WorldFormation:
             self._resize.add(self._own_wish())
         generation = self._processes.generation + 1
         self.resets += generation > 1
-        self.forming, self._short_since, self._lost_since = True, None, None
+        self.forming, self._short_since, self._lost_since, self._began_waiting = True, None, None, None
         self._hosts.forget_failures()
         self._processes.state_is_durable = False
         self._actions.add(FormWorld(generation=generation, slots=slots))

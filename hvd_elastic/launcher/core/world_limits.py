@@ -37,5 +37,7 @@ class WorldLimits:
     loss_patience: float = 5.0
     """Once no process holds the state: how long to wait for the hosts of the processes that died to leave the list. A
     pod that was deleted by force, or a node that was lost, is known to be gone a moment after its processes."""
+    return_patience: float = 30.0
+    """After the loss of every worker: a pod that is not back after this time was taken away."""
     leave_patience: float = 15.0
     """How long a process that was told to leave may take before it is killed."""

@@ -11,6 +11,7 @@ from hvd_elastic.launcher.core.actions import (
     Action,
     AnswerRequest,
     FinishJob,
+    FormWorld,
     NotifyCoordinator,
     StartProcess,
     WorldResized,
@@ -244,6 +245,50 @@ def test_a_host_that_is_gone_a_moment_after_its_process_was_taken_away(leaves_af
     lost.dies("a")
     actions = lost.wait(leaves_after) + lost.hosts() + lost.wait(60.0)
     assert bool([action for action in actions if isinstance(action, FinishJob)]) is ends
+
+
+POD = "0a1b2c3d"
+
+
+def _pods(story: Story, *aliases: str) -> list[Action]:
+    story.world.hosts_seen(tuple(Host(alias=a, address="x", slots=1, pod=a) for a in aliases), story.now)
+    return story.actions()
+
+
+def test_a_pod_whose_process_dies_was_not_taken_away() -> None:
+    """Its port closes until its next standby is warm, so it leaves the list. It comes back in its next generation."""
+    lost = Story()
+    first, second = f"{POD}-1", f"{POD}-2"
+    _pods(lost, first)
+    lost.train(first)
+    lost.world.synced((first, 0), lost.now)
+    lost.dies(first)
+    actions = _pods(lost) + lost.wait(8.0)
+    assert not [action for action in actions if isinstance(action, (FinishJob, FormWorld))]
+    codes = [action.exit_code for action in _pods(lost, second) if isinstance(action, FinishJob)]
+    assert codes == [Exit.ALL_WORKERS_LOST]
+
+
+@pytest.mark.parametrize("comes", ["another pod", "nothing for half a minute", "one of two"])
+def test_a_pod_that_does_not_come_back_was_taken_away(comes: str) -> None:
+    lost = Story()
+    first, other = f"{POD}-1", "ffffffff-1"
+    _pods(lost, first, other)
+    lost.train(first, other)
+    for member in (first, other):
+        lost.world.synced((member, 0), lost.now)
+        lost.dies(member)
+    actions = _pods(lost) + lost.wait(8.0)
+    match comes:
+        case "another pod":
+            actions += _pods(lost, "eeeeeeee-1")
+        case "nothing for half a minute":
+            actions += lost.wait(30.0) + _pods(lost, f"{POD}-2")
+        case "one of two":
+            actions += _pods(lost, f"{POD}-2") + lost.wait(30.0)
+    actions += lost.wait(1.0)
+    assert not [action for action in actions if isinstance(action, FinishJob)]
+    assert [action for action in actions if isinstance(action, FormWorld)]
 
 
 def test_old_hosts_keep_their_order(story: Story) -> None:

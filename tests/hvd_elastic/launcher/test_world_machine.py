@@ -274,7 +274,8 @@ class Machine(RuleBasedStateMachine):
     def it_ends_only_for_a_reason(self) -> None:
         if self.finish is not None:
             assert self.finish.exit_code == Exit.ALL_WORKERS_LOST, self.finish
-            assert {host.alias for host in self.hosts} & self.failed, "every host on which a process failed is gone"
+            failed = {alias.rpartition("-")[0] for alias in self.failed}
+            assert {host.uid for host in self.hosts} & failed, "every pod in which a process failed is gone"
             holders = [
                 p
                 for p in self.world.processes
