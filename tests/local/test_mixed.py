@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
-from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_INCARNATION, Exit
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_GRACE_SECONDS, ENV_INCARNATION, Exit
 from hvd_elastic.worker import drain
 from tests.local import forkserver
 from tests.local.mixed_schedule import Event, Fault, schedule
@@ -31,6 +31,7 @@ FIRST_SEED = int(os.environ.get("MIXED_FIRST_SEED", "0"))
 TOLERANCE = 1e-9
 """In float64. Only the order of summation differs."""
 MOST_WORKERS = 3
+GRACE_SECONDS = 10
 EPOCHS = 5
 LENGTH = {"labelled": 241, "middle": 35, "unlabelled": 101, "end": 35}
 """Samples of each pass of an epoch."""
@@ -96,8 +97,12 @@ class MixedJob(Training):
 
     def __init__(self, folder: Path, *, seed: int) -> None:
         every = random.Random(seed).randrange(3, 20)
-        store = {ENV_CHECKPOINT: f"file://{folder}/store", ENV_CHECKPOINT_STEPS: str(every), "STEP_SECONDS": "0.01"}
-        super().__init__(folder, **store)
+        store = {
+            ENV_CHECKPOINT: f"file://{folder}/store",
+            ENV_CHECKPOINT_STEPS: str(every),
+            ENV_GRACE_SECONDS: str(GRACE_SECONDS),
+        }
+        super().__init__(folder, STEP_SECONDS="0.01", **store)
         (folder / "at").mkdir()
         self.names: list[str] = []
         self.struck: list[str] = []
@@ -175,7 +180,8 @@ class MixedJob(Training):
                 self.begin()
 
     def sigkill(self, processes: list[psutil.Process]) -> None:
-        self._killed_since_launch, self._struck_at = True, time.time()
+        if processes:
+            self._killed_since_launch, self._struck_at = True, time.time()
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -187,14 +193,21 @@ class MixedJob(Training):
             drain.announce(self.folder / "at" / name)
 
     def preempt_all(self) -> None:
-        """All leave by themselves, well before their grace is over, and what they have committed is durable."""
+        """All leave by themselves, and what they have committed is durable.
+
+        If the writer is killed in that moment, the others keep the state until their grace is over.
+        """
         self.announce(self.names)
         self.offer([])
-        self.goes_on(lambda: not self.processes() and self.size() == 0, "all have left")
+        over = time.monotonic() + GRACE_SECONDS
+        self.goes_on(lambda: not self.processes() or time.monotonic() > over, "all have left")
         last = self.events("step")[-1]
         formed = max(event["time"] for event in self.events() if event["event"] in {"joined", "reset"})
         if self._struck_at < formed < last["time"]:
+            assert not self.processes(), f"they have not left: {self.struck}"
             self.left.append((time.time(), last["step"]))
+        self.sigkill(self.processes())
+        self.goes_on(lambda: self.size() == 0, "nobody trains")
 
     def kill_loader(self, chance: random.Random) -> None:
         found: list[psutil.Process] = []
@@ -210,14 +223,6 @@ class MixedJob(Training):
         with contextlib.suppress(psutil.NoSuchProcess):
             chance.choice(found).kill()
         self._struck_at = time.time()
-
-    def processes(self, name: str | None = None) -> list[psutil.Process]:
-        """The training processes that have told of themselves and live: on this host, or anywhere."""
-        alive = []
-        for pid in {event["pid"] for event in self.events() if name in (None, event["host"])}:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                alive.append(psutil.Process(pid))
-        return alive
 
     def reached(self) -> int:
         return max((event["step"] for event in self.events("step")), default=0)

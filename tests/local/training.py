@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
 from tests.local import forkserver
 from tests.local.harness import HOROVODRUN
@@ -127,6 +129,17 @@ class Training:
 
         self.until(stepped, f"{steps} steps at size {size}", seconds)
 
+    def processes(self, host: str | None = None) -> list[psutil.Process]:
+        """The training processes on this host, or on any, that have told of themselves and live."""
+        told = {e["pid"]: e["time"] for e in self.events() if host in (None, e["host"])}
+        alive = []
+        for pid, last in told.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process = psutil.Process(pid)
+                if process.create_time() < last + 1:  # else its number is another process's by now
+                    alive.append(process)
+        return alive
+
     def pid(self, host: str) -> int:
         """The newest process on this host."""
         return int([e for e in self.events() if e["host"] == host][-1]["pid"])
@@ -151,7 +164,6 @@ class Training:
 
     def close(self) -> None:
         """End the launcher, and what it left behind."""
-        pids = {e["pid"] for e in self.events()}
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
@@ -159,9 +171,9 @@ class Training:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @contextlib.contextmanager
