@@ -35,7 +35,7 @@ from hvd_elastic.system.processes import read_stat
 
 logger = logging.getLogger(__name__)
 
-_TICK_SECONDS: Final = 0.1
+_TICK_SECONDS: Final = 0.2
 _END_SECONDS: Final = 10.0
 """From SIGTERM to SIGKILL. horovodrun gives its workers 5 s (`GRACEFUL_TERMINATION_TIME_S`)."""
 _WORKER_AGE_SECONDS: Final = 3.0
@@ -89,7 +89,8 @@ class _Supervisor:
         while True:
             now = time.monotonic()
             self._supervision.set_hosts(self._listed.hosts, now)
-            decision = self._supervision.decide(now, has_workers=self._pid is not None and has_workers(self._pid))
+            asks, pid = self._supervision.asks_for_workers, self._pid
+            decision = self._supervision.decide(now, has_workers=asks and pid is not None and has_workers(pid))
             if isinstance(decision, Finish):
                 return self._finish(decision)
             self._carry_out(decision)
@@ -145,7 +146,7 @@ class _Supervisor:
                 self._supervision.launcher_ended(code, time.monotonic(), worker_code=worker_code)
 
     def _stop(self, pid: int) -> None:
-        """End horovodrun, by force if it does not end itself."""
+        """End horovodrun, by force if it does not end itself. Without workers it never does: it waits for hosts."""
         _signal_process(pid, signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
@@ -153,6 +154,8 @@ class _Supervisor:
             self._reap()
             if self._pid is None:
                 return
+            if not has_workers(pid, age_seconds=0.0):
+                break
         child_processes.send(pid, signal.SIGKILL)
         while self._pid is not None:
             signal.sigtimedwait({signal.SIGCHLD}, _TICK_SECONDS)

@@ -136,6 +136,11 @@ class Supervision:
                     self._code, self._failed = worker_code, -math.inf
                     self._lost = {}
 
+    @property
+    def asks_for_workers(self) -> bool:
+        """Whether the next decision depends on `has_workers`, which costs a look at every process of the machine."""
+        return self._phase is _Phase.RUNNING and (self._gone is not None or not self._world)
+
     def decide(self, now: float, *, has_workers: bool) -> Decision | None:
         """What is to be done now; None for nothing. `has_workers`: whether processes of the launcher still run."""
         match self._phase:
