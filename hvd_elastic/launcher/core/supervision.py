@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, judge
@@ -64,10 +65,20 @@ class SupervisionLimits:
     peer for Gloo's time-out, 30 s by default, before they fail."""
     loss_patience: float = 5.0
     """A host may leave the list this long after its processes have died."""
+    settle: float = 2.0
+    """Before a run is begun again the list has been the same for this long: horovodrun may lose a world to a host that
+    comes while it is formed."""
+    forming: float = 120.0
+    """A run that ends within this time may not have formed its world."""
     return_patience: float = 30.0
     """A pod that is not back after this time was taken away. Its next standby imports the script meanwhile."""
     leave_patience: float = 60.0
     """How long the workers of hosts that are gone may take to end, once there are enough others."""
+
+
+_NOBODYS_FAULT: Final = frozenset({ExitVerdict.REMOVED, ExitVerdict.HOST_CHANGE})
+"""A worker was told to leave, or its world did not form: horovodrun blames it for a change of hosts."""
+_MOST_MISFORMED: Final = 5
 
 
 class _Phase(Enum):
@@ -98,6 +109,15 @@ class Supervision:
         """Hosts that have left the list and are not back, and when they left."""
         self._gone: float | None = None
         """Since when none of `_world` is listed."""
+        self._changed = -math.inf
+        """When the list last changed."""
+        self._has_run = False
+        self._taken = False
+        """While the next launcher is held: it is known that its hosts may be shown."""
+        self._began = 0.0
+        """When the present run began."""
+        self._misformed = 0
+        """Runs in a row that ended because a world did not form."""
         self._failed = 0.0
         """When the launcher ended with `_code`."""
         self._code = 0
@@ -115,7 +135,7 @@ class Supervision:
         self._lost.update(dict.fromkeys(self._hosts - names, now))
         for back in names & self._lost.keys():
             del self._lost[back]
-        self._hosts = names
+        self._hosts, self._changed = names, now
         for name in names:
             self._came.setdefault(name, now)
         if names & self._world:
@@ -132,7 +152,13 @@ class Supervision:
                 self._phase, self._failed, self._code, self._lost = _Phase.JUDGING, now, exit_code, {}
             case _:
                 self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
-                if worker_code and judge(worker_code) in {ExitVerdict.SCRIPT_ERROR, ExitVerdict.MISTAKE}:
+                oldest = now - self._limits.loss_memory
+                self._lost = {name: when for name, when in self._lost.items() if when >= oldest}
+                verdict = judge(worker_code) if worker_code else None
+                self._misformed = self._misformed + 1 if now < self._began + self._limits.forming else 0
+                self._taken = verdict in _NOBODYS_FAULT and self._misformed <= _MOST_MISFORMED
+                if verdict in {ExitVerdict.SCRIPT_ERROR, ExitVerdict.MISTAKE}:
+                    assert worker_code is not None
                     self._code, self._failed = worker_code, -math.inf
                     self._lost = {}
 
@@ -145,22 +171,25 @@ class Supervision:
         """What is to be done now; None for nothing. `has_workers`: whether processes of the launcher still run."""
         match self._phase:
             case _Phase.BEGINNING:
-                return self._start()
+                return self._start(now)
             case _Phase.RUNNING:
                 return self._while_running(now, has_workers=has_workers)
             case _Phase.JUDGING:
                 return self._judge(now)
             case _Phase.HELD:
-                return self._look_for_lost(now)
+                return self._while_held(now)
             case _Phase.STOPPING:
                 return None
 
-    def _start(self) -> Decision:
-        self._enter_run()
+    def _start(self, now: float) -> Decision:
+        if self._has_run:
+            self._phase, self._taken = _Phase.HELD, True
+            return Start(processes=self._needed, held=True)
+        self._enter_run(now)
         return Start(processes=self._needed)
 
-    def _enter_run(self) -> None:
-        self._phase = _Phase.RUNNING
+    def _enter_run(self, now: float) -> None:
+        self._phase, self._began, self._has_run = _Phase.RUNNING, now, True
         self._world, self._gone, self._lost = frozenset(), None, {}
         self._came = {name: self._came[name] for name in self._hosts}
 
@@ -179,23 +208,24 @@ class Supervision:
     def _judge(self, now: float) -> Decision | None:
         if self._code == Exit.OK:
             return Finish(exit_code=Exit.OK, reason="the script has ended")
-        oldest = self._failed - self._limits.loss_memory
-        if any(when >= oldest for when in self._lost.values()):
+        if self._taken or self._lost:
             self._phase = _Phase.HELD
             return Start(processes=self._needed, held=True)
         if now < self._failed + self._limits.loss_patience:
             return None
         return self._fail()
 
-    def _look_for_lost(self, now: float) -> Decision | None:
-        if not self._lost:
-            return self._fail()
-        first = min(self._lost.values())
-        has_successor = any(self._came[name] >= first for name in self._hosts if name not in self._lost)
-        if has_successor or now >= max(self._lost.values()) + self._limits.return_patience:
-            self._enter_run()
-            return Release()
-        return None
+    def _while_held(self, now: float) -> Decision | None:
+        if not self._taken:
+            if not self._lost:
+                return self._fail()
+            first = min(self._lost.values())
+            has_successor = any(self._came[name] >= first for name in self._hosts if name not in self._lost)
+            self._taken = has_successor or now >= max(self._lost.values()) + self._limits.return_patience
+        if not self._taken or self._slots < self._needed or now < self._changed + self._limits.settle:
+            return None
+        self._enter_run(now)
+        return Release()
 
     def _fail(self) -> Decision:
         return Finish(exit_code=self._code, reason="a worker has failed, and its hosts were not taken away")
