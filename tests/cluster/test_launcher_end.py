@@ -21,6 +21,8 @@ def test_only_failures_count(cluster: Site, namespace: Kubectl, timeline: Timeli
     """Of a job that allows no restart at all the launcher is drained twice, and then fails."""
     job = start(cluster, namespace, "launch", checkpoint=DURABLE, restarts=0)
     job.wait_size(SIZE)
+    durable = job.shared / "checkpoints"
+    waiting.until("a checkpoint is durable", lambda: any(durable.rglob("manifests/*.json")), within_seconds=60)
     for _ in range(2):
         job.wait_steps(10)
         drained = _launcher(job)
