@@ -31,12 +31,17 @@ class LauncherJobView:
         """Read a Job as the API server sends it."""
         status = job.get("status") or {}
         counted = len((status.get("uncountedTerminatedPods") or {}).get("failed") or ())
-        limit = (job.get("spec") or {}).get("backoffLimit")
         return cls(
             uid=job["metadata"]["uid"],
             failed=int(status.get("failed") or 0) + counted,
-            limit=DEFAULT_BACKOFF_LIMIT if limit is None else int(limit),
+            limit=backoff_limit(job.get("spec")),
         )
+
+
+def backoff_limit(holder: Mapping[str, Any] | None) -> int:
+    """The `backoffLimit` of a Job's spec or of an MPIJob's run policy, or what it is by default."""
+    limit = (holder or {}).get("backoffLimit")
+    return DEFAULT_BACKOFF_LIMIT if limit is None else int(limit)
 
 
 def was_taken(pod: PodView) -> bool:

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
 from hvd_elastic.discovery.rules import restart_budget
@@ -83,9 +83,7 @@ class LauncherJob:
         return job, [PodView.from_json(pod) for pod in self._server.get(self._pods, self._selector)["items"]]
 
     def _restarts(self) -> int:
-        policy: dict[str, Any] = self._server.get(self._mpijob)["spec"].get("runPolicy") or {}
-        limit = policy.get("backoffLimit")
-        return restart_budget.DEFAULT_BACKOFF_LIMIT if limit is None else int(limit)
+        return restart_budget.backoff_limit(self._server.get(self._mpijob)["spec"].get("runPolicy"))
 
     def _set_limit(self, job: LauncherJobView, limit: int) -> None:
         if limit != job.limit:

@@ -106,7 +106,7 @@ class _Supervisor:
                 self._start(processes, held=held)
             case Release():
                 (self._command.run_dir / _HOLD).unlink(missing_ok=True)
-                logger.info("its hosts were taken away: horovodrun begins again with the next ones")
+                logger.info("horovodrun is shown its hosts")
             case Stop(reason=reason) if self._pid is not None:
                 logger.info("horovodrun is stopped: %s", reason)
                 self._stop(self._pid)
@@ -190,16 +190,13 @@ def has_workers(pid: int, *, age_seconds: float = _WORKER_AGE_SECONDS) -> bool:
 
     It starts each by a process of its own (`runner/common/util/safe_shell_exec.py`), so the command is a grandchild.
     """
-    latest = _uptime() - age_seconds
-    helpers = child_processes.children(pid)
-    return any(_started(child) <= latest for helper in helpers for child in child_processes.children(helper))
+    latest = time.clock_gettime(time.CLOCK_BOOTTIME) - age_seconds
+    children = child_processes.children_by_parent()
+    commands = (command for helper in children.get(pid, ()) for command in children.get(helper, ()))
+    return any(_started(command) <= latest for command in commands)
 
 
 def _started(pid: int) -> float:
     """Seconds since boot at which the process was started; infinite if it is gone."""
     stat = read_stat(pid)
     return float("inf") if stat is None or stat.state == "Z" else stat.start_ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _uptime() -> float:
-    return float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])

@@ -141,6 +141,13 @@ def kill_descendants(*, limit_seconds: float = 2.0) -> None:
 
 def children(parent: int | None = None) -> list[int]:
     """Process ids of the children of `parent` (None: of this process), from /proc: not every kernel lists them."""
-    wanted = os.getpid() if parent is None else parent
-    running = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in running if (stat := read_stat(pid)) is not None and stat.parent == wanted]
+    return children_by_parent().get(os.getpid() if parent is None else parent, [])
+
+
+def children_by_parent() -> dict[int, list[int]]:
+    """Process ids of all children by their parent's, from one look at /proc."""
+    found: dict[int, list[int]] = {}
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        if (stat := read_stat(pid)) is not None:
+            found.setdefault(stat.parent, []).append(pid)
+    return found

@@ -112,8 +112,8 @@ class Supervision:
         self._changed = -math.inf
         """When the list last changed."""
         self._has_run = False
-        self._taken = False
-        """While the next launcher is held: it is known that its hosts may be shown."""
+        self._may_show = False
+        """The next launcher, which is held, may be shown hosts: those of the former run were not its own failure."""
         self._began = 0.0
         """When the present run began."""
         self._misformed = 0
@@ -156,7 +156,7 @@ class Supervision:
                 self._lost = {name: when for name, when in self._lost.items() if when >= oldest}
                 verdict = judge(worker_code) if worker_code else None
                 self._misformed = self._misformed + 1 if now < self._began + self._limits.forming else 0
-                self._taken = verdict in _NOBODYS_FAULT and self._misformed <= _MOST_MISFORMED
+                self._may_show = verdict in _NOBODYS_FAULT and self._misformed <= _MOST_MISFORMED
                 if verdict in {ExitVerdict.SCRIPT_ERROR, ExitVerdict.MISTAKE}:
                     assert worker_code is not None
                     self._code, self._failed = worker_code, -math.inf
@@ -183,7 +183,7 @@ class Supervision:
 
     def _start(self, now: float) -> Decision:
         if self._has_run:
-            self._phase, self._taken = _Phase.HELD, True
+            self._phase, self._may_show = _Phase.HELD, True
             return Start(processes=self._needed, held=True)
         self._enter_run(now)
         return Start(processes=self._needed)
@@ -208,7 +208,7 @@ class Supervision:
     def _judge(self, now: float) -> Decision | None:
         if self._code == Exit.OK:
             return Finish(exit_code=Exit.OK, reason="the script has ended")
-        if self._taken or self._lost:
+        if self._may_show or self._lost:
             self._phase = _Phase.HELD
             return Start(processes=self._needed, held=True)
         if now < self._failed + self._limits.loss_patience:
@@ -216,13 +216,13 @@ class Supervision:
         return self._fail()
 
     def _while_held(self, now: float) -> Decision | None:
-        if not self._taken:
+        if not self._may_show:
             if not self._lost:
                 return self._fail()
             first = min(self._lost.values())
             has_successor = any(self._came[name] >= first for name in self._hosts if name not in self._lost)
-            self._taken = has_successor or now >= max(self._lost.values()) + self._limits.return_patience
-        if not self._taken or self._slots < self._needed or now < self._changed + self._limits.settle:
+            self._may_show = has_successor or now >= max(self._lost.values()) + self._limits.return_patience
+        if not self._may_show or self._slots < self._needed or now < self._changed + self._limits.settle:
             return None
         self._enter_run(now)
         return Release()
