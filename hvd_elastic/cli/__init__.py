@@ -13,6 +13,7 @@ VERBS: Final = {
     "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
     "discover": "Show which workers of a job may be used, and why the others may not.",
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
+    "doctor": "Look whether a cluster has what elastic training needs, and say how to mend what is missing.",
     "generate": "Print the Kubernetes manifests of a job.",
     "horovodrun": "Run the stock launcher, and begin again in place when its workers were taken away.",
     "install-horovod": "Build Horovod for the installed torch, once, and install it.",

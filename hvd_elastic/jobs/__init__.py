@@ -1,0 +1,1 @@
+"""Jobs in a cluster: what a person asks of them, from outside."""

@@ -1,0 +1,1 @@
+"""Whether a cluster has what elastic training needs: facts in, findings out."""

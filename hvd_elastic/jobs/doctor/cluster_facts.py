@@ -1,0 +1,100 @@
+"""What is known of a cluster, as values: what the checks judge."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+class Fact(StrEnum):
+    """Everything that is asked of the cluster. What may not be read is named in `ClusterFacts.unreadable`."""
+
+    VERSION = "version"
+    NODES = "nodes"
+    PRIORITY_CLASSES = "priorityclasses"
+    CRDS = "customresourcedefinitions"
+    DEPLOYMENTS = "deployments"
+    DAEMON_SETS = "daemonsets"
+    CLUSTER_ROLES = "clusterroles"
+    CLUSTER_ROLE_BINDINGS = "clusterrolebindings"
+    STORAGE_CLASSES = "storageclasses"
+    NAMESPACE = "namespace"
+    QUOTAS = "resourcequotas"
+    LIMIT_RANGES = "limitranges"
+    WEBHOOKS = "admission webhooks"
+    RIGHTS = "rights of the caller"
+    RESUME_RIGHTS = "rights of the MPI Operator"
+    CONFIG_MAPS = "configmaps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One thing that somebody may do."""
+
+    verb: str
+    resource: str
+    """`pods`, or `jobs/status` with a subresource."""
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A ServiceAccount."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """An admission webhook that must answer, or what it looks at is refused (`failurePolicy: Fail`)."""
+
+    name: str
+    resources: frozenset[str]
+    """`pods`, `mpijobs` or `*`."""
+    service: str
+    """`namespace/name`."""
+    ready_addresses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """Objects are JSON, as the API server writes them."""
+
+    namespace: str
+    """Where jobs would run."""
+    version: str = ""
+    """`v1.34.4`."""
+    clock_offset_seconds: float = 0.0
+    """The server's clock minus this machine's; it is known to a second."""
+    nodes: Sequence[Json] = ()
+    priority_classes: Sequence[Json] = ()
+    crds: Mapping[str, Json] = field(default_factory=dict)
+    """By name: `mpijobs.kubeflow.org`."""
+    deployments: Sequence[Json] = ()
+    daemon_sets: Sequence[Json] = ()
+    cluster_roles: Mapping[str, Json] = field(default_factory=dict)
+    """By name."""
+    cluster_role_bindings: Sequence[Json] = ()
+    storage_classes: Sequence[Json] = ()
+    namespace_object: Json | None = None
+    """None: it does not exist."""
+    quotas: Sequence[Json] = ()
+    limit_ranges: Sequence[Json] = ()
+    webhooks: Sequence[Webhook] = ()
+    rights: Mapping[Right, bool] = field(default_factory=dict)
+    """Of the caller, in the namespace."""
+    resume_rights: Mapping[Account, bool] = field(default_factory=dict)
+    """Whether each MPI Operator may update `jobs/status`."""
+    kueue_configuration: str = ""
+    """The text of Kueue's configuration; empty without Kueue."""
+    unreadable: Mapping[Fact, str] = field(default_factory=dict)
+    """What could not be read, and what the API server said."""

@@ -1,0 +1,165 @@
+"""What the checks of `doctor` say of clusters that cannot be made on the test cluster, and of what may not be read."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hvd_elastic.jobs.doctor.cluster_facts import Account, ClusterFacts, Fact, Right, Webhook
+from hvd_elastic.jobs.doctor.diagnosis import Level
+from hvd_elastic.jobs.doctor.examination import CHECKS, examine
+from hvd_elastic.priorityclasses import DEFAULTS, manifest
+
+OPERATOR = Account(namespace="mpi-operator", name="mpi-operator")
+
+
+def crd(*served: str, established: bool = True) -> dict[str, Any]:
+    return {
+        "spec": {"versions": [{"name": name, "served": True} for name in served]},
+        "status": {"conditions": [{"type": "Established", "status": str(established)}]},
+    }
+
+
+def operator(image: str = "mpioperator/mpi-operator:v0.8.2", *arguments: str, available: int = 1) -> dict[str, Any]:
+    container = {"image": image, "args": list(arguments)}
+    return {
+        "metadata": {"name": "mpi-operator", "namespace": OPERATOR.namespace},
+        "spec": {"template": {"spec": {"serviceAccountName": OPERATOR.name, "containers": [container]}}},
+        "status": {"availableReplicas": available},
+    }
+
+
+def node(name: str = "gpu", *, spot: bool = False, gpus: int = 4, cidr: str = "10.0.0.0/24") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"cloud.google.com/gke-spot": "true"} if spot else {}},
+        "spec": {"podCIDRs": [cidr]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "capacity": {"nvidia.com/gpu": str(gpus)},
+            "allocatable": {"nvidia.com/gpu": str(gpus)},
+            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+        },
+    }
+
+
+def daemon_set(name: str, *containers: str) -> dict[str, Any]:
+    inside = [{"name": container} for container in containers or ("main",)]
+    return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": inside}}}}
+
+
+SOUND = ClusterFacts(
+    namespace="team",
+    version="v1.34.4",
+    nodes=[node(), node("plain", gpus=0)],
+    priority_classes=[manifest(one) for one in DEFAULTS],
+    crds={"mpijobs.kubeflow.org": crd("v2beta1")},
+    deployments=[operator()],
+    daemon_sets=[daemon_set("calico-node")],
+    cluster_roles={
+        "driver": {"rules": [{"apiGroups": ["kubeflow.org"], "resources": ["mpijobs/status"], "verbs": ["*"]}]}
+    },
+    cluster_role_bindings=[
+        {
+            "roleRef": {"name": "driver"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": OPERATOR.namespace, "name": OPERATOR.name}],
+        }
+    ],
+    namespace_object={"metadata": {"name": "team"}},
+    rights={Right(verb="create", resource="mpijobs", group="kubeflow.org"): True},
+    resume_rights={OPERATOR: True},
+)
+
+
+def told(facts: ClusterFacts) -> dict[str, tuple[Level, str]]:
+    return {
+        one.check: (one.verdict.level, one.verdict.evidence)
+        for one in examine(facts)
+        if one.verdict.level is not Level.OK
+    }
+
+
+def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
+    assert told(SOUND) == {}
+    assert {one.check for one in examine(SOUND)} == {one.name for one in CHECKS}
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "level", "evidence"),
+    [
+        (replace(SOUND, version="v1.28.9-eks-1"), "kubernetes", Level.ERROR, "no native sidecars"),
+        (replace(SOUND, clock_offset_seconds=-90), "clock", Level.WARNING, "90 s behind"),
+        (replace(SOUND, crds={}), "mpijob", Level.ERROR, "not installed"),
+        (replace(SOUND, crds={"mpijobs.kubeflow.org": crd("v1")}), "mpijob", Level.ERROR, "serves v1, not v2beta1"),
+        (
+            replace(SOUND, crds={"mpijobs.kubeflow.org": crd("v2beta1", established=False)}),
+            "mpijob",
+            Level.ERROR,
+            "not established",
+        ),
+        (
+            replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.4.0")]),
+            "mpi-operator",
+            Level.WARNING,
+            "is 0.4",
+        ),
+        (
+            replace(SOUND, deployments=[operator("kubeflow/training-operator:v1.8.1")]),
+            "mpi-operator",
+            Level.ERROR,
+            "no MPI Operator is installed",
+        ),
+        (
+            replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.8.2", "--gang-scheduling=volcano")]),
+            "mpi-operator",
+            Level.ERROR,
+            "podgroups.scheduling.volcano.sh",
+        ),
+        (replace(SOUND, resume_rights={OPERATOR: False}), "suspend-and-resume", Level.WARNING, "jobs/status"),
+        (replace(SOUND, nodes=[node(spot=True)]), "launcher-nodes", Level.WARNING, "spot node"),
+        (replace(SOUND, nodes=[node(gpus=0)]), "gpus", Level.ERROR, "none of 1 nodes offers"),
+        (replace(SOUND, nodes=[node(cidr="fd00::/64")]), "addresses", Level.ERROR, "IPv6 addresses only"),
+        (replace(SOUND, daemon_sets=[daemon_set("kube-flannel-ds")]), "network-policies", Level.WARNING, "any pod"),
+        (
+            replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node")]),
+            "network-policies",
+            Level.WARNING,
+            "any pod",
+        ),
+        (
+            replace(
+                SOUND,
+                webhooks=[Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=0)],
+            ),
+            "admission-webhooks",
+            Level.ERROR,
+            "a/b has no ready address",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, evidence: str) -> None:
+    found = told(facts)
+    assert found[check][0] is level
+    assert evidence in found[check][1]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.6.0")], resume_rights={OPERATOR: False}),
+        replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node", "aws-eks-nodeagent")]),
+        replace(SOUND, deployments=[operator("x:0.8.2", "--gang-scheduling=volcano")], crds={
+            **SOUND.crds, "podgroups.scheduling.volcano.sh": {}}),
+        replace(SOUND, webhooks=[
+            Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=2)]),
+        replace(SOUND, nodes=[node(spot=True), node("plain", gpus=0)]),
+    ],
+)  # fmt: skip
+def test_what_is_well_alarms_nobody(facts: ClusterFacts) -> None:
+    assert told(facts) == {}
+
+
+@pytest.mark.parametrize("fact", Fact)
+def test_what_may_not_be_read_is_a_warning_of_the_checks_that_need_it_alone(fact: Fact) -> None:
+    found = told(replace(SOUND, unreadable={fact: "somebody may not list this"}))
+    assert set(found) == {one.name for one in CHECKS if fact in one.needs}
+    assert all(level is Level.WARNING and "somebody may not list this" in text for level, text in found.values())
