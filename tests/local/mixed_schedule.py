@@ -27,6 +27,48 @@ class Event:
     """Selects what it strikes."""
 
 
+class Window(StrEnum):
+    """Places in an epoch of `train_mixed.py`, in their order."""
+
+    IN_EVALUATION = "committed-in-evaluation"
+    PASS_ENDED = "pass-ended"
+    DONE_ONCE = "done-once"
+    MICRO_BATCHES = "between-micro-batches"
+    LAST_PASS_ENDED = "last-pass-ended"
+    RATE_CHANGED = "rate-changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AimedEvent:
+    """It happens while the first worker that gets there stands in this window of this epoch."""
+
+    epoch: int
+    window: Window
+    fault: Fault
+    choice: int
+    """Selects what it strikes."""
+
+    @property
+    def gate(self) -> str:
+        return f"{self.window}.{self.epoch}"
+
+
+def aimed(seed: int, epochs: int) -> tuple[AimedEvent, ...]:
+    """Return a fault for each window, in the order of training. With six seeds each fault has met each window."""
+    faults = [Fault.KILL, Fault.SHRINK, Fault.LOSE_ALL, Fault.GROW, Fault.REPLACE, Fault.KILL_LAUNCHER]
+    chance = random.Random(seed)
+    found = [
+        AimedEvent(
+            epoch=(index + seed) % epochs,
+            window=window,
+            fault=faults[(index + seed) % len(faults)],
+            choice=chance.randrange(1 << 16),
+        )
+        for index, window in enumerate(Window)
+    ]
+    return tuple(sorted(found, key=lambda event: (event.epoch, list(Window).index(event.window))))
+
+
 def schedule(seed: int, commits: int) -> tuple[Event, ...]:
     """Return what happens to a job of so many commits: each fault at least once."""
     chance = random.Random(seed)

@@ -20,7 +20,7 @@ from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_GRACE_SECONDS, ENV_INCARNATION, Exit
 from hvd_elastic.worker import drain
 from tests.local import forkserver
-from tests.local.mixed_schedule import Event, Fault, schedule
+from tests.local.mixed_schedule import AimedEvent, Event, Fault, aimed, schedule
 from tests.local.training import Training
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
@@ -102,8 +102,10 @@ class MixedJob(Training):
             ENV_CHECKPOINT_STEPS: str(every),
             ENV_GRACE_SECONDS: str(GRACE_SECONDS),
         }
-        super().__init__(folder, STEP_SECONDS="0.01", **store)
+        self.gates = folder / "gates"
+        super().__init__(folder, STEP_SECONDS="0.01", TEST_GATES=str(self.gates), **store)
         (folder / "at").mkdir()
+        self.gates.mkdir()
         self.names: list[str] = []
         self.struck: list[str] = []
         self.left: list[tuple[float, int]] = []
@@ -145,6 +147,19 @@ class MixedJob(Training):
             time.sleep(event.delay_seconds)
             self.struck.append(f"{self.reached()}: {event.fault}")
             self.strike(event.fault, random.Random(event.choice))
+        self.goes_on(lambda: self.code() == 0, "the end of training")
+
+    def play_aimed(self, plan: tuple[AimedEvent, ...]) -> None:
+        """Let each thing happen while a worker stands in its window, and wait for the job's end."""
+        for event in plan:
+            (self.gates / event.gate).touch()
+        self.offer(self.fresh(2))
+        self.begin()
+        for event in plan:
+            self.goes_on(lambda gate=event.gate: gate in self.written("window"), event.gate)
+            self.struck.append(f"{event.gate}: {event.fault}")
+            self.strike(event.fault, random.Random(event.choice))
+            (self.gates / event.gate).unlink()
         self.goes_on(lambda: self.code() == 0, "the end of training")
 
     def strike(self, fault: Fault, chance: random.Random) -> None:
@@ -267,17 +282,30 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MixedJob]:
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 def test_no_schedule_shows_in_the_result(seed: int, job: MixedJob, undisturbed: History) -> None:
-    reference = undisturbed.end
-    job.play(schedule(seed, reference["commits"]))
+    job.play(schedule(seed, undisturbed.end["commits"]))
     history = History(job)
     assert history.ends, job.said()
     for moment, commit in job.left:
         after = next(event for event in job.events("step") if event["time"] > moment)
         assert after["step"] == commit + 1, job.struck
+    check(history, undisturbed, job.struck)
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+def test_no_fault_in_any_window_shows_in_the_result(seed: int, job: MixedJob, undisturbed: History) -> None:
+    job.play_aimed(aimed(seed, EPOCHS))
+    history = History(job)
+    assert history.ends, job.said()
+    check(history, undisturbed, job.struck)
+
+
+def check(history: History, undisturbed: History, struck: list[str]) -> None:
+    """Each sample and each weight of the final state is that of the undisturbed run."""
+    reference = undisturbed.end
     check_every_sample_once(history)
-    assert history.surviving == undisturbed.surviving, job.struck
+    assert history.surviving == undisturbed.surviving, struck
     drifted = [n for n, each in sorted(history.digests.items()) if abs(each - undisturbed.digests[n]) > TOLERANCE * 50]
-    assert not drifted, f"from commit {drifted[0]} on: {job.struck}, {history.end['worlds']}"
+    assert not drifted, f"from commit {drifted[0]} on: {struck}, {history.end['worlds']}"
     for end in history.ends:
         check_result(end, reference)
     check_account(history, reference)

@@ -91,6 +91,15 @@ def take(numbers: torch.Tensor, name: str) -> None:
     time.sleep(float(os.environ.get("STEP_SECONDS", "0")))
 
 
+def window(name: str) -> None:
+    """A place between two statements where the test may strike: wait as long as it holds the gate of this epoch."""
+    gate = Path(os.environ.get("TEST_GATES", "/nowhere")) / f"{name}.{state.epoch}"
+    if gate.exists():
+        write(window=gate.name)
+        while gate.exists():
+            time.sleep(0.002)
+
+
 def commit() -> None:
     weights = (*model.parameters(), *state.average.parameters())
     state.commit(digest=sum(each.detach().abs().sum().item() for each in weights), world=state.worlds[-1][1])
@@ -139,6 +148,7 @@ def evaluate_in_a_step() -> None:
             total, count = over_all_workers(*squared_error(features, targets))
         state.partial = state.partial[0] + total, state.partial[1] + count
         commit()
+        window("committed-in-evaluation")
     note("middle", *state.partial)
     state.partial = 0.0, 0
 
@@ -184,6 +194,7 @@ def train_unlabelled() -> None:
         take(numbers, "unlabelled")
         (0.1 * model(features).square().mean() * state.weight).backward()
         if state.accumulating:
+            window("between-micro-batches")
             continue
         optimizer.step()
         optimizer.zero_grad()
@@ -202,12 +213,16 @@ def train(state: elastic.State) -> None:
     state.worlds.append((state.step_count, hvd.broadcast_object(uuid.uuid4().hex, name="world")))
     for state.epoch in state.remaining_epochs(EPOCHS):
         train_labelled()
+        window("pass-ended")
         optimizer.zero_grad()  # the next pass clears the gradients behind its steps, this one before them
         if state.once("decay"):
             optimizer.param_groups[0]["weight_decay"] *= 0.5
+        window("done-once")
         train_unlabelled()
         evaluate_at_the_end()
+        window("last-pass-ended")
         state.scheduler.step()
+        window("rate-changed")
         state.accounts.append({name: account(name) for name in ("labelled", "unlabelled", "validation")})
         commit()
     write(end=result())
