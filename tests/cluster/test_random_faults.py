@@ -1,0 +1,116 @@
+"""Many faults in one job, at moments that a seed decides and in any overlap: what must hold at the end.
+
+FAULT_SEEDS=10 FAULT_FIRST_SEED=100 pytest tests/cluster/test_random_faults.py      (or `make soak SEEDS=10`)
+"""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+
+from hvd_elastic.mpijob.contract import Role
+from tests.cluster import inference
+from tests.cluster.faults import SSHD, STANDBY, end_sidecar, signal_processes
+from tests.cluster.inference import Inference
+from tests.cluster.jobs import Job
+from tests.cluster.kube.errors import ClusterError
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.random_faults import ACTIONS, Fault, schedule
+from tests.cluster.site import Site
+from tests.cluster.standing import DURABLE, SAMPLES, SIZE, start
+from tests.cluster.timeline import Timeline
+from tests.cluster.training import Account
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900, func_only=True)]
+
+SEEDS: Final = int(os.environ.get("FAULT_SEEDS", "1"))
+FIRST_SEED: Final = int(os.environ.get("FAULT_FIRST_SEED", "0"))
+MOST_REPEATED: Final = 3 * int(str(DURABLE["every"]))
+"""Steps. A world that is lost whole begins with the last durable checkpoint, and the next may have been under way."""
+
+
+class Chaos:
+    """A job, a load, and what is done to both."""
+
+    def __init__(self, site: Site, job: Job, load: Inference, timeline: Timeline) -> None:
+        self._site, self._job, self._load, self._timeline = site, job, load, timeline
+        self._asked = 0
+
+    def strike(self, fault: Fault, chance: random.Random) -> None:
+        """Do it, wherever the job stands. That there is nothing left to strike is no error: it is struck already."""
+        with contextlib.suppress(ClusterError, IndexError):
+            match fault:
+                case Fault.LOAD:
+                    self._asked = chance.choice([count for count in range(SIZE + 1) if count != self._asked])
+                    self._load.scale(self._asked)
+                    self._timeline.mark(f"inference asks for {self._asked}")
+                    return
+                case Fault.KILL | Fault.STOP | Fault.SSHD:
+                    program = SSHD if fault is Fault.SSHD else STANDBY
+                    number = signal.SIGSTOP if fault is Fault.STOP else signal.SIGKILL
+                    name = self._name(Role.WORKER, chance)
+                    signal_processes(self._job, name, program, number)
+                case Fault.DELETE | Fault.FORCE:
+                    name = self._name(Role.WORKER, chance)
+                    self._delete(name, by_force=fault is Fault.FORCE)
+                case Fault.SIDECAR:
+                    name = self._name(Role.LAUNCHER, chance)
+                    end_sidecar(self._job, name)
+                case Fault.LAUNCHER_DRAINED | Fault.LAUNCHER_LOST:
+                    name = self._name(Role.LAUNCHER, chance)
+                    self._delete(name, by_force=fault is Fault.LAUNCHER_LOST)
+                case Fault.API_SERVER:
+                    name = ""
+                    self._site.local().restart_api_server(away_seconds=3)
+            self._timeline.mark(f"{fault} {name}")
+
+    def calm(self) -> float:
+        """Inference asks for nothing more; returns when."""
+        self._load.scale(0)
+        return self._timeline.mark("calm")
+
+    def _name(self, role: Role, chance: random.Random) -> str:
+        """A pod that runs. Raises IndexError if none does."""
+        running = [pod for pod in self._job.pods(role) if pod["status"].get("phase") == "Running"]
+        return str(chance.choice(running)["metadata"]["name"])
+
+    def _delete(self, name: str, *, by_force: bool) -> None:
+        how = ["--grace-period=0", "--force"] if by_force else ["--wait=false"]
+        self._job.kubectl("delete", "pod", name, *how)
+
+
+@pytest.fixture
+def chaos(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> tuple[Chaos, Job]:
+    job = start(cluster, namespace, launcher, checkpoint=DURABLE)
+    job.wait_size(SIZE)
+    job.wait_steps(20)
+    return Chaos(cluster, job, inference.deploy(cluster, namespace), timeline), job
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
+def test_no_seed_loses_anything(chaos: tuple[Chaos, Job], timeline: Timeline, launcher: str, seed: int) -> None:
+    does, job = chaos
+    for action in schedule(seed, ACTIONS):
+        time.sleep(action.delay_seconds)
+        does.strike(action.fault, random.Random(action.choice))
+    calm = does.calm()
+    job.wait_size(SIZE, since=calm, within_seconds=300)
+    job.wait_steps(20)
+    job.finish()
+    check(job.account)
+
+
+def check(account: Account) -> None:
+    """Every step was done, every epoch saw every sample, and no more was repeated than a lost world costs."""
+    assert account.skipped() == []
+    ends: dict[Any, Any] = {step["epoch"]: step["samples"] for step in account.steps}
+    assert set(ends.values()) == {SAMPLES}, ends
+    numbers = [step["step"] for step in account.steps]
+    went_back = [(before, after) for before, after in pairwise(numbers) if after <= before]
+    assert all(before - after < MOST_REPEATED for before, after in went_back), went_back
