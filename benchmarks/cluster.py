@@ -27,9 +27,10 @@ from tests.cluster.faults import STANDBY, kill_training
 from tests.cluster.inference import Inference
 from tests.cluster.jobs import Job
 from tests.cluster.kube import cluster as kube
-from tests.cluster.kube import waiting
+from tests.cluster.kube import store, waiting
 from tests.cluster.kube.errors import DeadlineError
 from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.pods import pod, wait_ready
 from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
 from tests.cluster.timeline import Timeline
 
@@ -116,6 +117,7 @@ def sponge(site: Site, system: System, found: Found) -> None:
     try:
         with namespace(site, f"bench-{system.name}") as (kubectl, timeline):
             load = inference.deploy(site, kubectl)
+            yardsticks(kubectl, load, timeline, found)
             applied = timeline.mark("applied")
             job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
             job.wait_size(SIZE, within_seconds=180)
@@ -129,14 +131,50 @@ def sponge(site: Site, system: System, found: Found) -> None:
         spot.set_gpus(site.kubectl, spot.node.gpus)
 
 
-def preempt(job: Job, load: Inference, timeline: Timeline, found: Found) -> None:
-    """Inference 0 → 1 → 0."""
+def yardsticks(kubectl: Kubectl, load: Inference, timeline: Timeline, found: Found) -> None:
+    """What inference waits for without any training: on an idle GPU, and for victims that end as soon as they are told.
+
+    The first pod of a node is left out: it brings the image into the page cache.
+    """
+    for row in (None, "the same, on an idle GPU"):
+        ask(load, timeline, found, row)
+        load.scale(0)
+        load.wait(0)
+    names = [f"at-once-{index}" for index in range(SIZE)]
+    victims = [
+        pod(
+            name,
+            image=store.PAUSE_IMAGE,
+            selector={"kubernetes.io/hostname": "spot"},
+            gpus=1,
+            priority="preemptible-pc",
+            grace_seconds=30,
+        )
+        for name in names
+    ]
+    kubectl.apply(victims)
+    for name in names:
+        wait_ready(kubectl, name)
+    ask(load, timeline, found, "the same, from pods that end at once")
+    load.scale(0)
+    kubectl("delete", "pods", *names, "--ignore-not-found", "--wait=true")
+    load.wait(0)
+
+
+def ask(load: Inference, timeline: Timeline, found: Found, row: str | None) -> None:
+    """Inference asks for one GPU; note how long it waited, under `row` if there is one."""
     asked = timeline.mark("inference 0 → 1")
     load.scale(1)
     load.wait(1)
+    if row:
+        found.add(row, created_to_running(timeline, asked))
+
+
+def preempt(job: Job, load: Inference, timeline: Timeline, found: Found) -> None:
+    """Inference 0 → 1 → 0."""
+    ask(load, timeline, found, "inference pod created → Running")
     job.wait_size(SIZE - 1)
     job.wait_steps(20)
-    found.add("inference pod created → Running", created_to_running(timeline, asked))
     found.add("stall, shrinking", job.account.stall(SIZE, SIZE - 1))
     found.add("steps repeated or skipped by the preemption", len(job.account.repeated()) + len(job.account.skipped()))
     back = timeline.mark("inference 1 → 0")
@@ -152,8 +190,8 @@ def kill(job: Job, system: System, timeline: Timeline, found: Found) -> None:
     """SIGKILL the training process of one worker."""
     size = job.account.size
     killed = timeline.mark("kill -9")
-    for pod in job.pods(Role.WORKER):
-        if kill_training(job, pod["metadata"]["name"], system.program):
+    for worker in job.pods(Role.WORKER):
+        if kill_training(job, worker["metadata"]["name"], system.program):
             break
     on = reached(lambda: 0 < job.account.since(killed).size < size, LOST_SECONDS)
     found.add("stall, a process killed", job.account.since(killed - 1).stall(size, size - 1) if on else None)

@@ -25,8 +25,9 @@ def pod(
     command: Sequence[str] = (),
     gpus: int = 0,
     priority: str = "",
+    grace_seconds: int = 1,
 ) -> dict[str, Any]:
-    """Describe a pod of one container on a node with the labels, whatever its taints."""
+    """Describe a pod of one container on a node with the labels, whatever its taints. It is not started again."""
     container: dict[str, Any] = {"name": "main", "image": image, "command": [*command], "securityContext": SAFE}
     container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)} if gpus else {}}
     return {
@@ -34,7 +35,8 @@ def pod(
         "kind": "Pod",
         "metadata": {"name": name, "labels": {"app": name}},
         "spec": {
-            "terminationGracePeriodSeconds": 1,
+            "terminationGracePeriodSeconds": grace_seconds,
+            "restartPolicy": "Never",
             "nodeSelector": selector,
             "tolerations": [{"operator": "Exists"}],
             "priorityClassName": priority,
