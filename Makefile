@@ -8,8 +8,11 @@ STAMP := $(VENV)/.setup
 BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
+SEEDS ?= 10
+FIRST_SEED ?= 0
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs format bench release test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test lint docs format bench release test-cluster test-cluster-core soak bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,6 +54,9 @@ test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, 
 
 test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
 	$(BIN)/pytest tests/cluster -m "cluster and core" -p tests.flaky
+
+soak: $(STAMP)  ## random faults on the real cluster: SEEDS=N schedules for each launcher, from FIRST_SEED=N on
+	FAULT_SEEDS=$(SEEDS) FAULT_FIRST_SEED=$(FIRST_SEED) $(BIN)/pytest tests/cluster/test_random_faults.py -m cluster
 
 bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real cluster, stock beside the product
 	$(BIN)/python -m benchmarks.cluster
