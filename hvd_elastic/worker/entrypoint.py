@@ -27,6 +27,7 @@ from hvd_elastic.worker.ready_port import ReadyPort
 from hvd_elastic.worker.slot_phase import SlotPhase
 from hvd_elastic.worker.sshd import Sshd
 from hvd_elastic.worker.standby.program import NoProgram, Program, read_program
+from hvd_elastic.worker.stopped_processes import LOOK_SECONDS, STOPPED_SECONDS, StoppedProcesses, is_stopped
 from hvd_elastic.worker.worker_slot import SlotJob, WorkerSlot
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class EntryPoint:
         self._leaving = False
         self._launcher_seen = time.monotonic()
         self._code = int(Exit.OK)
+        self._stopped = StoppedProcesses()
 
     def run(self) -> int:
         """Serve until a signal ends it. Return the exit code. No process is left behind. Raises RunDirError."""
@@ -116,6 +118,7 @@ class EntryPoint:
         for slot in self._slots:
             slot.start()
         self._look_for_launcher()
+        self._look_for_stopped()
         self._loop.run()
         self._ready.close()
         self._adopt.close()
@@ -219,6 +222,14 @@ class EntryPoint:
             self._loop.stop()
             return
         self._loop.after(min(limit / 10, _LAUNCHER_LOOK_SECONDS), self._look_for_launcher)
+
+    def _look_for_stopped(self) -> None:
+        """Kill what is stopped for good. Its death is told, and the slot gets another process."""
+        pids = [slot.pid for slot in self._slots if slot.pid is not None]
+        for pid in self._stopped.overdue({pid: is_stopped(pid) for pid in pids}, time.monotonic()):
+            log.error("process %d has been stopped for %g s: it is killed", pid, STOPPED_SECONDS)
+            child_processes.send(pid, signal.SIGKILL)
+        self._loop.after(LOOK_SECONDS, self._look_for_stopped)
 
     def _leave(self) -> None:
         if self._leaving:
