@@ -32,8 +32,8 @@ class Inventory:
         self._rules = rules
         self._index = EligibilityIndex()
         self._quarantine: frozenset[str] = frozenset()
-        self._ending: set[str] = set()
-        """UIDs, kept per event: few of a thousand pods are ending, and the reaper asks for them each second."""
+        self._blocking: set[str] = set()
+        """UIDs, kept per event: few of a thousand pods may block others, and the reaper asks for them each second."""
 
     @property
     def rules(self) -> EligibilityRules:
@@ -57,10 +57,10 @@ class Inventory:
                 if self.pods.get(pod.uid) == pod:
                     return False
                 self.pods[pod.uid] = pod
-                (self._ending.add if pod.is_ending else self._ending.discard)(pod.uid)
+                (self._blocking.add if pod.may_block else self._blocking.discard)(pod.uid)
                 return self._judge((pod.uid,))
             case Deleted(object=pod):
-                self._ending.discard(pod.uid)
+                self._blocking.discard(pod.uid)
                 self._index.remove(pod.uid)
                 self.address_changes += self.addresses.pop(pod.uid, None) is not None
                 self.workers.pop(pod.uid, None)
@@ -118,14 +118,14 @@ class Inventory:
         """The pods that the MPIJob owns."""
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
 
-    def ending_pods(self) -> tuple[PodView, ...]:
-        """The pods that have failed or are being deleted."""
-        return tuple(self.pods[uid] for uid in self._ending)
+    def blocking_pods(self) -> tuple[PodView, ...]:
+        """The pods that may stand in the way of their successors."""
+        return tuple(self.pods[uid] for uid in self._blocking)
 
     def _replace_pods(self, pods: dict[str, PodView]) -> bool:
         changed = pods != self.pods
         self.pods = pods
-        self._ending = {uid for uid, pod in pods.items() if pod.is_ending}
+        self._blocking = {uid for uid, pod in pods.items() if pod.may_block}
         self._index = EligibilityIndex()
         self.addresses.clear()
         self.address_changes += 1

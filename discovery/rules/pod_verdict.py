@@ -7,7 +7,6 @@ being emptied, and answering on its ready port.
 from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.snapshot import Host
@@ -96,8 +95,6 @@ Verdict = Candidate | LeftOut
 Objection = tuple[Reason, str]
 """A reason and its detail."""
 
-ENDED: Final = frozenset({"Succeeded", "Failed"})
-
 
 def judge(
     pod: PodView,
@@ -128,7 +125,7 @@ def judge(
 def _objection_to_pod(pod: PodView, rules: EligibilityRules) -> Objection | None:  # noqa: PLR0911 - a table, row by row
     if rules.owner_uid and pod.owner_uid != rules.owner_uid:
         return Reason.NOT_OURS, pod.owner_uid
-    if pod.phase in ENDED:
+    if pod.has_ended:
         return Reason.ENDED, pod.reason or pod.phase
     if pod.disruption:
         return Reason.DISRUPTED, pod.disruption

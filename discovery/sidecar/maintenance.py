@@ -1,7 +1,7 @@
 """Periodic work: dead pods are reaped, and a job that shall shrink is shrunk once its victims have left."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from hvd_elastic.discovery.rules import reaper, scale_down
@@ -41,15 +41,15 @@ class Maintenance:
         """When the replicas may be set again."""
         self._refusal = ""
 
-    def reap(self, inventory: Inventory, now: float) -> None:
-        """Have dead pods deleted. `now`: Unix seconds."""
+    def reap(self, inventory: Inventory, silent: Container[str], now: float) -> None:
+        """Have dead pods deleted. `silent`: UIDs of those that miss their probes. `now`: Unix seconds."""
         if not self._reap_enabled:
             return
         reaps = reaper.pods_to_reap(
-            inventory.ending_pods(),
+            inventory.blocking_pods(),
             owner_uid=inventory.rules.owner_uid,
             nodes=inventory.nodes if inventory.nodes_known else None,
-            workers=inventory.workers,
+            silent=silent,
             records=self._records,
             now=now,
             stuck_seconds=self._stuck_seconds,

@@ -134,6 +134,11 @@ class Prober:
         return sum(record.view is not None or record.misses > 0 for record in self._records.values())
 
     @property
+    def silent(self) -> frozenset[str]:
+        """Targets that have missed MISSES_TO_LOSE probes in a row, whoever is to blame. Safe from any thread."""
+        return frozenset(self._missing)
+
+    @property
     def is_own_network_suspect(self) -> bool:
         """Whether no worker answers any more, so that the fault may be on this side.
 

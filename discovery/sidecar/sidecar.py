@@ -295,7 +295,7 @@ class Sidecar:
         if now - self._last_maintenance < TURN_SECONDS:
             return
         self._last_maintenance = now
-        self._maintenance.reap(self._state.inventory, self._wall())
+        self._maintenance.reap(self._state.inventory, self._prober.silent, self._wall())
         self._state.note_change(self._maintenance.scale(job, self._state.inventory, now), now)
         suspect = self._prober.is_own_network_suspect
         if suspect != self._was_suspect:

@@ -37,9 +37,9 @@ POSITIVE = click.IntRange(min=1)
               help="At most this many seconds the first list waits for workers about to be ready.")  # fmt: skip
 @click.option("--at-risk", type=click.Choice(["keep", "spare", "omit"]), default="spare", show_default=True,
               help="Workers on cordoned nodes: keep, leave out if the others suffice, or leave out.")  # fmt: skip
-@click.option("--reap/--no-reap", default=True, show_default=True, help="Delete Failed and stuck workers.")
+@click.option("--reap/--no-reap", default=True, show_default=True, help="Delete workers that ended, are lost or stuck.")
 @click.option("--stuck-after", type=click.FloatRange(min=0), default=30.0, show_default=True,
-              help="Seconds after its grace period before a worker on a lost node is deleted by force.")  # fmt: skip
+              help="Seconds after its grace period before a worker that is still Terminating is stuck.")  # fmt: skip
 @click.option("--nodes/--no-nodes", default=True, show_default=True, help="Watch nodes, if that is allowed.")
 @click.option("--pod-uid", envvar=ENV_INCARNATION, default="", help="Of the launcher's pod, of which this is a part.")
 @click.option("--own", "owned", envvar=ENV_OWNED, multiple=True, metavar="PATH",

@@ -164,34 +164,56 @@ def test_works_where_nodes_may_not_be_read(api: KubeApi, start: Start) -> None:
     assert api.asked(watch=False, path=NODES) == 1
 
 
-def test_reaps_a_failed_worker_with_its_record_and_no_other(api: KubeApi, start: Start) -> None:
+def test_reaps_workers_that_have_ended_with_their_record_and_no_other(api: KubeApi, start: Start) -> None:
     api.put(PODS, pod(0))
     api.put(PODS, pod(1, phase="Failed", ready=False, reason="Evicted"))
     api.put(PODS, pod(2, phase="Failed", ready=False, owner="another"))
     api.put(PODS, pod(3, phase="Succeeded", ready=False))
     running = start()
-    until(lambda: "job-worker-1" not in api.objects[PODS])
-    event = next(iter(api.objects[EVENTS].values()))
-    assert event["involvedObject"]["uid"] == "uid-job-1"
-    assert "Evicted" in event["message"]
+    until(lambda: sorted(api.objects[PODS]) == ["job-worker-0", "job-worker-2"])
+    events = {event["involvedObject"]["uid"]: event for event in api.objects[EVENTS].values()}
+    assert events.keys() == {"uid-job-1", "uid-job-3"}
+    assert "Evicted" in events["uid-job-1"]["message"]
     running.shows(0)
-    assert sorted(api.objects[PODS]) == ["job-worker-0", "job-worker-2", "job-worker-3"]
     deleted = [request for request in api.requests if request.method == "DELETE"]
-    assert [request.body["preconditions"] for request in deleted if request.body] == [{"uid": "uid-job-1"}]
+    assert sorted((request.body or {})["preconditions"]["uid"] for request in deleted) == ["uid-job-1", "uid-job-3"]
+    assert all("gracePeriodSeconds" not in (request.body or {}) for request in deleted)
 
 
-def test_frees_the_name_of_a_worker_on_a_lost_node(api: KubeApi, start: Start) -> None:
+@pytest.mark.parametrize("nodes", [True, False])
+def test_replaces_the_worker_of_a_lost_node_before_anyone_deletes_it(
+    api: KubeApi, start: Start, workers: Workers, nodes: bool
+) -> None:
+    put(api, 0, 1, 2)
+    running = start(nodes=nodes)
+    running.shows(0, 1, 2)
+    # A node controller that comes back after an outage does this to workers that are well.
+    api.put(PODS, pod(1, withdrawn=True))
+    running.shows(0, 2)
+    workers.silent.add("127.0.1.3")
+    api.put(PODS, pod(2, withdrawn=True))
+    until(lambda: "job-worker-2" not in api.objects[PODS])
+    deleted = [request for request in api.requests if request.method == "DELETE"]
+    assert [(request.body or {})["gracePeriodSeconds"] for request in deleted] == [0]
+    assert "job-worker-1" in api.objects[PODS]
+
+
+def test_frees_the_name_of_a_worker_that_stays_terminating(api: KubeApi, start: Start, workers: Workers) -> None:
+    """A node that is not Ready, and one that is, where an unmount or a process in the kernel hangs."""
+    workers.silent.update({"127.0.1.1", "127.0.1.2", "127.0.1.3"})
     api.put(NODES, node("lost", ready=False))
     api.put(NODES, node("fine"))
     past = "2026-01-01T00:00:00Z"
     api.put(PODS, pod(0, node="lost", deleting=past, ready=False))
     api.put(PODS, pod(1, node="fine", deleting=past, ready=False))
+    api.put(PODS, pod(2, node="fine", deleting=past, ready=False, phase="Failed"))
     start()
-    until(lambda: "job-worker-0" not in api.objects[PODS])
-    deleted = next(request for request in api.requests if request.method == "DELETE")
-    assert deleted.body is not None
-    assert deleted.body["gracePeriodSeconds"] == 0
-    assert "job-worker-1" in api.objects[PODS]
+    until(lambda: list(api.objects[PODS]) == ["job-worker-1"])
+    deleted = [request for request in api.requests if request.method == "DELETE"]
+    assert [(request.body or {})["gracePeriodSeconds"] for request in deleted] == [0, 0]
+    messages = {event["involvedObject"]["name"]: event["message"] for event in api.objects[EVENTS].values()}
+    assert "not Ready" in messages["job-worker-0"]
+    assert "not Ready" not in messages["job-worker-2"]
 
 
 def test_a_smaller_job_loses_its_victims_first(api: KubeApi, start: Start, workers: Workers) -> None:
