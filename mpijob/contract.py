@@ -210,8 +210,9 @@ reach test. A connection is answered with one line and may send one::
     client: checkpoint REASON                            optional: write CHECKPOINT_REQUEST_FILE
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
 
-GENERATION counts the standbys of this pod. `UID-GENERATION` is the host's alias, so a process that replaces another is
-a new host, to which no blacklist applies. AGE is the heartbeat's age in whole seconds."""
+Numbers are plain decimals: GENERATION of at most 9 digits, STEP and AGE of at most 18. What has another form is no
+worker. GENERATION counts the standbys of this pod. `UID-GENERATION` is the host's alias, so a process that replaces
+another is a new host, to which no blacklist applies. AGE is the heartbeat's age in whole seconds."""
 
 DISCOVERY_METRICS_PORT: Final = 9400
 LAUNCHER_METRICS_PORT: Final = 9401

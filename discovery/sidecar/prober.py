@@ -9,6 +9,7 @@ A probe costs about 0.1 ms, so a large job probes each worker less often, and on
 
 import heapq
 import os
+import re
 import selectors
 import socket
 import threading
@@ -32,16 +33,20 @@ BATCH_SECONDS: Final = 0.25
 or a worker that has just answered would be due again."""
 MAX_OPEN: Final = 64
 """Connections open at a time: a thousand new workers must not mean a thousand descriptors."""
-GREETING: Final = "hvd-elastic"
+READY_LINE: Final = re.compile(rb"hvd-elastic 1 ([0-9]{1,9}) ([a-z]+) (-1|[0-9]{1,18}) (-1|[0-9]{1,18})\n")
+"""The generation becomes a part of the host's alias, so no sign or other form of it may come through."""
 MAX_LINE_BYTES: Final = 256
 
 
 def parse_ready_line(line: bytes) -> WorkerView:
-    """Parse a worker's line. Raises ValueError for anything else."""
-    name, version, generation, state, step, age = line.decode("ascii").split()
-    if (name, version) != (GREETING, "1"):
+    """Parse a worker's line. Raises ValueError for anything else: any process may listen where a worker is expected."""
+    match = READY_LINE.fullmatch(line)
+    if match is None:
         raise ValueError(f"not a ready port of version 1: {line!r}")
-    return WorkerView(generation=int(generation), state=WorkerState(state), step=int(step), age_seconds=int(age))
+    generation, state, step, age = match.groups()
+    return WorkerView(
+        generation=int(generation), state=WorkerState(state.decode()), step=int(step), age_seconds=int(age)
+    )
 
 
 def nonblocking_socket() -> socket.socket:

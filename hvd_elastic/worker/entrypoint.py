@@ -46,7 +46,7 @@ class Generation:
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / GENERATION_FILE
         try:
-            self.number = int(self._path.read_text())
+            self.number = max(0, int(self._path.read_text()))
         except (OSError, ValueError):
             self.number = 0
 

@@ -91,7 +91,20 @@ def test_workers_that_have_not_started_say_nothing_about_this_side(workers: Work
 
 
 @pytest.mark.parametrize(
-    "line", [b"SSH-2.0-OpenSSH\n", b"hvd-elastic 2 0 waiting 0 0\n", b"\xff\n", b"hvd-elastic 1 x\n"]
+    "line",
+    [
+        b"SSH-2.0-OpenSSH\n",
+        b"hvd-elastic 2 0 waiting 0 0\n",
+        b"\xff\n",
+        b"hvd-elastic 1 x\n",
+        b"hvd-elastic 1 -5 waiting -1 -1\n",
+        b"hvd-elastic 1 +5 waiting -1 -1\n",
+        b"hvd-elastic 1 1_0 waiting -1 -1\n",
+        b"hvd-elastic 1 1234567890 waiting -1 -1\n",
+        b"hvd-elastic 1 0 waiting -2 -1\n",
+        b"hvd-elastic 1 0 asleep -1 -1\n",
+        b"hvd-elastic 1 0 waiting -1 -1",
+    ],
 )
 def test_another_service_on_the_port_is_a_miss(workers: Workers, probing: Probing, line: bytes) -> None:
     with pytest.raises(ValueError):
@@ -131,6 +144,12 @@ def test_a_large_job_is_probed_at_most_a_hundred_times_a_second(workers: Workers
         probing.prober.turn()
     assert probing.prober._present_interval() == 2.0
     probing.prober.close()
+
+
+@given(st.integers(0, 10**9 - 1), st.sampled_from(list(WorkerState)), st.integers(-1, 10**18 - 1), st.integers(-1, 9))
+def test_reads_every_line_that_a_worker_writes(generation: int, state: WorkerState, step: int, age: int) -> None:
+    line = f"hvd-elastic 1 {generation} {state} {step} {age}\n".encode()
+    assert parse_ready_line(line) == WorkerView(generation=generation, state=state, step=step, age_seconds=age)
 
 
 @given(st.lists(st.sampled_from(["answer", "miss", "other"]), max_size=30))

@@ -125,6 +125,16 @@ def test_a_replaced_standby_is_a_new_host(api: KubeApi, start: Start, workers: W
     until(lambda: [host.alias for host in read_snapshot(running.folder).hosts] == ["uid-job-0-1"])
 
 
+def test_a_stranger_where_a_worker_was_is_no_worker(api: KubeApi, start: Start, workers: Workers) -> None:
+    put(api, 0, 1)
+    running = start()
+    running.shows(0, 1)
+    workers.lines["127.0.1.1"] = b"hvd-elastic 1 -5 waiting -1 -1\n"
+    running.shows(1)
+    workers.lines.clear()
+    running.shows(0, 1)
+
+
 def test_says_so_before_the_job_falls_below_its_min(api: KubeApi, start: Start, workers: Workers) -> None:
     put(api, 0, 1)
     running = start(min_workers=2)
