@@ -41,6 +41,10 @@ MANAGED_BY: Final = "hvd-elastic"
 ANNOTATION_WANTED_WORKERS: Final = "hvd-elastic.dev/wanted-workers"
 """On the MPIJob: the requested number of workers. The sidecar drains those to be removed, then lowers the replicas."""
 
+ANNOTATION_BEGUN: Final = "hvd-elastic.dev/begun"
+"""On the MPIJob: `true` once a worker has trained. The sidecar sets it, so that a later launcher begins with the min
+workers and not with those that the job waits for at its start."""
+
 ANNOTATION_LEAVE: Final = "hvd-elastic.dev/leave"
 """On a worker pod: any value but `false` asks it to leave the job. Discovery no longer offers it."""
 
@@ -156,6 +160,9 @@ SNAPSHOT_FILE: Final = "hosts"
 COUNT is the number of host lines. GENERATION grows by one with each change of them. UPTIME (whole seconds of
 /proc/uptime, which does not jump) and UNIX (for people) say when the API server last confirmed the list. STATE is a
 value of SnapshotState. A file without its `end` line is incomplete and must not be used."""
+
+BEGUN_FILE: Final = "begun"
+"""In RUN_DIR of the launcher, written by the sidecar, empty: ANNOTATION_BEGUN is set, or a worker trains."""
 
 HOSTS_SCRIPT: Final = "discover-hosts"
 """In RUN_DIR of the launcher, written by the sidecar: horovodrun's host discovery script (needs only sh)."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from hvd_elastic.discovery.rules import node_signals
-from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
+from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
 
 Json = Mapping[str, Any]
 
@@ -146,6 +146,8 @@ class JobView:
     """Processes per worker."""
     wanted: str = ""
     """The value of ANNOTATION_WANTED_WORKERS; empty if it is not set."""
+    begun: bool = False
+    """Whether ANNOTATION_BEGUN says that the job has trained."""
 
     @classmethod
     def from_json(cls, job: Json) -> "JobView":
@@ -153,11 +155,13 @@ class JobView:
         meta = job["metadata"]
         spec = job.get("spec", {})
         worker = spec.get("mpiReplicaSpecs", {}).get("Worker") or {}
+        annotations = meta.get("annotations") or {}
         return cls(
             uid=meta["uid"],
             replicas=int(worker.get("replicas") or 0),
             slots=int(spec.get("slotsPerWorker") or 1),
-            wanted=str((meta.get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS) or ""),
+            wanted=str(annotations.get(ANNOTATION_WANTED_WORKERS) or ""),
+            begun=annotations.get(ANNOTATION_BEGUN) == "true",
         )
 
 

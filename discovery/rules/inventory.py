@@ -11,6 +11,7 @@ from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerV
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules, LeftOut, judge
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.mpijob.contract import WorkerState
 
 
 class Inventory:
@@ -117,6 +118,14 @@ class Inventory:
     def own_pods(self) -> tuple[PodView, ...]:
         """The pods that the MPIJob owns."""
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
+
+    def is_training(self) -> bool:
+        """Whether any of the job's own workers trains."""
+        return any(
+            worker.state is WorkerState.TRAINING and self._is_own(self.pods[uid])
+            for uid, worker in self.workers.items()
+            if uid in self.pods
+        )
 
     def blocking_pods(self) -> tuple[PodView, ...]:
         """The pods that may stand in the way of their successors."""

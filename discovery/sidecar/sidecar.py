@@ -22,6 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from hvd_elastic.discovery.hosts_script import write_script
+from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.discovery.kube import watch
 from hvd_elastic.discovery.kube.api_server import Access, ApiServer
 from hvd_elastic.discovery.rules import first_list, reaper
@@ -150,6 +151,7 @@ class Sidecar:
         self._last_update = self._last_turn = self._last_maintenance = clock()
         self._is_withholding = False
         self._was_suspect = False
+        self._has_begun = False
         self._targets_version = 0
         self._stopped = threading.Event()
         metrics.observe(lambda: self.eligible, self._prober, self._contact_age)
@@ -287,9 +289,18 @@ class Sidecar:
     def _act(self) -> None:
         now = self._last_turn = self._clock()
         if self._state.job and self._state.pods_listed is not None:
+            self._note_beginning(self._state.job, now)
             self._maintain(self._state.job, now)
             self._update_list(self._state.pods_listed, now)
             self._update_targets()
+
+    def _note_beginning(self, job: JobView, now: float) -> None:
+        """Before any list goes out: a launcher that finds one must know whether the job has begun before."""
+        if not self._has_begun and (job.begun or self._state.inventory.is_training()):
+            mark_begun(self._options.run_dir)
+            self._has_begun = True
+        if self._has_begun:
+            self._maintenance.record_beginning(job, now)
 
     def _maintain(self, job: JobView, now: float) -> None:
         if now - self._last_maintenance < TURN_SECONDS:

@@ -8,9 +8,11 @@ import pytest
 from prometheus_client import generate_latest
 
 from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
 from hvd_elastic.mpijob.contract import (
+    ANNOTATION_BEGUN,
     ANNOTATION_WANTED_WORKERS,
     LABEL_JOB_NAME,
     LABEL_JOB_ROLE,
@@ -224,6 +226,42 @@ def test_frees_the_name_of_a_worker_that_stays_terminating(api: KubeApi, start: 
     messages = {event["involvedObject"]["name"]: event["message"] for event in api.objects[EVENTS].values()}
     assert "not Ready" in messages["job-worker-0"]
     assert "not Ready" not in messages["job-worker-2"]
+
+
+def test_the_job_remembers_that_it_has_begun(
+    api: KubeApi, start: Start, workers: Workers, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    put(api, 0)
+    first = start()
+    first.shows(0)
+    assert not has_begun(first.folder)
+    workers.say("127.0.1.1", state=WorkerState.TRAINING)
+    until(lambda: ANNOTATION_BEGUN in api.objects[JOBS]["job"]["metadata"]["annotations"])
+    assert has_begun(first.folder)
+    first.stop()
+    # Another launcher's pod has another folder, and finds no worker that trains.
+    workers.lines.clear()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    options = SidecarOptions(job="job", namespace="default", run_dir=elsewhere, ready_port=workers.port)
+    sidecar = Sidecar(options, api.access(), Metrics())
+    known: list[bool] = []
+    write = sidecar._publisher.publish
+    sidecar._publisher.publish = lambda *given: known.append(has_begun(elsewhere)) or write(*given)  # type: ignore[func-returns-value,method-assign]
+    thread = threading.Thread(target=sidecar.run, daemon=True)
+    thread.start()
+    until(lambda: bool(known))
+    sidecar.stop()
+    thread.join(10)
+    assert all(known)
+
+
+def test_a_stranger_that_trains_is_no_beginning(api: KubeApi, start: Start, workers: Workers) -> None:
+    workers.say("127.0.1.2", state=WorkerState.TRAINING)
+    put(api, 0)
+    api.put(PODS, pod(1, owner="earlier"))
+    running = start()
+    running.shows(0)
+    assert not has_begun(running.folder)
 
 
 def test_a_smaller_job_loses_its_victims_first(api: KubeApi, start: Start, workers: Workers) -> None:
