@@ -232,8 +232,12 @@ class Prober:
         self._scheduled.discard(uid)
         if uid not in self._targets:
             return
+        try:
+            connection = nonblocking_socket()
+        except OSError:  # this process has no descriptor left, which says nothing of the worker
+            self._schedule(uid, now + RETRY_SECONDS)
+            return
         self.probes += 1
-        connection = nonblocking_socket()
         self._open[uid] = (connection, now)
         self._selector.register(connection, selectors.EVENT_READ, uid)
         try:

@@ -85,10 +85,12 @@ def command(
     from hvd_elastic.discovery.kube import credentials
     from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
     from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
+    from hvd_elastic.system import descriptors
 
     if min_workers > max_workers:
         raise click.UsageError(f"--min-workers {min_workers} is above --max-workers {max_workers}")
     logs.configure(log_format)
+    descriptors.raise_limit()
     access, default_namespace = (
         credentials.kubeconfig() if kubeconfig else (credentials.in_cluster(), credentials.own_namespace() or "default")
     )

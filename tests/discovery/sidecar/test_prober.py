@@ -1,5 +1,7 @@
+import resource
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -175,6 +177,39 @@ def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -
         (A, "checkpoint the job falls short"),
         ("127.0.3.3", "checkpoint the job falls short"),
     }
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """This process may open 40 files more, and no other."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 40, before[1]))
+    yield taken + 40
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_checkpoint_request_reaches_more_workers_than_there_are_descriptors(
+    workers: Workers, few_descriptors: int
+) -> None:
+    everyone = [f"127.0.{5 + number // 200}.{1 + number % 200}" for number in range(2 * few_descriptors)]
+    workers.closed.update(everyone)  # the workers' own descriptors are few here, too
+    workers.closed.remove(everyone[-1])
+    assert request_checkpoint(everyone, "the job falls short", port=workers.port, timeout_seconds=60.0)
+    until(lambda: workers.received == [(everyone[-1], "checkpoint the job falls short")])
+
+
+def test_without_a_descriptor_no_worker_has_missed_a_probe(workers: Workers) -> None:
+    probing = Probing(workers, {"a": A})
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        probing.prober.turn()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert probing.prober.misses == 0
+    assert probing.until_reports(1) == WorkerView()
+    probing.prober.close()
 
 
 def test_workers_hear_of_their_launcher(workers: Workers) -> None:
