@@ -50,6 +50,7 @@ from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
 from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint
 from hvd_elastic.mpijob.contract import READY_PORT, RUN_DIR, SNAPSHOT_MAX_AGE_SECONDS
+from hvd_elastic.system.job_key import NO_KEY, request_key
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,13 @@ class SidecarOptions:
     owned: tuple[str, ...] = ()
     """API paths of the objects that shall go when the job goes."""
     ready_port: int = READY_PORT
+    ssh_key: Path | None = None
+    """The job's own, with which the workers know this job's requests."""
+
+    @property
+    def request_key(self) -> str:
+        """The word with which requests to workers begin."""
+        return NO_KEY if self.ssh_key is None else request_key(self.ssh_key)
 
     @property
     def looks_after_launcher(self) -> bool:
@@ -135,7 +143,9 @@ class Sidecar:
         )
         self._updater = ListUpdater(
             self._publisher,
-            request_checkpoint=lambda addresses, reason: request_checkpoint(addresses, reason, port=options.ready_port),
+            request_checkpoint=lambda addresses, reason: request_checkpoint(
+                addresses, reason, options.request_key, port=options.ready_port
+            ),
             metrics=metrics,
             max_workers=options.max_workers,
             settle_seconds=options.settle_seconds,
@@ -179,6 +189,10 @@ class Sidecar:
     def run(self) -> None:
         """Serve until stopped. Raises the error that a thread died of, and OSError if the folder cannot be written."""
         write_script(self._options.run_dir)
+        if self._options.looks_after_launcher and self._options.request_key == NO_KEY:
+            log.warning(
+                "no ssh key at %s: workers that have one refuse requests for checkpoints", self._options.ssh_key
+            )
         for name, work in self._threads():
             threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
         try:

@@ -9,13 +9,31 @@ from collections.abc import Iterable, Sequence
 from hvd_elastic.discovery.sidecar.prober import MAX_LINE_BYTES, MAX_OPEN, nonblocking_socket
 from hvd_elastic.mpijob.contract import READY_PORT
 from hvd_elastic.system import descriptors
+from hvd_elastic.system.job_key import NO_KEY
 
 
 def request_checkpoint(
-    addresses: Iterable[str], reason: str, *, port: int = READY_PORT, timeout_seconds: float = 0.3
+    addresses: Iterable[str], reason: str, key: str = NO_KEY, *, port: int = READY_PORT, timeout_seconds: float = 0.3
 ) -> int:
-    """Ask the workers for a durable checkpoint at their next commit; return how many received the request in time."""
-    return _send(addresses, f"checkpoint {' '.join(reason.split())}\n", port=port, timeout_seconds=timeout_seconds)
+    """Ask the workers for a durable checkpoint at their next commit; return how many received the request in time.
+
+    Args:
+        addresses: the workers'.
+        reason: for the log of the worker that writes it.
+        key: the job's, as from `job_key.request_key`.
+        port: the workers' ready port.
+        timeout_seconds: for all of them together.
+    """
+    line = f"checkpoint {key} {' '.join(reason.split())}\n"
+    return _send(addresses, line, port=port, timeout_seconds=timeout_seconds)
+
+
+def request_leave(addresses: Iterable[str], key: str, *, port: int = READY_PORT, timeout_seconds: float = 1.0) -> int:
+    """Tell the workers' training to leave once its state is durable; return how many heard it in time.
+
+    The arguments are those of `request_checkpoint`.
+    """
+    return _send(addresses, f"leave {key}\n", port=port, timeout_seconds=timeout_seconds)
 
 
 def announce_launcher(addresses: Sequence[str], *, port: int = READY_PORT, timeout_seconds: float = 1.0) -> None:

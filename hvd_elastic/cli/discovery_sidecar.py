@@ -18,6 +18,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_SLOTS,
     READY_PORT,
     RUN_DIR,
+    SSH_KEY,
 )
 
 POSITIVE = click.IntRange(min=1)
@@ -111,6 +112,7 @@ def command(
         pod_uid=pod_uid,
         owned=owned,
         ready_port=ready_port,
+        ssh_key=Path.home() / SSH_KEY,
     )
     metrics = Metrics()
     sidecar = Sidecar(options, access, metrics)

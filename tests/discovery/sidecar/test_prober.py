@@ -174,8 +174,8 @@ def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -
     assert request_checkpoint([], "nobody", port=workers.port) == 0
     until(lambda: len(workers.received) == 2)
     assert set(workers.received) == {
-        (A, "checkpoint the job falls short"),
-        ("127.0.3.3", "checkpoint the job falls short"),
+        (A, "checkpoint - the job falls short"),
+        ("127.0.3.3", "checkpoint - the job falls short"),
     }
 
 
@@ -196,7 +196,7 @@ def test_a_checkpoint_request_reaches_more_workers_than_there_are_descriptors(
     workers.closed.update(everyone)  # the workers' own descriptors are few here, too
     workers.closed.remove(everyone[-1])
     assert request_checkpoint(everyone, "the job falls short", port=workers.port, timeout_seconds=60.0)
-    until(lambda: workers.received == [(everyone[-1], "checkpoint the job falls short")])
+    until(lambda: workers.received == [(everyone[-1], "checkpoint - the job falls short")])
 
 
 def test_without_a_descriptor_no_worker_has_missed_a_probe(workers: Workers) -> None:
