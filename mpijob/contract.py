@@ -164,6 +164,11 @@ value of SnapshotState. A file without its `end` line is incomplete and must not
 BEGUN_FILE: Final = "begun"
 """In RUN_DIR of the launcher, written by the sidecar, empty: ANNOTATION_BEGUN is set, or a worker trains."""
 
+DRAIN_FILE: Final = "drain"
+DRAINED_FILE: Final = "drained"
+"""In RUN_DIR of the launcher, empty. The hook that runs before the launcher's SIGTERM makes the first one and waits for
+the second: the sidecar makes it when training has left with its last step durable."""
+
 HOSTS_SCRIPT: Final = "discover-hosts"
 """In RUN_DIR of the launcher, written by the sidecar: horovodrun's host discovery script (needs only sh)."""
 

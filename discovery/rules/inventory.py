@@ -3,7 +3,7 @@
 Each pod's own verdict is kept beside them in an `EligibilityIndex`, so one event costs one verdict and not a thousand.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
@@ -48,6 +48,10 @@ class Inventory:
     def update_victims(self, victims: frozenset[str]) -> bool:
         """Leave out these UIDs, and no others, for a scale-down."""
         return self._update_rules(replace(self._rules, victims=victims))
+
+    def end_with_launcher(self) -> bool:
+        """Offer no worker any more: the launcher's pod ends."""
+        return self._update_rules(replace(self._rules, launcher_ending=True))
 
     def update_pods(self, message: Message[PodView]) -> bool:
         """Apply a message of the pods' watch."""
@@ -119,10 +123,10 @@ class Inventory:
         """The pods that the MPIJob owns."""
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
 
-    def is_training(self) -> bool:
-        """Whether any of the job's own workers trains."""
+    def is_training(self, silent: Container[str] = ()) -> bool:
+        """Whether any of the job's own workers trains. `silent`: UIDs of those that miss their probes."""
         return any(
-            worker.state is WorkerState.TRAINING and self._is_own(self.pods[uid])
+            worker.state is WorkerState.TRAINING and uid not in silent and self._is_own(self.pods[uid])
             for uid, worker in self.workers.items()
             if uid in self.pods
         )

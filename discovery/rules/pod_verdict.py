@@ -28,6 +28,8 @@ class Reason(StrEnum):
     LEAVE_ASKED = "leave-asked"
     SCALED_DOWN = "scaled-down"
     """Fewer workers are wanted, and the operator will delete this one."""
+    LAUNCHER_ENDING = "launcher-ending"
+    """The launcher's pod is told to end, and takes no worker along."""
     NODE_DRAINING = "node-draining"
     UNUSABLE_ADDRESS = "unusable-address"
     """None yet, or IPv6: in Horovod's list, `host:slots`, an IPv6 address is ambiguous."""
@@ -55,7 +57,7 @@ class AtRisk(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EligibilityRules:
-    """What the decision depends on besides the pods. Only `victims` changes while a job runs."""
+    """What the decision depends on besides the pods. Only `victims` and `launcher_ending` change while a job runs."""
 
     owner_uid: str = ""
     """The MPIJob's UID. Empty accepts any owner (local hosts have none)."""
@@ -65,6 +67,8 @@ class EligibilityRules:
     at_risk: AtRisk = AtRisk.SPARE
     victims: frozenset[str] = frozenset()
     """UIDs of the workers that a scale-down removes."""
+    launcher_ending: bool = False
+    """Whether the launcher's pod is told to end: no worker is offered any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +143,7 @@ def _objection_to_pod(pod: PodView, rules: EligibilityRules) -> Objection | None
         return Reason.LEAVE_ASKED, ""
     if pod.uid in rules.victims:
         return Reason.SCALED_DOWN, ""
-    return None
+    return (Reason.LAUNCHER_ENDING, "") if rules.launcher_ending else None
 
 
 def _objection_to_node(node: NodeView | None) -> Objection | None:

@@ -23,6 +23,8 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
 SIDECAR = "discovery"
 HOROVODRUN_ELASTIC_TIMEOUT_SECONDS = 365 * 24 * 3600
 """horovodrun cannot be told to wait as long as it takes, and its own default of 600 s ends a job that was preempted."""
+_DRAIN_SECONDS = 20
+"""Of the pod's 30 s of grace. The sidecar gives up sooner; this is for one that does not answer."""
 _TOKEN_VOLUME = "discovery-token"  # noqa: S105 - a volume's name
 _TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder's name
 _TOKEN_SECONDS = 3600
@@ -70,6 +72,7 @@ def container(spec: JobSpec) -> Manifest:
         workingDir=spec.workdir,
         env=[*container_env(pod_environment.training(spec)), env_from_field(contract.ENV_INCARNATION, "metadata.uid")],
         ports=ports,
+        lifecycle={"preStop": {"exec": {"command": _drain_hook()}}},
         resources={
             "requests": {"cpu": spec.launcher.cpu, "memory": spec.launcher.memory},
             "limits": {"memory": spec.launcher.memory},
@@ -84,6 +87,13 @@ def command(spec: JobSpec) -> list[str]:
     program = ["hvd-elastic", spec.launcher.kind.value]
     adopt = f"{contract.RUN_DIR}/{contract.ADOPT_FILE}"
     return [*program, *flags(spec), adopt, *escape_command(spec.command)]
+
+
+def _drain_hook() -> list[str]:
+    """Runs before the launcher's SIGTERM: the sidecar has the training leave with its last step durable."""
+    drain, drained = (f"{contract.RUN_DIR}/{name}" for name in (contract.DRAIN_FILE, contract.DRAINED_FILE))
+    wait = f"touch {drain}; until [ -e {drained} ]; do sleep 0.1; done"
+    return ["timeout", str(_DRAIN_SECONDS), "/bin/sh", "-c", wait]
 
 
 def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:

@@ -9,11 +9,14 @@ from prometheus_client import generate_latest
 
 from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.discovery.job_beginning import has_begun
+from hvd_elastic.discovery.sidecar.launcher_drain import DRAIN_SECONDS, LauncherDrain
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
     ANNOTATION_WANTED_WORKERS,
+    DRAIN_FILE,
+    DRAINED_FILE,
     LABEL_JOB_NAME,
     LABEL_JOB_ROLE,
     SNAPSHOT_FILE,
@@ -22,6 +25,7 @@ from hvd_elastic.mpijob.contract import (
     SnapshotState,
     WorkerState,
 )
+from hvd_elastic.system.job_key import request_key
 from tests.discovery.conftest import Start, until
 from tests.discovery.kubeapi import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.workers import Workers
@@ -262,6 +266,47 @@ def test_a_stranger_that_trains_is_no_beginning(api: KubeApi, start: Start, work
     running = start()
     running.shows(0)
     assert not has_begun(running.folder)
+
+
+def test_training_leaves_before_the_launcher_does(api: KubeApi, start: Start, workers: Workers, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("the job's own")
+    for address in ("127.0.1.1", "127.0.1.2"):
+        workers.say(address, state=WorkerState.TRAINING)
+    put(api, 0, 1)
+    running = start(ssh_key=tmp_path / "key")
+    running.shows(0, 1)
+    (tmp_path / DRAIN_FILE).touch()
+    running.shows()
+    told = {line for _, line in workers.received}
+    assert f"leave {request_key(tmp_path / 'key')}" in told
+    until(lambda: len([line for _, line in workers.received if line.startswith("leave")]) == 2)
+    workers.say("127.0.1.1", generation=1)
+    until(lambda: running.sidecar._prober.views["uid-job-0"].state is WorkerState.WAITING)
+    assert not (tmp_path / DRAINED_FILE).exists()
+    workers.closed.add("127.0.1.2")  # its next standby is not warm yet
+    until((tmp_path / DRAINED_FILE).exists)
+    assert running.hosts() == []
+
+
+def test_a_launcher_without_training_may_end_at_once(api: KubeApi, start: Start, tmp_path: Path) -> None:
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    (tmp_path / DRAIN_FILE).touch()
+    until((tmp_path / DRAINED_FILE).exists)
+
+
+def test_a_launcher_does_not_wait_for_ever_for_its_training(tmp_path: Path) -> None:
+    drain = LauncherDrain(tmp_path)
+    assert not drain.begins(0.0)
+    drain.end_if_due(lambda: False, 0.0)
+    (tmp_path / DRAIN_FILE).touch()
+    assert (drain.begins(1.0), drain.begins(2.0)) == (True, False)
+    seen = []
+    for now in (1.0 + DRAIN_SECONDS - 0.1, 1.0 + DRAIN_SECONDS):
+        drain.end_if_due(lambda: True, now)
+        seen.append((drain.is_under_way, (tmp_path / DRAINED_FILE).exists()))
+    assert seen == [(True, False), (False, True)]
 
 
 def test_a_smaller_job_loses_its_victims_first(api: KubeApi, start: Start, workers: Workers) -> None:
