@@ -115,11 +115,12 @@ class EntryPoint:
             raise RunDirError(f"{self._run_dir}: {error.strerror}") from error
         if self._sshd is not None:
             self._sshd.start()
+        self._ready.reserve()
         for slot in self._slots:
             slot.start()
         self._look_for_launcher()
         self._loop.run()
-        self._ready.close()
+        self._ready.release()
         self._adopt.close()
         child_processes.kill_descendants()
         return self._code
