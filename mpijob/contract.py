@@ -41,6 +41,10 @@ MANAGED_BY: Final = "hvd-elastic"
 ANNOTATION_WANTED_WORKERS: Final = "hvd-elastic.dev/wanted-workers"
 """On the MPIJob: the requested number of workers. The sidecar drains those to be removed, then lowers the replicas."""
 
+ANNOTATION_BEGUN: Final = "hvd-elastic.dev/begun"
+"""On the MPIJob: `true` once a worker has trained. The sidecar sets it, so that a later launcher begins with the min
+workers and not with those that the job waits for at its start."""
+
 ANNOTATION_LEAVE: Final = "hvd-elastic.dev/leave"
 """On a worker pod: any value but `false` asks it to leave the job. Discovery no longer offers it."""
 
@@ -157,6 +161,14 @@ COUNT is the number of host lines. GENERATION grows by one with each change of t
 /proc/uptime, which does not jump) and UNIX (for people) say when the API server last confirmed the list. STATE is a
 value of SnapshotState. A file without its `end` line is incomplete and must not be used."""
 
+BEGUN_FILE: Final = "begun"
+"""In RUN_DIR of the launcher, written by the sidecar, empty: ANNOTATION_BEGUN is set, or a worker trains."""
+
+DRAIN_FILE: Final = "drain"
+DRAINED_FILE: Final = "drained"
+"""In RUN_DIR of the launcher, empty. The hook that runs before the launcher's SIGTERM makes the first one and waits for
+the second: the sidecar makes it when training has left with its last step durable."""
+
 HOSTS_SCRIPT: Final = "discover-hosts"
 """In RUN_DIR of the launcher, written by the sidecar: horovodrun's host discovery script (needs only sh)."""
 
@@ -173,6 +185,9 @@ directory, stdin, stdout and stderr to the standby, and ends with the standby's 
 HEARTBEAT_FILE: Final = "heartbeat"
 """In RUN_DIR of a worker. The training process replaces it at most once a second: `STEP RANK SIZE UNIX`."""
 
+SSH_KEY: Final = ".ssh/id_rsa"
+"""In the home of the launcher's and the workers' user: the job's own ssh key, which the operator mounts there."""
+
 CHECKPOINT_REQUEST_FILE: Final = "checkpoint-now"
 """In RUN_DIR of a worker. It exists while the job is about to fall below min workers, or this pod is about to end. The
 next `State.commit()` writes a durable checkpoint before it returns; if LEAVE_FILE exists too and other pods stay, in
@@ -183,8 +198,8 @@ GENERATION_FILE: Final = "generation"
 generation (READY_PORT)."""
 
 LEAVE_FILE: Final = "leave"
-"""In RUN_DIR of a worker. It exists once PID 1 has received SIGTERM. The process trains on until the next rendezvous
-removes it, or until the grace less a reserve is over."""
+"""In RUN_DIR of a worker. It exists once PID 1 has received SIGTERM, or `leave` on READY_PORT. The process trains on
+until the next rendezvous removes it, or until the grace less a reserve is over."""
 
 STATUS_FILE: Final = "status.json"
 """In RUN_DIR of the launcher: the world as `hvd-elastic launch` sees it. Replaced by rename(2)."""
@@ -207,11 +222,15 @@ READY_PORT: Final = 2223
 reach test. A connection is answered with one line and may send one::
 
     server: hvd-elastic 1 GENERATION STATE STEP AGE      STATE: a value of WorkerState; STEP -1 and AGE -1: no heartbeat
-    client: checkpoint REASON                            optional: write CHECKPOINT_REQUEST_FILE
+    client: checkpoint KEY REASON                        optional: write CHECKPOINT_REQUEST_FILE
+    client: leave KEY                                    optional: training leaves, and the pod stays
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
 
-GENERATION counts the standbys of this pod. `UID-GENERATION` is the host's alias, so a process that replaces another is
-a new host, to which no blacklist applies. AGE is the heartbeat's age in whole seconds."""
+KEY is made of SSH_KEY (`hvd_elastic.system.job_key`). A worker that has one ignores requests with another KEY; one that
+has none believes every `checkpoint` and no `leave`. GENERATION counts the standbys of this pod. `UID-GENERATION` is the
+host's alias, so a process that replaces another is a new host, to which no blacklist applies. AGE is the heartbeat's
+age in whole seconds. Numbers are plain decimals: GENERATION of at most 9 digits, STEP and AGE of at most 18. What
+answers in another form is no worker."""
 
 DISCOVERY_METRICS_PORT: Final = 9400
 LAUNCHER_METRICS_PORT: Final = 9401

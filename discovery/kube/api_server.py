@@ -147,7 +147,7 @@ class ApiServer:
         finally:
             sock.settimeout(timeout)
         # The line break that ends a chunk is read with the next chunk.
-        return buffered > len(b"\r\n") or bool(select.select((sock,), (), (), 0)[0])
+        return buffered > len(b"\r\n") or _readable(sock)
 
     def _request(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Json:
         try:
@@ -190,6 +190,13 @@ class ApiServer:
         data = None if body is None else json.dumps(body)
         self._connection.request(method, self._access.prefix + path, data, headers)
         return self._connection.getresponse()
+
+
+def _readable(sock: socket.socket) -> bool:
+    """Whether a read would not block. select(2) takes no descriptor above 1,023."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _query(query: Mapping[str, str] | None) -> str:

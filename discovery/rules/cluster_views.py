@@ -7,12 +7,15 @@ Each is made from the API server's JSON or by hand; a local host without Kuberne
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from hvd_elastic.discovery.rules import node_signals
-from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
+from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
 
 Json = Mapping[str, Any]
+
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+"""The phases of a pod whose containers have all ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,10 @@ class PodView:
     ready: bool = True
     ready_since: float = 0.0
     """Unix seconds of the last change of the condition Ready."""
+    ready_withdrawn: bool = False
+    """Whether the node controller took the condition Ready away, because the node is not Ready. Only it does so and
+    leaves ContainersReady as it was, and it gives no reason (Kubernetes 1.34, `pkg/controller/util/node/
+    controller_utils.go`, `MarkPodsNotReady`); a kubelet gives one (`pkg/kubelet/status/generate.go`)."""
     created: float = 0.0
     """Unix seconds."""
     deleting_at: float | None = None
@@ -43,16 +50,21 @@ class PodView:
     """How its containers ended, for the Event that the reaper writes."""
 
     @property
-    def is_ending(self) -> bool:
-        """Whether it has failed or is being deleted: only such a pod may have to be reaped."""
-        return self.phase == "Failed" or self.deleting_at is not None
+    def has_ended(self) -> bool:
+        """Whether its kubelet has reported the end of all its containers."""
+        return self.phase in ENDED
+
+    @property
+    def may_block(self) -> bool:
+        """Whether it may stand in the way of its successor: only such a pod may have to be reaped."""
+        return self.has_ended or self.deleting_at is not None or self.ready_withdrawn
 
     @classmethod
     def from_json(cls, pod: Json) -> "PodView":
         """Read a Pod as the API server sends it. A missing field never counts in the pod's favour."""
         meta, status = pod["metadata"], pod.get("status") or {}
         conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-        ready = conditions.get("Ready", {})
+        ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
         disruption = conditions.get("DisruptionTarget", {})
         deleting = meta.get("deletionTimestamp")
         leave = (meta.get("annotations") or {}).get(ANNOTATION_LEAVE, "false")
@@ -63,6 +75,8 @@ class PodView:
             phase=status.get("phase") or "",
             ready=ready.get("status") == "True",
             ready_since=unix_seconds(ready.get("lastTransitionTime")),
+            ready_withdrawn=(ready.get("status"), containers.get("status")) == ("False", "True")
+            and not ready.get("reason"),
             created=unix_seconds(meta.get("creationTimestamp")),
             deleting_at=unix_seconds(deleting) if deleting else None,
             disruption=disruption.get("reason") or "unknown" if disruption.get("status") == "True" else "",
@@ -70,7 +84,7 @@ class PodView:
             owner_uid=_controller(meta.get("ownerReferences") or ()),
             node=(pod.get("spec") or {}).get("nodeName") or "",
             reason=status.get("reason") or "",
-            last_state=_last_state(status) if status.get("phase") == "Failed" else "",
+            last_state=_last_state(status) if status.get("phase") in ENDED else "",
         )
 
     @property
@@ -132,6 +146,8 @@ class JobView:
     """Processes per worker."""
     wanted: str = ""
     """The value of ANNOTATION_WANTED_WORKERS; empty if it is not set."""
+    begun: bool = False
+    """Whether ANNOTATION_BEGUN says that the job has trained."""
 
     @classmethod
     def from_json(cls, job: Json) -> "JobView":
@@ -139,11 +155,13 @@ class JobView:
         meta = job["metadata"]
         spec = job.get("spec", {})
         worker = spec.get("mpiReplicaSpecs", {}).get("Worker") or {}
+        annotations = meta.get("annotations") or {}
         return cls(
             uid=meta["uid"],
             replicas=int(worker.get("replicas") or 0),
             slots=int(spec.get("slotsPerWorker") or 1),
-            wanted=str((meta.get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS) or ""),
+            wanted=str(annotations.get(ANNOTATION_WANTED_WORKERS) or ""),
+            begun=annotations.get(ANNOTATION_BEGUN) == "true",
         )
 
 

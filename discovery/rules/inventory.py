@@ -3,7 +3,7 @@
 Each pod's own verdict is kept beside them in an `EligibilityIndex`, so one event costs one verdict and not a thousand.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
@@ -11,6 +11,7 @@ from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerV
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules, LeftOut, judge
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.mpijob.contract import WorkerState
 
 
 class Inventory:
@@ -32,8 +33,8 @@ class Inventory:
         self._rules = rules
         self._index = EligibilityIndex()
         self._quarantine: frozenset[str] = frozenset()
-        self._ending: set[str] = set()
-        """UIDs, kept per event: few of a thousand pods are ending, and the reaper asks for them each second."""
+        self._blocking: set[str] = set()
+        """UIDs, kept per event: few of a thousand pods may block others, and the reaper asks for them each second."""
 
     @property
     def rules(self) -> EligibilityRules:
@@ -48,6 +49,10 @@ class Inventory:
         """Leave out these UIDs, and no others, for a scale-down."""
         return self._update_rules(replace(self._rules, victims=victims))
 
+    def end_with_launcher(self) -> bool:
+        """Offer no worker any more: the launcher's pod ends."""
+        return self._update_rules(replace(self._rules, launcher_ending=True))
+
     def update_pods(self, message: Message[PodView]) -> bool:
         """Apply a message of the pods' watch."""
         match message:
@@ -57,10 +62,10 @@ class Inventory:
                 if self.pods.get(pod.uid) == pod:
                     return False
                 self.pods[pod.uid] = pod
-                (self._ending.add if pod.is_ending else self._ending.discard)(pod.uid)
+                (self._blocking.add if pod.may_block else self._blocking.discard)(pod.uid)
                 return self._judge((pod.uid,))
             case Deleted(object=pod):
-                self._ending.discard(pod.uid)
+                self._blocking.discard(pod.uid)
                 self._index.remove(pod.uid)
                 self.address_changes += self.addresses.pop(pod.uid, None) is not None
                 self.workers.pop(pod.uid, None)
@@ -118,14 +123,22 @@ class Inventory:
         """The pods that the MPIJob owns."""
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
 
-    def ending_pods(self) -> tuple[PodView, ...]:
-        """The pods that have failed or are being deleted."""
-        return tuple(self.pods[uid] for uid in self._ending)
+    def is_training(self, silent: Container[str] = ()) -> bool:
+        """Whether any of the job's own workers trains. `silent`: UIDs of those that miss their probes."""
+        return any(
+            worker.state is WorkerState.TRAINING and uid not in silent and self._is_own(self.pods[uid])
+            for uid, worker in self.workers.items()
+            if uid in self.pods
+        )
+
+    def blocking_pods(self) -> tuple[PodView, ...]:
+        """The pods that may stand in the way of their successors."""
+        return tuple(self.pods[uid] for uid in self._blocking)
 
     def _replace_pods(self, pods: dict[str, PodView]) -> bool:
         changed = pods != self.pods
         self.pods = pods
-        self._ending = {uid for uid, pod in pods.items() if pod.is_ending}
+        self._blocking = {uid for uid, pod in pods.items() if pod.may_block}
         self._index = EligibilityIndex()
         self.addresses.clear()
         self.address_changes += 1

@@ -7,7 +7,6 @@ being emptied, and answering on its ready port.
 from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.snapshot import Host
@@ -29,6 +28,8 @@ class Reason(StrEnum):
     LEAVE_ASKED = "leave-asked"
     SCALED_DOWN = "scaled-down"
     """Fewer workers are wanted, and the operator will delete this one."""
+    LAUNCHER_ENDING = "launcher-ending"
+    """The launcher's pod is told to end, and takes no worker along."""
     NODE_DRAINING = "node-draining"
     UNUSABLE_ADDRESS = "unusable-address"
     """None yet, or IPv6: in Horovod's list, `host:slots`, an IPv6 address is ambiguous."""
@@ -56,7 +57,7 @@ class AtRisk(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EligibilityRules:
-    """What the decision depends on besides the pods. Only `victims` changes while a job runs."""
+    """What the decision depends on besides the pods. Only `victims` and `launcher_ending` change while a job runs."""
 
     owner_uid: str = ""
     """The MPIJob's UID. Empty accepts any owner (local hosts have none)."""
@@ -66,6 +67,8 @@ class EligibilityRules:
     at_risk: AtRisk = AtRisk.SPARE
     victims: frozenset[str] = frozenset()
     """UIDs of the workers that a scale-down removes."""
+    launcher_ending: bool = False
+    """Whether the launcher's pod is told to end: no worker is offered any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +98,6 @@ Verdict = Candidate | LeftOut
 
 Objection = tuple[Reason, str]
 """A reason and its detail."""
-
-ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def judge(
@@ -128,7 +129,7 @@ def judge(
 def _objection_to_pod(pod: PodView, rules: EligibilityRules) -> Objection | None:  # noqa: PLR0911 - a table, row by row
     if rules.owner_uid and pod.owner_uid != rules.owner_uid:
         return Reason.NOT_OURS, pod.owner_uid
-    if pod.phase in ENDED:
+    if pod.has_ended:
         return Reason.ENDED, pod.reason or pod.phase
     if pod.disruption:
         return Reason.DISRUPTED, pod.disruption
@@ -142,7 +143,7 @@ def _objection_to_pod(pod: PodView, rules: EligibilityRules) -> Objection | None
         return Reason.LEAVE_ASKED, ""
     if pod.uid in rules.victims:
         return Reason.SCALED_DOWN, ""
-    return None
+    return (Reason.LAUNCHER_ENDING, "") if rules.launcher_ending else None
 
 
 def _objection_to_node(node: NodeView | None) -> Objection | None:

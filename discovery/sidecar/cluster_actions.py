@@ -1,4 +1,5 @@
-"""What discovery changes in the cluster: it deletes dead pods, records them, and sets a job's replicas.
+"""What discovery changes in the cluster: it deletes dead pods, records them, and sets a job's replicas
+and that it has begun.
 
 Nothing here decides.
 """
@@ -12,6 +13,7 @@ from queue import SimpleQueue
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
 from hvd_elastic.discovery.rules.reaper import Reap
+from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,12 @@ class SetReplicas:
     replicas: int
 
 
-ClusterAction = Reap | SetReplicas
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordBeginning:
+    """Set ANNOTATION_BEGUN on the MPIJob."""
+
+
+ClusterAction = Reap | SetReplicas | RecordBeginning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +72,15 @@ class ActionExecutor:
     def _execute(self, action: ClusterAction) -> str:
         """Return the error; empty if it worked."""
         try:
-            if isinstance(action, Reap):
-                self._reap(action)
-            else:
-                self._server.patch(
-                    self._job_path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": action.replicas}}}}
-                )
+            match action:
+                case Reap():
+                    self._reap(action)
+                case SetReplicas(replicas=replicas):
+                    self._server.patch(
+                        self._job_path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": replicas}}}}
+                    )
+                case RecordBeginning():
+                    self._server.patch(self._job_path, {"metadata": {"annotations": {ANNOTATION_BEGUN: "true"}}})
         except ApiError as error:
             return str(error)
         return ""

@@ -1,14 +1,14 @@
 """Periodic work: dead pods are reaped, and a job that shall shrink is shrunk once its victims have left."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from hvd_elastic.discovery.rules import reaper, scale_down
 from hvd_elastic.discovery.rules.cluster_views import JobView
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.reaper import Reap, ReapRecord
-from hvd_elastic.discovery.sidecar.cluster_actions import ActionResult, ClusterAction, SetReplicas
+from hvd_elastic.discovery.sidecar.cluster_actions import ActionResult, ClusterAction, RecordBeginning, SetReplicas
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 MAX_REAPS: Final = 5
 """Per call of `reap`."""
 REPLICAS_RETRY_SECONDS: Final = 5.0
+BEGINNING_RETRY_SECONDS: Final = 30.0
+"""It matters to the next launcher only."""
 
 
 class Maintenance:
@@ -39,17 +41,19 @@ class Maintenance:
         self._victims_since: float | None = None
         self._next_replicas = 0.0
         """When the replicas may be set again."""
+        self._next_beginning = 0.0
+        """When the beginning may be recorded again."""
         self._refusal = ""
 
-    def reap(self, inventory: Inventory, now: float) -> None:
-        """Have dead pods deleted. `now`: Unix seconds."""
+    def reap(self, inventory: Inventory, silent: Container[str], now: float) -> None:
+        """Have dead pods deleted. `silent`: UIDs of those that miss their probes. `now`: Unix seconds."""
         if not self._reap_enabled:
             return
         reaps = reaper.pods_to_reap(
-            inventory.ending_pods(),
+            inventory.blocking_pods(),
             owner_uid=inventory.rules.owner_uid,
             nodes=inventory.nodes if inventory.nodes_known else None,
-            workers=inventory.workers,
+            silent=silent,
             records=self._records,
             now=now,
             stuck_seconds=self._stuck_seconds,
@@ -85,6 +89,12 @@ class Maintenance:
             self._victims_since = now
         return inventory.update_victims(plan.victims)
 
+    def record_beginning(self, job: JobView, now: float) -> None:
+        """Have the MPIJob say that it has begun, unless it does. `now`: as for `scale`."""
+        if not job.begun and now >= self._next_beginning:
+            self._next_beginning = now + BEGINNING_RETRY_SECONDS
+            self._submit(RecordBeginning())
+
     def take_result(self, result: ActionResult) -> None:
         """Count and log how an action went."""
         if isinstance(result.action, Reap):
@@ -94,4 +104,10 @@ class Maintenance:
 
 
 def _failure(action: ClusterAction) -> str:
-    return f"cannot delete {action.pod.name}" if isinstance(action, Reap) else "cannot set the replicas"
+    match action:
+        case Reap(pod=pod):
+            return f"cannot delete {pod.name}"
+        case SetReplicas():
+            return "cannot set the replicas"
+        case RecordBeginning():
+            return "cannot record that the job has begun"

@@ -9,6 +9,7 @@ A probe costs about 0.1 ms, so a large job probes each worker less often, and on
 
 import heapq
 import os
+import re
 import selectors
 import socket
 import threading
@@ -32,16 +33,20 @@ BATCH_SECONDS: Final = 0.25
 or a worker that has just answered would be due again."""
 MAX_OPEN: Final = 64
 """Connections open at a time: a thousand new workers must not mean a thousand descriptors."""
-GREETING: Final = "hvd-elastic"
+READY_LINE: Final = re.compile(rb"hvd-elastic 1 ([0-9]{1,9}) ([a-z]+) (-1|[0-9]{1,18}) (-1|[0-9]{1,18})\n")
+"""The generation becomes a part of the host's alias, so no sign or other form of it may come through."""
 MAX_LINE_BYTES: Final = 256
 
 
 def parse_ready_line(line: bytes) -> WorkerView:
-    """Parse a worker's line. Raises ValueError for anything else."""
-    name, version, generation, state, step, age = line.decode("ascii").split()
-    if (name, version) != (GREETING, "1"):
+    """Parse a worker's line. Raises ValueError for anything else: any process may listen where a worker is expected."""
+    match = READY_LINE.fullmatch(line)
+    if match is None:
         raise ValueError(f"not a ready port of version 1: {line!r}")
-    return WorkerView(generation=int(generation), state=WorkerState(state), step=int(step), age_seconds=int(age))
+    generation, state, step, age = match.groups()
+    return WorkerView(
+        generation=int(generation), state=WorkerState(state.decode()), step=int(step), age_seconds=int(age)
+    )
 
 
 def nonblocking_socket() -> socket.socket:
@@ -134,6 +139,11 @@ class Prober:
         return sum(record.view is not None or record.misses > 0 for record in self._records.values())
 
     @property
+    def silent(self) -> frozenset[str]:
+        """Targets that have missed MISSES_TO_LOSE probes in a row, whoever is to blame. Safe from any thread."""
+        return frozenset(self._missing)
+
+    @property
     def is_own_network_suspect(self) -> bool:
         """Whether no worker answers any more, so that the fault may be on this side.
 
@@ -222,8 +232,12 @@ class Prober:
         self._scheduled.discard(uid)
         if uid not in self._targets:
             return
+        try:
+            connection = nonblocking_socket()
+        except OSError:  # this process has no descriptor left, which says nothing of the worker
+            self._schedule(uid, now + RETRY_SECONDS)
+            return
         self.probes += 1
-        connection = nonblocking_socket()
         self._open[uid] = (connection, now)
         self._selector.register(connection, selectors.EVENT_READ, uid)
         try:

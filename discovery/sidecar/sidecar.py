@@ -22,6 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from hvd_elastic.discovery.hosts_script import write_script
+from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.discovery.kube import watch
 from hvd_elastic.discovery.kube.api_server import Access, ApiServer
 from hvd_elastic.discovery.rules import first_list, reaper
@@ -39,6 +40,7 @@ from hvd_elastic.discovery.sidecar.inbox import (
     WatchBatch,
     WorkerAnswers,
 )
+from hvd_elastic.discovery.sidecar.launcher_drain import LauncherDrain
 from hvd_elastic.discovery.sidecar.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.list_updater import ListUpdater
 from hvd_elastic.discovery.sidecar.maintenance import Maintenance
@@ -47,8 +49,9 @@ from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
-from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint
+from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint, request_leave
 from hvd_elastic.mpijob.contract import READY_PORT, RUN_DIR, SNAPSHOT_MAX_AGE_SECONDS
+from hvd_elastic.system.job_key import NO_KEY, request_key
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +60,7 @@ MIN_GAP_SECONDS: Final = 0.01
 TURN_SECONDS: Final = 1.0
 """How often the loop turns if nothing comes: ages, reaping and scaling go by the clock."""
 WITHHELD_TURN_SECONDS: Final = 0.1
-"""The same while something is withheld for a time: the first list, or an address in quarantine."""
+"""The same while something is withheld for a time (the first list, an address in quarantine, the launcher's end)."""
 STALLED_SECONDS: Final = 10.0
 """The sidecar counts as dead if its loop has not turned for this long."""
 ANNOUNCE_SECONDS: Final = 30.0
@@ -89,6 +92,13 @@ class SidecarOptions:
     owned: tuple[str, ...] = ()
     """API paths of the objects that shall go when the job goes."""
     ready_port: int = READY_PORT
+    ssh_key: Path | None = None
+    """The job's own, with which the workers know this job's requests."""
+
+    @property
+    def request_key(self) -> str:
+        """The word with which requests to workers begin."""
+        return NO_KEY if self.ssh_key is None else request_key(self.ssh_key)
 
     @property
     def looks_after_launcher(self) -> bool:
@@ -134,7 +144,9 @@ class Sidecar:
         )
         self._updater = ListUpdater(
             self._publisher,
-            request_checkpoint=lambda addresses, reason: request_checkpoint(addresses, reason, port=options.ready_port),
+            request_checkpoint=lambda addresses, reason: request_checkpoint(
+                addresses, reason, options.request_key, port=options.ready_port
+            ),
             metrics=metrics,
             max_workers=options.max_workers,
             settle_seconds=options.settle_seconds,
@@ -150,6 +162,8 @@ class Sidecar:
         self._last_update = self._last_turn = self._last_maintenance = clock()
         self._is_withholding = False
         self._was_suspect = False
+        self._has_begun = False
+        self._launcher_drain = LauncherDrain(options.run_dir)
         self._targets_version = 0
         self._stopped = threading.Event()
         metrics.observe(lambda: self.eligible, self._prober, self._contact_age)
@@ -177,6 +191,10 @@ class Sidecar:
     def run(self) -> None:
         """Serve until stopped. Raises the error that a thread died of, and OSError if the folder cannot be written."""
         write_script(self._options.run_dir)
+        if self._options.looks_after_launcher and self._options.request_key == NO_KEY:
+            log.warning(
+                "no ssh key at %s: workers that have one refuse requests for checkpoints", self._options.ssh_key
+            )
         for name, work in self._threads():
             threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
         try:
@@ -282,20 +300,41 @@ class Sidecar:
     def _wait_seconds(self) -> float:
         if self._state.oldest_change is not None:
             return max(0.0, self._last_update + MIN_GAP_SECONDS - self._clock())
-        return WITHHELD_TURN_SECONDS if self._is_withholding else TURN_SECONDS
+        is_waiting = self._is_withholding or self._launcher_drain.is_under_way
+        return WITHHELD_TURN_SECONDS if is_waiting else TURN_SECONDS
 
     def _act(self) -> None:
         now = self._last_turn = self._clock()
         if self._state.job and self._state.pods_listed is not None:
+            self._note_beginning(self._state.job, now)
+            self._drain(now)
             self._maintain(self._state.job, now)
             self._update_list(self._state.pods_listed, now)
             self._update_targets()
+
+    def _note_beginning(self, job: JobView, now: float) -> None:
+        """Before any list goes out: a launcher that finds one must know whether the job has begun before."""
+        if not self._has_begun and (job.begun or self._state.inventory.is_training()):
+            mark_begun(self._options.run_dir)
+            self._has_begun = True
+        if self._has_begun:
+            self._maintenance.record_beginning(job, now)
+
+    def _drain(self, now: float) -> None:
+        """Have training leave before the launcher does: first the workers hear of it, then the list is empty."""
+        inventory = self._state.inventory
+        if self._launcher_drain.begins(now):
+            addresses = tuple(inventory.addresses.values())
+            told = request_leave(addresses, self._options.request_key, port=self._options.ready_port)
+            log.warning("the launcher's pod is about to end: %d of %d workers were told", told, len(addresses))
+            self._state.note_change(inventory.end_with_launcher(), now)
+        self._launcher_drain.end_if_due(lambda: inventory.is_training(self._prober.silent), now)
 
     def _maintain(self, job: JobView, now: float) -> None:
         if now - self._last_maintenance < TURN_SECONDS:
             return
         self._last_maintenance = now
-        self._maintenance.reap(self._state.inventory, self._wall())
+        self._maintenance.reap(self._state.inventory, self._prober.silent, self._wall())
         self._state.note_change(self._maintenance.scale(job, self._state.inventory, now), now)
         suspect = self._prober.is_own_network_suspect
         if suspect != self._was_suspect:

@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.sidecar.prober import Prober
+from hvd_elastic.system.http_server import BoundedHTTPServer
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -109,8 +110,7 @@ class HealthServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
                 """Probes come every second and are not worth a line."""
 
-        self._server = ThreadingHTTPServer((address, port), Handler)
-        self._server.daemon_threads = True
+        self._server = BoundedHTTPServer((address, port), Handler)
 
     @property
     def port(self) -> int:

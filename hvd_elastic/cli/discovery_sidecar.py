@@ -18,6 +18,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_SLOTS,
     READY_PORT,
     RUN_DIR,
+    SSH_KEY,
 )
 
 POSITIVE = click.IntRange(min=1)
@@ -37,9 +38,9 @@ POSITIVE = click.IntRange(min=1)
               help="At most this many seconds the first list waits for workers about to be ready.")  # fmt: skip
 @click.option("--at-risk", type=click.Choice(["keep", "spare", "omit"]), default="spare", show_default=True,
               help="Workers on cordoned nodes: keep, leave out if the others suffice, or leave out.")  # fmt: skip
-@click.option("--reap/--no-reap", default=True, show_default=True, help="Delete Failed and stuck workers.")
+@click.option("--reap/--no-reap", default=True, show_default=True, help="Delete workers that ended, are lost or stuck.")
 @click.option("--stuck-after", type=click.FloatRange(min=0), default=30.0, show_default=True,
-              help="Seconds after its grace period before a worker on a lost node is deleted by force.")  # fmt: skip
+              help="Seconds after its grace period before a worker that is still Terminating is stuck.")  # fmt: skip
 @click.option("--nodes/--no-nodes", default=True, show_default=True, help="Watch nodes, if that is allowed.")
 @click.option("--pod-uid", envvar=ENV_INCARNATION, default="", help="Of the launcher's pod, of which this is a part.")
 @click.option("--own", "owned", envvar=ENV_OWNED, multiple=True, metavar="PATH",
@@ -85,10 +86,12 @@ def command(
     from hvd_elastic.discovery.kube import credentials
     from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
     from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
+    from hvd_elastic.system import descriptors
 
     if min_workers > max_workers:
         raise click.UsageError(f"--min-workers {min_workers} is above --max-workers {max_workers}")
     logs.configure(log_format)
+    descriptors.raise_limit()
     access, default_namespace = (
         credentials.kubeconfig() if kubeconfig else (credentials.in_cluster(), credentials.own_namespace() or "default")
     )
@@ -109,6 +112,7 @@ def command(
         pod_uid=pod_uid,
         owned=owned,
         ready_port=ready_port,
+        ssh_key=Path.home() / SSH_KEY,
     )
     metrics = Metrics()
     sidecar = Sidecar(options, access, metrics)

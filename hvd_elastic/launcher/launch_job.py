@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TextIO
 
+from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, LaunchOutcome, WorkerCommand
@@ -125,7 +126,7 @@ def _command_runner(settings: LaunchSettings, changed: Callable[[], None]) -> Co
 
 def _world_limits(settings: LaunchSettings) -> WorldLimits:
     return WorldLimits(
-        start=settings.num_proc,
+        start=settings.minimum if has_begun(settings.run_dir) else settings.num_proc,
         minimum=settings.minimum,
         maximum=settings.max_num_proc,
         elastic_timeout=math.inf if settings.elastic_timeout_seconds is None else settings.elastic_timeout_seconds,

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from hvd_elastic.launcher.status_report import StatusReport
+from hvd_elastic.system.http_server import BoundedHTTPServer
 
 PAUSE_BUCKETS_SECONDS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -72,8 +73,7 @@ def serve_metrics(report: StatusReport, port: int) -> tuple[int, Callable[[], No
     Returns:
         The port, and a function that stops the server.
     """
-    server = ThreadingHTTPServer(("", port), _handler(report))
-    server.daemon_threads = True
+    server = BoundedHTTPServer(("", port), _handler(report))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
 

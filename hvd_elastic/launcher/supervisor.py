@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import explain
 from hvd_elastic.launcher.core.supervision import (
@@ -64,7 +65,8 @@ def supervise(command: HorovodrunCommand) -> Finish:
     """
     child_processes.adopt_orphans()
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    limits = SupervisionLimits(start=command.start, minimum=command.minimum)
+    start = command.minimum if has_begun(command.run_dir) else command.start
+    limits = SupervisionLimits(start=start, minimum=command.minimum)
     listed = _HostList()
     source = SnapshotSource(command.run_dir)
     threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
@@ -114,8 +116,8 @@ class _Supervisor:
     def _start(self, processes: int, *, held: bool) -> None:
         self._starts += 1
         argv = self._command.argv
-        if self._starts > 1:
-            logger.info("horovodrun is started again, for %d processes or more", processes)
+        if self._starts > 1 or processes != self._command.start:
+            logger.info("the job begins again, as soon as %d processes fit", processes)
             argv = self._command.beginning_with(processes, discovery_script=self._hold() if held else None)
         self._output = StockOutput()
         try:

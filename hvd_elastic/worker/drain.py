@@ -1,11 +1,15 @@
 """How a worker's pod leaves: it asks the training process to checkpoint, and ends when that has left the job."""
 
 import logging
+import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, HEARTBEAT_FILE, LEAVE_FILE
 from hvd_elastic.system.atomic_file import replace_file
+from hvd_elastic.worker.event_loop import EventLoop, Timer
 
 log = logging.getLogger(__name__)
 
@@ -13,13 +17,49 @@ LINGER_SECONDS: Final = 0.03
 """From the last exit code to the pod's end: time for `RUN_DIR/adopt` to end with that code and for sshd to send it."""
 
 
-def announce(run_dir: Path) -> None:
+REQUEST_GAP_SECONDS: Final = 10.0
+"""At least, between two checkpoints that others ask for: training waits for each of them."""
+
+
+def announce(run_dir: Path, reason: str) -> None:
     """Write LEAVE_FILE and CHECKPOINT_REQUEST_FILE for the training process.
 
     The order matters: a request without LEAVE_FILE means that the whole job waits for the checkpoint.
     """
-    write_line(run_dir / LEAVE_FILE, "SIGTERM")
-    request_checkpoint(run_dir, "this pod is about to end")
+    write_line(run_dir / LEAVE_FILE, reason)
+    request_checkpoint(run_dir, reason)
+
+
+class CheckpointRequests:
+    """Passes others' requests for checkpoints on, one in REQUEST_GAP_SECONDS. One that comes sooner has to wait."""
+
+    def __init__(self, loop: EventLoop, run_dir: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._loop, self._run_dir, self._clock = loop, run_dir, clock
+        self._next = -math.inf
+        """When the next request may be passed on."""
+        self._waiting: Timer | None = None
+
+    def take(self, reason: str) -> None:
+        """Pass a request on, now or when its time has come. While one waits, others are the same."""
+        if self._waiting is not None:
+            return
+        wait_seconds = self._next - self._clock()
+        if wait_seconds > 0:
+            self._waiting = self._loop.after(wait_seconds, lambda: self._pass_on(reason))
+        else:
+            self._pass_on(reason)
+
+    def forget(self) -> None:
+        """Drop the request that waits: the process that it was for has left."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _pass_on(self, reason: str) -> None:
+        self._waiting = None
+        self._next = self._clock() + REQUEST_GAP_SECONDS
+        log.info("a checkpoint was requested: %s", reason)
+        request_checkpoint(self._run_dir, reason)
 
 
 def request_checkpoint(run_dir: Path, reason: str) -> None:

@@ -18,7 +18,7 @@ from hvd_elastic.mpijob.contract import (
     WorkerState,
     drain_seconds,
 )
-from hvd_elastic.system import child_processes
+from hvd_elastic.system import child_processes, job_key
 from hvd_elastic.worker import drain, heartbeat_answer
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.event_loop import EventLoop
@@ -47,7 +47,7 @@ class Generation:
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / GENERATION_FILE
         try:
-            self.number = int(self._path.read_text())
+            self.number = max(0, int(self._path.read_text()))
         except (OSError, ValueError):
             self.number = 0
 
@@ -100,6 +100,8 @@ class EntryPoint:
         self._stale: set[WorkerSlot] = set()
         self._usable = False
         self._leaving = False
+        self._checkpoint_requests = drain.CheckpointRequests(self._loop, self._run_dir)
+        self._has_refused = False
         self._launcher_seen = time.monotonic()
         self._code = int(Exit.OK)
         self._stopped = StoppedProcesses()
@@ -115,12 +117,13 @@ class EntryPoint:
             raise RunDirError(f"{self._run_dir}: {error.strerror}") from error
         if self._sshd is not None:
             self._sshd.start()
+        self._ready.reserve()
         for slot in self._slots:
             slot.start()
         self._look_for_launcher()
         self._look_for_stopped()
         self._loop.run()
-        self._ready.close()
+        self._ready.release()
         self._adopt.close()
         child_processes.kill_descendants()
         return self._code
@@ -157,8 +160,13 @@ class EntryPoint:
                 other for other in self._slots if other is not slot and other.phase is SlotPhase.TRAINING
             )
         if not self._is_training:
-            drain.clean(self._run_dir)
+            self._clean()
         self._update()
+
+    def _clean(self) -> None:
+        """Nothing that was asked of an earlier process concerns the next one."""
+        self._checkpoint_requests.forget()
+        drain.clean(self._run_dir)
 
     def _update(self) -> None:
         """Open or close the port, according to the slots."""
@@ -186,12 +194,26 @@ class EntryPoint:
         )
 
     def _on_request(self, line: str) -> None:
-        verb, _, reason = line.partition(" ")
+        verb, _, rest = line.partition(" ")
         if verb == "launcher":
             self._launcher_seen = time.monotonic()
-        if verb == "checkpoint" and self._is_training:
-            log.info("a checkpoint was requested: %s", reason)
-            drain.request_checkpoint(self._run_dir, reason)
+        if verb not in ("checkpoint", "leave") or not self._is_training or self._leaving:
+            return
+        word, _, reason = rest.partition(" ")
+        key = job_key.request_key(self._settings.ssh_key)
+        if not job_key.is_believed(word, key) or (verb == "leave" and key == job_key.NO_KEY):
+            self._refuse_request(verb)
+        elif verb == "checkpoint":
+            self._checkpoint_requests.take(reason)
+        else:
+            log.info("training is told to leave: the launcher is about to end")
+            drain.announce(self._run_dir, "the launcher is about to end")
+
+    def _refuse_request(self, verb: str) -> None:
+        """Say it once: strangers must not fill the log."""
+        if not self._has_refused:
+            self._has_refused = True
+            log.warning("a request to %s without the job's key was refused; others will be, too", verb)
 
     def _on_client(self, client: AdoptClient) -> None:
         if client.local_rank >= len(self._slots):
@@ -202,7 +224,7 @@ class EntryPoint:
             client.finish(Exit.HOST_CHANGE)
         else:
             if not self._is_training:
-                drain.clean(self._run_dir)
+                self._clean()
             self._slots[client.local_rank].adopt(client)
 
     def _look_for_launcher(self) -> None:
@@ -238,7 +260,7 @@ class EntryPoint:
             return
         self._leaving = True
         if self._is_training:
-            drain.announce(self._run_dir)
+            drain.announce(self._run_dir, "this pod is about to end")
         for slot in self._slots:
             slot.retire()
         if not self._is_training:

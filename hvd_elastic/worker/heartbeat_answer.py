@@ -9,6 +9,8 @@ from typing import Final
 from hvd_elastic.mpijob.contract import HEARTBEAT_FILE, WorkerState
 
 _LIMIT_BYTES: Final = 256
+_NUMBERS: Final = range(10**18)
+"""The numbers that READY_PORT's readers accept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +31,10 @@ def read_heartbeat(run_dir: Path, *, clock: Callable[[], float] = time.time) -> 
     try:
         with (run_dir / HEARTBEAT_FILE).open("rb") as file:
             step, _, _, unix = file.read(_LIMIT_BYTES).split()
-        return Heartbeat(step=int(step), age_seconds=max(0, int(clock() - float(unix))))
+        beat = Heartbeat(step=int(step), age_seconds=max(0, int(clock() - float(unix))))
     except (OSError, ValueError, OverflowError):
         return NO_HEARTBEAT
+    return beat if beat.step in _NUMBERS and beat.age_seconds in _NUMBERS else NO_HEARTBEAT
 
 
 def answer_line(generation: int, state: WorkerState, heartbeat: Heartbeat) -> bytes:

@@ -14,6 +14,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_SLOTS,
     ENV_STANDBY,
     RUN_DIR,
+    SSH_KEY,
     Exit,
     HvdElasticError,
     Standby,
@@ -44,6 +45,9 @@ class PodSettings:
     slots: int
     standby: Standby
     grace_seconds: float
+    ssh_key: Path
+    """The job's own; it need not exist."""
+
     launcher_seconds: float
     """How long it waits for a launcher, or for news of one."""
 
@@ -54,6 +58,7 @@ class PodSettings:
         settings = cls(
             run_dir=Path(environment.get(ENV_RUN_DIR) or RUN_DIR).absolute(),
             ready_address=environment.get(ENV_READY_ADDRESS) or None,
+            ssh_key=Path(environment.get("HOME") or "/") / SSH_KEY,
             slots=reader.value(ENV_SLOTS, 1, _slots, f"a whole number from 1 to {_SLOTS_LIMIT}"),
             standby=reader.value(ENV_STANDBY, Standby.INIT, Standby, ", ".join(Standby)),
             grace_seconds=reader.value(ENV_GRACE_SECONDS, _GRACE_SECONDS, _seconds, "a number of seconds, 0 or more"),

@@ -1,4 +1,9 @@
-"""READY_PORT: open only while this worker is usable. It answers each connection and accepts checkpoint requests."""
+"""READY_PORT: open only while this worker is usable. It answers each connection and accepts requests.
+
+The port is bound before the script runs and stays so, or a script that binds it (a port of its own choice, another
+service of the image) would stand where the kubelet and discovery look for the worker. While it is closed the socket
+does not listen, so connections are refused, and it has no SO_REUSEADDR, with which another socket could share the port.
+"""
 
 import contextlib
 import errno
@@ -40,36 +45,63 @@ class ReadyPort:
         self._answer = answer
         self._on_request = on_request
         self._listener: socket.socket | None = None
+        """Bound as soon as the port was free."""
+        self._is_open = False
         self._retry: Timer | None = None
         self._connections: dict[int, _Connection] = {}
 
     @property
     def is_open(self) -> bool:
         """Whether it listens."""
-        return self._listener is not None
+        return self._is_open
+
+    def reserve(self) -> None:
+        """Take the port, so that nobody else can. If it is taken already, log that; `open` tries again."""
+        try:
+            self._bind()
+        except OSError as error:
+            log.warning("the readiness port %s is taken: %s", self._port, error.strerror)
 
     def open(self) -> None:
         """Listen. If the port is taken, log that and try again until it is free."""
-        if self._listener is not None:
+        if self._is_open:
             return
         try:
-            self._listener = listen(self._address, self._port)
+            listener = self._bind()
+            # So that connections of an earlier opening, which linger, do not stand in the way.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.listen(_BACKLOG)
         except OSError as error:
             self._try_later(error)
             return
         self._cancel_retry()
-        self._listener.setblocking(False)
-        self._loop.watch(self._listener.fileno(), self._accept)
+        self._is_open = True
+        self._loop.watch(listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Stop listening: connections are refused from now on."""
+        """Stop listening: connections are refused from now on. The port stays taken."""
         self._cancel_retry()
-        if self._listener is not None:
+        if self._is_open:
+            assert self._listener is not None
+            self._is_open = False
             self._loop.forget(self._listener.fileno())
-            self._listener.close()
-            self._listener = None
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         for connection in list(self._connections.values()):
             self._drop(connection)
+
+    def release(self) -> None:
+        """Close the port and give it up."""
+        self.close()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _bind(self) -> socket.socket:
+        if self._listener is None:
+            self._listener = bind(self._address, self._port)
+            self._listener.setblocking(False)
+        return self._listener
 
     def _try_later(self, error: OSError) -> None:
         if self._retry is None:
@@ -83,7 +115,7 @@ class ReadyPort:
 
     def _accept(self) -> None:
         for _ in range(_BACKLOG):
-            if self._listener is None:
+            if self._listener is None or not self._is_open:
                 return
             try:
                 connected, _ = self._listener.accept()
@@ -145,12 +177,31 @@ class _Connection:
         self.timer: Timer | None = None
 
 
-def listen(address: str | None, port: int) -> socket.socket:
-    """Listen on `address`. None: on all interfaces, by IPv6 and IPv4 if the kernel has both. Raises OSError."""
+def bind(address: str | None, port: int) -> socket.socket:
+    """Bind to `address`. None: to all interfaces, by IPv6 and IPv4 if the kernel has both. Raises OSError."""
     if address is not None:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return socket.create_server((address, port), family=family, backlog=_BACKLOG)
+        return _bound(socket.AF_INET6 if ":" in address else socket.AF_INET, address, port)
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
-            return socket.create_server(("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
-    return socket.create_server(("", port), backlog=_BACKLOG)
+            return _bound(socket.AF_INET6, "", port)
+    return _bound(socket.AF_INET, "", port)
+
+
+def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            bound.bind((address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            # Connections of an earlier entry point at this address linger; a process that listens is still refused.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((address, port))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -8,6 +8,7 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests import pod_environment
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
+    SSH_FOLDER,
     container_env,
     container_security,
     env_from_field,
@@ -22,27 +23,40 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
 SIDECAR = "discovery"
 HOROVODRUN_ELASTIC_TIMEOUT_SECONDS = 365 * 24 * 3600
 """horovodrun cannot be told to wait as long as it takes, and its own default of 600 s ends a job that was preempted."""
+_DRAIN_SECONDS = 20
+"""Of the pod's 30 s of grace. The sidecar gives up sooner; this is for one that does not answer."""
 _TOKEN_VOLUME = "discovery-token"  # noqa: S105 - a volume's name
 _TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder's name
 _TOKEN_SECONDS = 3600
+_KEY_VOLUME = "job-key"
+_KEY = "ssh-privatekey"
+_KEY_FILE = contract.SSH_KEY.rpartition("/")[2]
 
 
 def template(
-    spec: JobSpec, *, service_account: str | None, sidecar_options: Sequence[str] = (), owned: Sequence[str] = ()
+    spec: JobSpec,
+    *,
+    service_account: str | None,
+    sidecar_options: Sequence[str] = (),
+    ssh_secret: str | None = None,
+    owned: Sequence[str] = (),
 ) -> Manifest:
     """The launcher's pod template. Only the sidecar gets a token, because Horovod unpickles what its ports receive.
 
-    `owned`: API paths of what the sidecar becomes the owner of.
+    `owned`: API paths of what the sidecar becomes the owner of. `ssh_secret`: the Secret with the job's ssh key, by
+    which the workers know the sidecar's requests; None where the operator makes none.
     """
     token = {"name": _TOKEN_VOLUME, "mountPath": _TOKEN_FOLDER, "readOnly": True}
+    key = {"name": _KEY_VOLUME, "mountPath": SSH_FOLDER, "readOnly": True}
+    mounts = [token, key] if ssh_secret else [token]
     pod = without_empty(
         serviceAccountName=service_account,
         automountServiceAccountToken=False,
         enableServiceLinks=False,
         securityContext=pod_security(shared_group=False),
-        initContainers=[sidecar(spec, mounts=[token], options=sidecar_options, owned=owned)],
+        initContainers=[sidecar(spec, mounts=mounts, options=sidecar_options, owned=owned)],
         containers=[container(spec)],
-        volumes=[*scratch_volumes(), _token_volume()],
+        volumes=[*scratch_volumes(), _token_volume(), *_key_volumes(ssh_secret)],
     )
     return pod_template(spec, Role.LAUNCHER, pod)
 
@@ -58,6 +72,7 @@ def container(spec: JobSpec) -> Manifest:
         workingDir=spec.workdir,
         env=[*container_env(pod_environment.training(spec)), env_from_field(contract.ENV_INCARNATION, "metadata.uid")],
         ports=ports,
+        lifecycle={"preStop": {"exec": {"command": _drain_hook()}}},
         resources={
             "requests": {"cpu": spec.launcher.cpu, "memory": spec.launcher.memory},
             "limits": {"memory": spec.launcher.memory},
@@ -72,6 +87,13 @@ def command(spec: JobSpec) -> list[str]:
     program = ["hvd-elastic", spec.launcher.kind.value]
     adopt = f"{contract.RUN_DIR}/{contract.ADOPT_FILE}"
     return [*program, *flags(spec), adopt, *escape_command(spec.command)]
+
+
+def _drain_hook() -> list[str]:
+    """Runs before the launcher's SIGTERM: the sidecar has the training leave with its last step durable."""
+    drain, drained = (f"{contract.RUN_DIR}/{name}" for name in (contract.DRAIN_FILE, contract.DRAINED_FILE))
+    wait = f"touch {drain}; until [ -e {drained} ]; do sleep 0.1; done"
+    return ["timeout", str(_DRAIN_SECONDS), "/bin/sh", "-c", wait]
 
 
 def flags(spec: JobSpec, run_dir: str = contract.RUN_DIR) -> list[str]:
@@ -131,6 +153,12 @@ def sidecar(
 
 def _is_ours(spec: JobSpec) -> bool:
     return spec.launcher.kind is LauncherKind.LAUNCH
+
+
+def _key_volumes(secret: str | None) -> list[Manifest]:
+    if secret is None:
+        return []
+    return [{"name": _KEY_VOLUME, "secret": {"secretName": secret, "items": [{"key": _KEY, "path": _KEY_FILE}]}}]
 
 
 def _token_volume() -> Manifest:

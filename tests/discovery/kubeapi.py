@@ -45,6 +45,7 @@ def pod(
     ip: str | None = None,
     phase: str = "Running",
     ready: bool = True,
+    withdrawn: bool = False,
     since: str = "2026-01-01T00:00:00Z",
     owner: str = OWNER,
     node: str = "node-a",
@@ -55,8 +56,12 @@ def pod(
 ) -> Json:
     conditions = [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": since},
-        {"type": "Ready", "status": str(ready), "lastTransitionTime": since},
+        {"type": "Ready", "status": str(ready and not withdrawn), "lastTransitionTime": since},
+        {"type": "ContainersReady", "status": str(ready), "lastTransitionTime": since},
     ]
+    if not ready:
+        for condition in conditions[1:]:
+            condition["reason"] = "ContainersNotReady"
     if disrupted:
         conditions.append({"type": "DisruptionTarget", "status": "True", "reason": disrupted})
     return {

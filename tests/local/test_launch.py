@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.mpijob.contract import Exit
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
@@ -257,6 +258,15 @@ def test_nothing_starts_before_enough_slots_are_there(job: Job) -> None:
     job.hosts("a:1", "b:2", "c:1")
     job.trains("a:0", "b:0", "b:1", "c:0")
     assert job.status()["generation"] == 1
+
+
+def test_a_job_that_has_begun_before_begins_again_with_its_minimum(job: Job) -> None:
+    mark_begun(job.run_dir)
+    job.hosts("a:1")
+    job.launch("-np", "4", "--min-np", "1")
+    job.trains("a:0")
+    job.hosts("a:1", "b:2")
+    job.trains("a:0", "b:0", "b:1")
 
 
 def test_a_host_that_fails_before_the_first_world_is_left_out(job: Job) -> None:

@@ -205,7 +205,7 @@ class MixedJob(Training):
         """Do what PID 1 of these pods does when they are told to end."""
         for name in names:
             (self.folder / "at" / name).mkdir(exist_ok=True)
-            drain.announce(self.folder / "at" / name)
+            drain.announce(self.folder / "at" / name, "this pod is about to end")
 
     def preempt_all(self) -> None:
         """All leave by themselves, and what they have committed is durable.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.hosts_script import write_script
+from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from tests.local.harness import WORKER, Job, own_addresses
 from tests.local.harness import job as make_job
@@ -30,9 +31,9 @@ class Supervised(Job):
         snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=int(time.time()))
         write_snapshot(self.run_dir, snapshot)
 
-    def supervise(self) -> None:
+    def supervise(self, *flags: str) -> None:
         write_script(self.run_dir)
-        launcher = [sys.executable, "-m", "hvd_elastic.cli", "horovodrun", *FLAGS, "--network-interface", "lo"]
+        launcher = [sys.executable, "-m", "hvd_elastic.cli", "horovodrun", *FLAGS, *flags, "--network-interface", "lo"]
         where = ["--host-discovery-script", str(self.run_dir / "discover-hosts")]
         self.start([*launcher, *where], [sys.executable, "-S", str(WORKER), "--stock"])
 
@@ -72,6 +73,13 @@ def test_a_list_that_was_empty_for_a_moment_costs_nothing(job: Supervised) -> No
     job.offer(A)
     job.trains(f"{A}:0")
     assert len(job.events("started")) == 1
+
+
+def test_a_job_that_has_begun_before_begins_again_with_its_minimum(job: Supervised) -> None:
+    mark_begun(job.run_dir)
+    job.offer(A)
+    job.supervise("-np", "2")
+    job.trains(f"{A}:0")
 
 
 def test_a_failure_of_the_script_ends_the_job(job: Supervised) -> None:

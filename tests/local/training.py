@@ -76,7 +76,7 @@ class Training:
             "--local-hosts",
             str(self.folder / "at"),
         ]
-        (self.folder / "at").mkdir()
+        (self.folder / "at").mkdir(exist_ok=True)
         self.start([*ours, *where, *flags, *forkserver.python(), str(script)])
 
     def start(self, command: Sequence[str]) -> None:

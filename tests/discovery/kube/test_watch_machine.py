@@ -122,11 +122,11 @@ class Wire(RuleBasedStateMachine):
             known = {view.uid: view for view in fresh}
             answers = {uid: view for uid, view in self.workers.items() if uid in known}
             answer = eligible_hosts(fresh, RULES, workers=answers)
-            ending = {view for view in fresh if view.is_ending}
+            blocking = {view for view in fresh if view.may_block}
             return (
                 self.inventory.pods == known
                 and self.inventory.eligible_hosts() == answer
-                and set(self.inventory.ending_pods()) == ending
+                and set(self.inventory.blocking_pods()) == blocking
             )
 
 

@@ -32,6 +32,26 @@ def decide(*pods: PodView, rules: EligibilityRules = RULES, **given: object) -> 
     return eligible_hosts(pods, rules, **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("ready", "containers", "withdrawn"),
+    [
+        ({"status": "False"}, {"status": "True"}, True),
+        ({"status": "True"}, {"status": "True"}, False),
+        ({"status": "False", "reason": "ContainersNotReady"}, {"status": "False"}, False),
+        ({"status": "False", "reason": "ReadinessGatesNotReady"}, {"status": "True"}, False),
+        ({"status": "False"}, {"status": "False"}, False),
+        ({}, {}, False),
+    ],
+)
+def test_ready_that_was_taken_away_is_told_from_ready_that_was_lost(
+    ready: dict[str, str], containers: dict[str, str], withdrawn: bool
+) -> None:
+    made = pod(0)
+    made["status"]["conditions"] = [{"type": "Ready", **ready}, {"type": "ContainersReady", **containers}]
+    view = PodView.from_json(made)
+    assert (view.ready_withdrawn, view.ready) == (withdrawn, ready.get("status") == "True")
+
+
 def test_a_good_worker_is_offered_by_address_slots_and_alias() -> None:
     (host,) = decide(GOOD, workers=WAITS).hosts
     assert (host.address, host.slots, host.alias, host.pod) == ("10.0.0.1", 2, "a-4", "job-worker-0")

@@ -17,6 +17,7 @@ from hvd_elastic.discovery.rules.first_list import (
 from hvd_elastic.discovery.rules.reaper import (
     BACKOFF,
     STUCK_SECONDS,
+    Reap,
     ReapReason,
     ReapRecord,
     pods_to_reap,
@@ -33,39 +34,89 @@ def reaped(
     view: PodView,
     now: float = 2000.0,
     nodes: dict[str, NodeView] | None = None,
-    workers: dict[str, WorkerView] | None = None,
+    silent: bool = False,
     records: dict[str, ReapRecord] | None = None,
 ) -> list[ReapReason]:
-    found = pods_to_reap([view], owner_uid="job", nodes=nodes, workers=workers or {}, records=records or {}, now=now)
-    return [reap.reason for reap in found]
+    return [reap.reason for reap in reaps(view, now, nodes, silent=silent, records=records)]
 
 
-def test_a_failed_worker_is_reaped_and_no_other() -> None:
+def reaps(
+    view: PodView,
+    now: float = 2000.0,
+    nodes: dict[str, NodeView] | None = None,
+    silent: bool = False,
+    records: dict[str, ReapRecord] | None = None,
+) -> tuple[Reap, ...]:
+    return pods_to_reap(
+        [view], owner_uid="job", nodes=nodes, silent={view.uid} if silent else (), records=records or {}, now=now
+    )
+
+
+def test_a_worker_that_has_ended_is_reaped_and_no_other() -> None:
     assert reaped(FAILED) == [ReapReason.FAILED]
-    assert reaped(replace(FAILED, phase="Succeeded")) == []
+    assert reaped(replace(FAILED, phase="Succeeded")) == [ReapReason.ENDED]
     assert reaped(replace(FAILED, owner_uid="another")) == []
     assert reaped(replace(FAILED, phase="Running")) == []
 
 
+def test_a_worker_that_ends_as_it_was_told_is_left_to_its_kubelet() -> None:
+    for phase in ("Succeeded", "Failed"):
+        assert reaped(replace(FAILED, phase=phase, deleting_at=1990.0)) == []
+
+
+WITHDRAWN = replace(STUCK, deleting_at=None, ready_withdrawn=True)
+
+
+def test_a_lost_node_takes_two_witnesses() -> None:
+    assert reaped(WITHDRAWN, silent=True) == [ReapReason.LOST]
+    assert reaped(replace(WITHDRAWN, deleting_at=3000.0), silent=True) == [ReapReason.LOST]
+    assert reaped(WITHDRAWN) == []
+    assert reaped(replace(WITHDRAWN, ready_withdrawn=False), silent=True) == []
+
+
 @pytest.mark.parametrize(
-    ("nodes", "worker", "expected"),
+    ("nodes", "silent", "expected"),
     [
-        ({"n": NodeView(name="n", ready=False)}, None, [ReapReason.STUCK]),
-        ({}, None, [ReapReason.STUCK]),
-        ({"n": NodeView(name="n")}, WorkerView(lost=True), []),
-        (None, WorkerView(lost=True), [ReapReason.STUCK]),
-        (None, WorkerView(), []),
+        ({"n": NodeView(name="n", ready=False)}, True, [ReapReason.STUCK]),
+        ({}, True, [ReapReason.STUCK]),
+        ({"n": NodeView(name="n", ready=False)}, False, []),
+        ({"n": NodeView(name="n")}, True, []),
+        (None, True, []),
+        (None, False, []),
     ],
 )
-def test_a_stuck_worker_is_reaped_where_its_node_is_lost(
-    nodes: dict[str, NodeView] | None, worker: WorkerView | None, expected: list[ReapReason]
+def test_a_stuck_worker_is_deleted_by_force_only_where_its_node_is_known_to_be_lost(
+    nodes: dict[str, NodeView] | None, silent: bool, expected: list[ReapReason]
 ) -> None:
-    assert reaped(STUCK, nodes=nodes, workers={"b": worker} if worker else {}) == expected
+    assert reaped(STUCK, nodes=nodes, silent=silent) == expected
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_stuck_worker_whose_containers_have_ended_is_deleted_by_force_wherever_it_is(phase: str) -> None:
+    ended = replace(STUCK, phase=phase)
+    assert reaped(ended, nodes={"n": NodeView(name="n")}) == reaped(ended, nodes=None) == [ReapReason.STUCK]
+    assert reaped(ended, now=1000.0 + STUCK_SECONDS - 1) == []
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+@pytest.mark.parametrize("nodes", [None, {}, {"n": NodeView(name="n")}, {"n": NodeView(name="n", ready=False)}])
+@pytest.mark.parametrize("deleting_at", [None, 1000.0, 3000.0])
+@pytest.mark.parametrize("withdrawn", [True, False])
+@pytest.mark.parametrize("silent", [True, False])
+def test_force_needs_the_end_of_the_containers_or_two_witnesses(
+    phase: str, nodes: dict[str, NodeView] | None, deleting_at: float | None, withdrawn: bool, silent: bool
+) -> None:
+    view = replace(STUCK, phase=phase, deleting_at=deleting_at, ready_withdrawn=withdrawn)
+    for reap in reaps(view, nodes=nodes, silent=silent):
+        node_is_out = nodes is not None and not ("n" in nodes and nodes["n"].ready)
+        if reap.by_force:
+            assert phase != "Running" or (silent and (withdrawn or node_is_out))
+        assert ("which is not Ready" in reap.message) <= node_is_out
 
 
 def test_a_stuck_worker_has_its_grace_and_some_time_more() -> None:
-    assert reaped(STUCK, now=1000.0 + STUCK_SECONDS - 1, nodes={}) == []
-    assert reaped(STUCK, now=1000.0 + STUCK_SECONDS, nodes={}) == [ReapReason.STUCK]
+    assert reaped(STUCK, now=1000.0 + STUCK_SECONDS - 1, nodes={}, silent=True) == []
+    assert reaped(STUCK, now=1000.0 + STUCK_SECONDS, nodes={}, silent=True) == [ReapReason.STUCK]
 
 
 def test_a_name_that_fails_again_and_again_is_reaped_ever_later_within_bounds() -> None:

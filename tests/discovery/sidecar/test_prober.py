@@ -1,5 +1,7 @@
+import resource
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -91,7 +93,20 @@ def test_workers_that_have_not_started_say_nothing_about_this_side(workers: Work
 
 
 @pytest.mark.parametrize(
-    "line", [b"SSH-2.0-OpenSSH\n", b"hvd-elastic 2 0 waiting 0 0\n", b"\xff\n", b"hvd-elastic 1 x\n"]
+    "line",
+    [
+        b"SSH-2.0-OpenSSH\n",
+        b"hvd-elastic 2 0 waiting 0 0\n",
+        b"\xff\n",
+        b"hvd-elastic 1 x\n",
+        b"hvd-elastic 1 -5 waiting -1 -1\n",
+        b"hvd-elastic 1 +5 waiting -1 -1\n",
+        b"hvd-elastic 1 1_0 waiting -1 -1\n",
+        b"hvd-elastic 1 1234567890 waiting -1 -1\n",
+        b"hvd-elastic 1 0 waiting -2 -1\n",
+        b"hvd-elastic 1 0 asleep -1 -1\n",
+        b"hvd-elastic 1 0 waiting -1 -1",
+    ],
 )
 def test_another_service_on_the_port_is_a_miss(workers: Workers, probing: Probing, line: bytes) -> None:
     with pytest.raises(ValueError):
@@ -133,6 +148,12 @@ def test_a_large_job_is_probed_at_most_a_hundred_times_a_second(workers: Workers
     probing.prober.close()
 
 
+@given(st.integers(0, 10**9 - 1), st.sampled_from(list(WorkerState)), st.integers(-1, 10**18 - 1), st.integers(-1, 9))
+def test_reads_every_line_that_a_worker_writes(generation: int, state: WorkerState, step: int, age: int) -> None:
+    line = f"hvd-elastic 1 {generation} {state} {step} {age}\n".encode()
+    assert parse_ready_line(line) == WorkerView(generation=generation, state=state, step=step, age_seconds=age)
+
+
 @given(st.lists(st.sampled_from(["answer", "miss", "other"]), max_size=30))
 def test_lost_means_three_misses_in_a_row_while_another_answered(events: list[str]) -> None:
     record, last_answer, row, other_since = ProbeRecord(), -1.0, 0, False
@@ -153,9 +174,42 @@ def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -
     assert request_checkpoint([], "nobody", port=workers.port) == 0
     until(lambda: len(workers.received) == 2)
     assert set(workers.received) == {
-        (A, "checkpoint the job falls short"),
-        ("127.0.3.3", "checkpoint the job falls short"),
+        (A, "checkpoint - the job falls short"),
+        ("127.0.3.3", "checkpoint - the job falls short"),
     }
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """This process may open 40 files more, and no other."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 40, before[1]))
+    yield taken + 40
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_checkpoint_request_reaches_more_workers_than_there_are_descriptors(
+    workers: Workers, few_descriptors: int
+) -> None:
+    everyone = [f"127.0.{5 + number // 200}.{1 + number % 200}" for number in range(2 * few_descriptors)]
+    workers.closed.update(everyone)  # the workers' own descriptors are few here, too
+    workers.closed.remove(everyone[-1])
+    assert request_checkpoint(everyone, "the job falls short", port=workers.port, timeout_seconds=60.0)
+    until(lambda: workers.received == [(everyone[-1], "checkpoint - the job falls short")])
+
+
+def test_without_a_descriptor_no_worker_has_missed_a_probe(workers: Workers) -> None:
+    probing = Probing(workers, {"a": A})
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        probing.prober.turn()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert probing.prober.misses == 0
+    assert probing.until_reports(1) == WorkerView()
+    probing.prober.close()
 
 
 def test_workers_hear_of_their_launcher(workers: Workers) -> None:

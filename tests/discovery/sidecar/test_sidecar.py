@@ -8,10 +8,15 @@ import pytest
 from prometheus_client import generate_latest
 
 from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.job_beginning import has_begun
+from hvd_elastic.discovery.sidecar.launcher_drain import DRAIN_SECONDS, LauncherDrain
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
 from hvd_elastic.mpijob.contract import (
+    ANNOTATION_BEGUN,
     ANNOTATION_WANTED_WORKERS,
+    DRAIN_FILE,
+    DRAINED_FILE,
     LABEL_JOB_NAME,
     LABEL_JOB_ROLE,
     SNAPSHOT_FILE,
@@ -20,6 +25,7 @@ from hvd_elastic.mpijob.contract import (
     SnapshotState,
     WorkerState,
 )
+from hvd_elastic.system.job_key import request_key
 from tests.discovery.conftest import Start, until
 from tests.discovery.kubeapi import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.workers import Workers
@@ -125,6 +131,16 @@ def test_a_replaced_standby_is_a_new_host(api: KubeApi, start: Start, workers: W
     until(lambda: [host.alias for host in read_snapshot(running.folder).hosts] == ["uid-job-0-1"])
 
 
+def test_a_stranger_where_a_worker_was_is_no_worker(api: KubeApi, start: Start, workers: Workers) -> None:
+    put(api, 0, 1)
+    running = start()
+    running.shows(0, 1)
+    workers.lines["127.0.1.1"] = b"hvd-elastic 1 -5 waiting -1 -1\n"
+    running.shows(1)
+    workers.lines.clear()
+    running.shows(0, 1)
+
+
 def test_says_so_before_the_job_falls_below_its_min(api: KubeApi, start: Start, workers: Workers) -> None:
     put(api, 0, 1)
     running = start(min_workers=2)
@@ -164,34 +180,133 @@ def test_works_where_nodes_may_not_be_read(api: KubeApi, start: Start) -> None:
     assert api.asked(watch=False, path=NODES) == 1
 
 
-def test_reaps_a_failed_worker_with_its_record_and_no_other(api: KubeApi, start: Start) -> None:
+def test_reaps_workers_that_have_ended_with_their_record_and_no_other(api: KubeApi, start: Start) -> None:
     api.put(PODS, pod(0))
     api.put(PODS, pod(1, phase="Failed", ready=False, reason="Evicted"))
     api.put(PODS, pod(2, phase="Failed", ready=False, owner="another"))
     api.put(PODS, pod(3, phase="Succeeded", ready=False))
     running = start()
-    until(lambda: "job-worker-1" not in api.objects[PODS])
-    event = next(iter(api.objects[EVENTS].values()))
-    assert event["involvedObject"]["uid"] == "uid-job-1"
-    assert "Evicted" in event["message"]
+    until(lambda: sorted(api.objects[PODS]) == ["job-worker-0", "job-worker-2"])
+    events = {event["involvedObject"]["uid"]: event for event in api.objects[EVENTS].values()}
+    assert events.keys() == {"uid-job-1", "uid-job-3"}
+    assert "Evicted" in events["uid-job-1"]["message"]
     running.shows(0)
-    assert sorted(api.objects[PODS]) == ["job-worker-0", "job-worker-2", "job-worker-3"]
     deleted = [request for request in api.requests if request.method == "DELETE"]
-    assert [request.body["preconditions"] for request in deleted if request.body] == [{"uid": "uid-job-1"}]
+    assert sorted((request.body or {})["preconditions"]["uid"] for request in deleted) == ["uid-job-1", "uid-job-3"]
+    assert all("gracePeriodSeconds" not in (request.body or {}) for request in deleted)
 
 
-def test_frees_the_name_of_a_worker_on_a_lost_node(api: KubeApi, start: Start) -> None:
+@pytest.mark.parametrize("nodes", [True, False])
+def test_replaces_the_worker_of_a_lost_node_before_anyone_deletes_it(
+    api: KubeApi, start: Start, workers: Workers, nodes: bool
+) -> None:
+    put(api, 0, 1, 2)
+    running = start(nodes=nodes)
+    running.shows(0, 1, 2)
+    # A node controller that comes back after an outage does this to workers that are well.
+    api.put(PODS, pod(1, withdrawn=True))
+    running.shows(0, 2)
+    workers.silent.add("127.0.1.3")
+    api.put(PODS, pod(2, withdrawn=True))
+    until(lambda: "job-worker-2" not in api.objects[PODS])
+    deleted = [request for request in api.requests if request.method == "DELETE"]
+    assert [(request.body or {})["gracePeriodSeconds"] for request in deleted] == [0]
+    assert "job-worker-1" in api.objects[PODS]
+
+
+def test_frees_the_name_of_a_worker_that_stays_terminating(api: KubeApi, start: Start, workers: Workers) -> None:
+    """A node that is not Ready, and one that is, where an unmount or a process in the kernel hangs."""
+    workers.silent.update({"127.0.1.1", "127.0.1.2", "127.0.1.3"})
     api.put(NODES, node("lost", ready=False))
     api.put(NODES, node("fine"))
     past = "2026-01-01T00:00:00Z"
     api.put(PODS, pod(0, node="lost", deleting=past, ready=False))
     api.put(PODS, pod(1, node="fine", deleting=past, ready=False))
+    api.put(PODS, pod(2, node="fine", deleting=past, ready=False, phase="Failed"))
     start()
-    until(lambda: "job-worker-0" not in api.objects[PODS])
-    deleted = next(request for request in api.requests if request.method == "DELETE")
-    assert deleted.body is not None
-    assert deleted.body["gracePeriodSeconds"] == 0
-    assert "job-worker-1" in api.objects[PODS]
+    until(lambda: list(api.objects[PODS]) == ["job-worker-1"])
+    deleted = [request for request in api.requests if request.method == "DELETE"]
+    assert [(request.body or {})["gracePeriodSeconds"] for request in deleted] == [0, 0]
+    messages = {event["involvedObject"]["name"]: event["message"] for event in api.objects[EVENTS].values()}
+    assert "not Ready" in messages["job-worker-0"]
+    assert "not Ready" not in messages["job-worker-2"]
+
+
+def test_the_job_remembers_that_it_has_begun(
+    api: KubeApi, start: Start, workers: Workers, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    put(api, 0)
+    first = start()
+    first.shows(0)
+    assert not has_begun(first.folder)
+    workers.say("127.0.1.1", state=WorkerState.TRAINING)
+    until(lambda: ANNOTATION_BEGUN in api.objects[JOBS]["job"]["metadata"]["annotations"])
+    assert has_begun(first.folder)
+    first.stop()
+    # Another launcher's pod has another folder, and finds no worker that trains.
+    workers.lines.clear()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    options = SidecarOptions(job="job", namespace="default", run_dir=elsewhere, ready_port=workers.port)
+    sidecar = Sidecar(options, api.access(), Metrics())
+    known: list[bool] = []
+    write = sidecar._publisher.publish
+    sidecar._publisher.publish = lambda *given: known.append(has_begun(elsewhere)) or write(*given)  # type: ignore[func-returns-value,method-assign]
+    thread = threading.Thread(target=sidecar.run, daemon=True)
+    thread.start()
+    until(lambda: bool(known))
+    sidecar.stop()
+    thread.join(10)
+    assert all(known)
+
+
+def test_a_stranger_that_trains_is_no_beginning(api: KubeApi, start: Start, workers: Workers) -> None:
+    workers.say("127.0.1.2", state=WorkerState.TRAINING)
+    put(api, 0)
+    api.put(PODS, pod(1, owner="earlier"))
+    running = start()
+    running.shows(0)
+    assert not has_begun(running.folder)
+
+
+def test_training_leaves_before_the_launcher_does(api: KubeApi, start: Start, workers: Workers, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("the job's own")
+    for address in ("127.0.1.1", "127.0.1.2"):
+        workers.say(address, state=WorkerState.TRAINING)
+    put(api, 0, 1)
+    running = start(ssh_key=tmp_path / "key")
+    running.shows(0, 1)
+    (tmp_path / DRAIN_FILE).touch()
+    running.shows()
+    told = {line for _, line in workers.received}
+    assert f"leave {request_key(tmp_path / 'key')}" in told
+    until(lambda: len([line for _, line in workers.received if line.startswith("leave")]) == 2)
+    workers.say("127.0.1.1", generation=1)
+    until(lambda: running.sidecar._prober.views["uid-job-0"].state is WorkerState.WAITING)
+    assert not (tmp_path / DRAINED_FILE).exists()
+    workers.closed.add("127.0.1.2")  # its next standby is not warm yet
+    until((tmp_path / DRAINED_FILE).exists)
+    assert running.hosts() == []
+
+
+def test_a_launcher_without_training_may_end_at_once(api: KubeApi, start: Start, tmp_path: Path) -> None:
+    put(api, 0)
+    running = start()
+    running.shows(0)
+    (tmp_path / DRAIN_FILE).touch()
+    until((tmp_path / DRAINED_FILE).exists)
+
+
+def test_a_launcher_does_not_wait_for_ever_for_its_training(tmp_path: Path) -> None:
+    drain = LauncherDrain(tmp_path)
+    assert not drain.begins(0.0)
+    drain.end_if_due(lambda: False, 0.0)
+    (tmp_path / DRAIN_FILE).touch()
+    assert (drain.begins(1.0), drain.begins(2.0)) == (True, False)
+    seen = []
+    for now in (1.0 + DRAIN_SECONDS - 0.1, 1.0 + DRAIN_SECONDS):
+        drain.end_if_due(lambda: True, now)
+        seen.append((drain.is_under_way, (tmp_path / DRAINED_FILE).exists()))
+    assert seen == [(True, False), (False, True)]
 
 
 def test_a_smaller_job_loses_its_victims_first(api: KubeApi, start: Start, workers: Workers) -> None:

@@ -17,9 +17,12 @@ from hvd_elastic.mpijob.contract import (
     CHECKPOINT_REQUEST_FILE,
     ENV_LAUNCHER_SECONDS,
     HEARTBEAT_FILE,
+    LEAVE_FILE,
     READY_PORT,
+    SSH_KEY,
     Exit,
 )
+from hvd_elastic.system.job_key import request_key
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Answer, Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
@@ -63,12 +66,12 @@ def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:
         pod.ready()
-        assert pod.ask(b"checkpoint nobody trains\n") == Answer(generation=1, state="waiting", step=-1, age=-1)
+        assert pod.ask(b"checkpoint - nobody trains\n") == Answer(generation=1, state="waiting", step=-1, age=-1)
         assert not (pod.run_dir / CHECKPOINT_REQUEST_FILE).exists()
         client = pod.adopt()
         first_line(client)
         (pod.run_dir / HEARTBEAT_FILE).write_text(f"41 0 2 {int(time.time()) - 7}")
-        answer = pod.ask(b"checkpoint below min workers\n")
+        answer = pod.ask(b"checkpoint - below min workers\n")
         assert answer is not None
         assert (answer.state, answer.step, answer.age in (7, 8)) == ("training", 41, True)
         request = pod.run_dir / CHECKPOINT_REQUEST_FILE
@@ -78,6 +81,52 @@ def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
         assert pod.ready(generation=2) == Answer(generation=2, state="waiting", step=-1, age=-1)
         assert not request.exists()
         assert not (pod.run_dir / HEARTBEAT_FILE).exists()
+
+
+def test_only_who_has_the_jobs_key_may_ask_for_anything(yard: Yard) -> None:
+    yard.write(WAITER)
+    (yard.folder / SSH_KEY).parent.mkdir()
+    (yard.folder / SSH_KEY).write_text("the job's own")
+    (yard.folder / "another").write_text("another job's")
+    stranger, own = (request_key(yard.folder / name) for name in ("another", SSH_KEY))
+    with yard.pod() as pod:
+        pod.ready()
+        first_line(pod.adopt())
+        request = pod.run_dir / CHECKPOINT_REQUEST_FILE
+        for word in ("", "-", stranger, own[:-1], "\u00e9"):
+            pod.ask(f"checkpoint {word} now\n".encode())
+            pod.ask(f"leave {word}\n".encode())
+        pod.ask(f"checkpoint {own} in earnest\n".encode())
+        assert eventually(lambda: request.exists() and request.read_text(), "the request") == "in earnest\n"
+        assert pod.log_text.count("without the job's key") == 1
+        assert not (pod.run_dir / LEAVE_FILE).exists()
+
+
+def test_training_is_told_to_leave_and_the_pod_stays(yard: Yard) -> None:
+    yard.write(WAITER)
+    (yard.folder / SSH_KEY).parent.mkdir()
+    (yard.folder / SSH_KEY).write_text("the job's own")
+    with yard.pod() as pod:
+        pod.ready()
+        client = pod.adopt()
+        first_line(client)
+        pod.ask(f"leave {request_key(yard.folder / SSH_KEY)}\n".encode())
+        for name in (LEAVE_FILE, CHECKPOINT_REQUEST_FILE):
+            eventually((pod.run_dir / name).exists, name)
+        client.terminate()  # it has left
+        pod.ready(generation=2)
+        assert not (pod.run_dir / LEAVE_FILE).exists()
+
+
+def test_without_a_key_nobody_may_tell_training_to_leave(yard: Yard) -> None:
+    yard.write(WAITER)
+    with yard.pod() as pod:
+        pod.ready()
+        first_line(pod.adopt())
+        pod.ask(b"leave -\n")
+        pod.ask(b"checkpoint - below min workers\n")
+        eventually((pod.run_dir / CHECKPOINT_REQUEST_FILE).exists, "the request after it")
+        assert not (pod.run_dir / LEAVE_FILE).exists()
 
 
 def test_a_worker_without_a_launcher_ends(yard: Yard) -> None:

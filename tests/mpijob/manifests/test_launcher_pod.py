@@ -1,4 +1,5 @@
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,16 @@ from tests.mpijob.jobs import job, one, pods
 def flag(command: list[str], name: str, count: int = 1) -> list[str]:
     at = command.index(name)
     return command[at + 1 : at + 1 + count]
+
+
+def test_the_launcher_waits_for_its_training_before_its_signal(tmp_path: Path) -> None:
+    hook = launcher_pod.container(job())["lifecycle"]["preStop"]["exec"]["command"]
+    with subprocess.Popen([word.replace(contract.RUN_DIR, str(tmp_path)) for word in hook]) as process:
+        while not (tmp_path / contract.DRAIN_FILE).exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        (tmp_path / contract.DRAINED_FILE).touch()
+        assert process.wait(60) == 0
 
 
 def test_flags_count_processes_where_the_description_counts_workers() -> None:
