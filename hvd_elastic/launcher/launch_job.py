@@ -18,9 +18,10 @@ from hvd_elastic.launcher.host_sources import HostSource, host_source
 from hvd_elastic.launcher.launch_settings import LaunchSettings, OnError
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import CommandRunner, LocalCommandRunner, MixedCommandRunner
+from hvd_elastic.launcher.remote.output_sinks import LossySink, RankFile, StreamSink
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from hvd_elastic.launcher.remote.worker_environment import bind_address, worker_environment
-from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream, open_rank_file
+from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses, end_leftovers
 from hvd_elastic.launcher.status_report import StatusReport
 
@@ -58,9 +59,12 @@ class _Launch:
 
     def __init__(self, settings: LaunchSettings, stdout: TextIO | None, stderr: TextIO | None) -> None:
         self._settings = settings
-        self._sinks = (stdout or sys.stdout, stderr or sys.stderr)
+        self._sinks = (
+            LossySink("stdout", StreamSink(stdout or sys.stdout)),
+            LossySink("stderr", StreamSink(stderr or sys.stderr)),
+        )
         self._runner = _command_runner(settings, self._connections_changed)
-        self._outputs = OutputReader(now=datetime.now if settings.prefix_timestamp else None)
+        self._outputs = OutputReader()
         self._workers = WorkerProcesses(self._runner, self._outputs, settings.run_dir)
         self._report = StatusReport(settings.run_dir)
         self._driver = Driver(
@@ -105,13 +109,20 @@ class _Launch:
         return worker_environment(self._settings, slot, self._server.port)
 
     def _streams(self, number: int, slot: Slot, label: Callable[[], str]) -> tuple[OutputStream, OutputStream]:
-        folder = self._settings.output_filename
+        now = datetime.now if self._settings.prefix_timestamp else None
         names = ("stdout", "stderr")
-        copies = [open_rank_file(folder, slot.rank, slot.size, name) if folder else None for name in names]
         stdout, stderr = (
-            OutputStream(name, sink, label, copy) for name, sink, copy in zip(names, self._sinks, copies, strict=True)
+            OutputStream(name, (sink, self._rank_file(slot, name)), label, now=now)
+            for name, sink in zip(names, self._sinks, strict=True)
         )
         return stdout, stderr
+
+    def _rank_file(self, slot: Slot, name: str) -> LossySink | None:
+        folder = self._settings.output_filename
+        if folder is None:
+            return None
+        file = RankFile(folder, slot.rank, slot.size, name)
+        return LossySink(str(file), file)
 
 
 def _command_runner(settings: LaunchSettings, changed: Callable[[], None]) -> CommandRunner:
