@@ -5,11 +5,14 @@ import logging
 import math
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TextIO
+
+import psutil
 
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.world_limits import WorldLimits
@@ -24,6 +27,8 @@ from hvd_elastic.launcher.remote.worker_environment import bind_address, worker_
 from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses, end_leftovers
 from hvd_elastic.launcher.status_report import StatusReport
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -37,21 +42,45 @@ REMOVED_PATIENCE_SECONDS: Final = 2.0
 def launch(settings: LaunchSettings, *, stdout: TextIO | None = None, stderr: TextIO | None = None) -> LaunchOutcome:
     """Run the command on every host until the job has ended. When it returns, every process it started is gone.
 
-    In the main thread SIGINT, SIGTERM and SIGHUP end the job with 128 + signal. Workers' lines go to `stdout` and
+    In the main thread SIGINT, SIGTERM and SIGHUP end the job with 128 + signal, unless they are ignored when it is
+    called; a second signal kills the workers at once. Workers' lines go to `stdout` and
     `stderr` (default: this process's own).
 
     Raises:
-        InvalidInputError: the settings have problems; nothing was started.
+        InvalidInputError: the settings have problems, or name a folder, an interface or a port that cannot be used;
+            nothing was started.
         HostsError: `hosts` is not a list of hosts.
-        OSError: a network interface or the metrics port cannot be used.
     """
     settings.check()
     source = host_source(settings)
-    settings.run_dir.mkdir(parents=True, exist_ok=True)
+    problems = tuple(_machine_problems(settings))
+    if problems:
+        raise InvalidInputError(problems)
     left = end_leftovers(settings.run_dir)
     if left:
         logger.warning("ended %d processes that an earlier launcher had left", left)
     return _Launch(settings, stdout, stderr).run(source)
+
+
+def _machine_problems(settings: LaunchSettings) -> Iterator[Problem]:
+    """What the settings name and this machine lacks. Makes the folders."""
+    for flag, folder in (("--run-dir", settings.run_dir), ("--output-filename", settings.output_filename)):
+        try:
+            if folder is not None:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            yield Problem(path=flag, value=str(folder), what=f"cannot be written ({error.strerror})")
+    try:
+        bind_address(settings)
+    except OSError as error:
+        known = ", ".join(psutil.net_if_addrs())
+        yield Problem(
+            path="--network-interface",
+            value=settings.network_interfaces[0],
+            what=str(error),
+            way_out=f"this machine has {known}",
+        )
 
 
 class _Launch:
@@ -78,18 +107,20 @@ class _Launch:
         self._server = RendezvousServer(bind_address(settings), self._driver)
 
     def run(self, source: HostSource) -> LaunchOutcome:
+        """Callbacks are pushed once what they undo was done, so an error on the way leaves nothing behind."""
         stopping = threading.Event()
         with contextlib.ExitStack() as stack:
+            stack.callback(self._server.server_close)
+            stack.enter_context(_signals_stop(self._driver, self._workers))
+            if self._settings.metrics_port is not None:
+                stack.callback(self._serve_metrics(self._settings.metrics_port))
+            self._outputs.start()
             stack.callback(self._outputs.close, 1.0)
+            self._server.start()
             stack.callback(self._server.close)
             stack.callback(self._runner.close)
             stack.callback(self._workers.end_all)
             stack.callback(stopping.set)
-            stack.enter_context(_signals_stop(self._driver))
-            if self._settings.metrics_port is not None:
-                stack.callback(self._serve_metrics(self._settings.metrics_port))
-            self._outputs.start()
-            self._server.start()
             threading.Thread(
                 target=source.run, args=(self._driver.hosts_seen, stopping), name="hosts", daemon=True
             ).start()
@@ -98,7 +129,11 @@ class _Launch:
     def _serve_metrics(self, port: int) -> Callable[[], None]:
         from hvd_elastic.launcher.launcher_metrics import serve_metrics
 
-        port, stop = serve_metrics(self._report, port)
+        try:
+            port, stop = serve_metrics(self._report, port)
+        except (OSError, OverflowError) as error:
+            problem = Problem(path="--metrics-port", value=port, what=f"cannot be served ({error})")
+            raise InvalidInputError((problem,)) from error
         logger.info("metrics on port %d", port)
         return stop
 
@@ -151,18 +186,26 @@ def _world_limits(settings: LaunchSettings) -> WorldLimits:
 
 
 @contextlib.contextmanager
-def _signals_stop(driver: Driver) -> Iterator[None]:
-    """Let a signal end the job. A second one of the same kind has the effect that it had before the launch."""
+def _signals_stop(driver: Driver, workers: WorkerProcesses) -> Iterator[None]:
+    """Let a signal end the job, and a second one of any kind kill the workers at once.
+
+    Signals that are ignored stay ignored, as `nohup` wants.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    received: list[int] = []
 
     def on_signal(number: int, _: object) -> None:
-        signal.signal(number, before[signal.Signals(number)])
+        if received:
+            workers.at_once = True
+        received.append(number)
         driver.stop(128 + number, f"ended by {signal.Signals(number).name}")
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, on_signal) for number in numbers}
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, on_signal)
     try:
         yield
     finally:

@@ -58,6 +58,8 @@ class WorkerProcesses:
         self._record = run_dir / RECORD_FILE
         self._running: dict[int, WorkerProcess] = {}
         self._lock = threading.Lock()
+        self.at_once = False
+        """Kill at once what `end_all` ends. A signal handler may set it."""
 
     def start(
         self,
@@ -105,6 +107,8 @@ class WorkerProcesses:
                 worker.signal(number)
             deadline = time.monotonic() + wait_seconds
             while self._running and time.monotonic() < deadline:
+                if self.at_once and number == signal.SIGTERM:
+                    break
                 time.sleep(0.01)
         for worker in list(self._running.values()):
             logger.error("process %d does not end", worker.process.pid)
