@@ -12,8 +12,12 @@ import threading
 from collections import deque
 from typing import IO, Final
 
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
+
 _WORKER_LINE: Final = re.compile(rb"\[\d+\](?:<(stdout|stderr)>)?:?")
 _EXIT_CODE: Final = re.compile(rb"Exit code: (\d+)")
+_SSH_ERROR: Final = 255
+"""A script may end with it, too. horovodrun does not tell, and a lost connection is the likely one."""
 _LAST_LINES: Final = 10
 _DRAIN_SECONDS: Final = 2.0
 """For the last lines of a process that outlives horovodrun for a moment and keeps the pipe open."""
@@ -56,4 +60,5 @@ class StockOutput:
                     continue
                 self._own.append(line)
                 if found := _EXIT_CODE.search(line):
-                    self._code = int(found[1])
+                    code = int(found[1])
+                    self._code = CONNECTION_LOST if code == _SSH_ERROR else code

@@ -88,6 +88,29 @@ def test_all_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
         assert flag in said
 
 
+# --- How a command ends ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["nosuchcmd"], 127, "nosuchcmd: No such file or directory"),
+        (["/etc/passwd"], 126, "/etc/passwd: Permission denied"),
+        (["sh", "-c", "nosuchcmd"], 127, "nosuchcmd: not found"),
+        ([sys.executable, "-S", "-c", "import sys; sys.exit(-1)"], 255, "exit code 255"),
+    ],
+)
+def test_a_command_that_cannot_work_ends_the_job_at_once(
+    tmp_path: Path, argv: Sequence[str], code: int, words: str
+) -> None:
+    done = subprocess.run(
+        command(tmp_path, *argv), cwd=tmp_path, timeout=60, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # --- Signals ---------------------------------------------------------------------------------------------------------
 
 STUBBORN = "trap 'echo > told' TERM; echo $$ > pid; while :; do sleep 0.05; done"

@@ -1,18 +1,46 @@
 """How a command is started on a host: as a child of the launcher, or over ssh."""
 
+import errno
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, NOT_EXECUTABLE, NOT_FOUND
 from hvd_elastic.launcher.remote.network_interfaces import is_this_machine
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 
+_OUT_OF_RESOURCES: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""Why fork(2) or pipe(2) fails. The command is not to blame."""
+
+
+def start_failure_code(error: OSError) -> int:
+    """The exit code that stands for a command that could not be started, as a shell would give it."""
+    if error.errno in _OUT_OF_RESOURCES:
+        return CONNECTION_LOST
+    return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
+
+class RunningCommand:
+    """A command that was started. Its process on this machine leads a session, and has pipes for its outputs."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    def wait(self) -> int:
+        """Wait for its end. Returns its exit code, -N after signal N, or CONNECTION_LOST."""
+        return self.process.wait()
+
+    @property
+    def last_words(self) -> str:
+        """After its end: what the connection to its host said, apart from the command's own outputs."""
+        return ""
+
 
 class CommandRunner(Protocol):
-    """Starts commands on hosts. Each is the leader of a session of its own on this machine."""
+    """Starts commands on hosts."""
 
     def expect(self, hosts: tuple[Host, ...]) -> None:
         """These hosts are to be used: open what takes time ahead of need, drop what is not needed any more."""
@@ -20,8 +48,8 @@ class CommandRunner(Protocol):
     def is_open(self, host: Host) -> bool:
         """Whether a command would start there at once."""
 
-    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start the command, with pipes for its outputs. Raises OSError."""
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
+        """Start the command. Raises OSError."""
 
     def close(self) -> None:
         """Drop everything; returns within a second."""
@@ -44,12 +72,12 @@ class LocalCommandRunner:
         """Always."""
         return True
 
-    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
         """See CommandRunner."""
         variables = dict(environment)
         if self._folder is not None:
             variables[ENV_RUN_DIR] = os.fspath(self._folder / (host.pod or host.alias))
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -57,6 +85,7 @@ class LocalCommandRunner:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        return RunningCommand(process)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -76,7 +105,7 @@ class MixedCommandRunner:
         """See CommandRunner."""
         return self._runner_for(host).is_open(host)
 
-    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
         """See CommandRunner."""
         return self._runner_for(host).start(host, command, environment)
 

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.remote.command_runner import CommandRunner
+from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, judge
+from hvd_elastic.launcher.remote.command_runner import CommandRunner, RunningCommand
 from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
 from hvd_elastic.system.processes import read_stat
 
@@ -28,8 +28,9 @@ RECORD_FILE: Final = "launched"
 class WorkerProcess:
     """One running command."""
 
-    def __init__(self, process: subprocess.Popen[bytes], outputs: tuple[OutputStream, OutputStream]) -> None:
-        self.process = process
+    def __init__(self, command: RunningCommand, outputs: tuple[OutputStream, OutputStream]) -> None:
+        self.process = command.process
+        self._command = command
         self._stdout, self._stderr = outputs
 
     def wait(self) -> tuple[int, str]:
@@ -37,12 +38,12 @@ class WorkerProcess:
 
         The lines of a script's own error are waited for.
         """
-        code = self.process.wait()
+        code = self._command.wait()
         # A process that inherited the pipe may hold it open. A death by signal leaves no message to wait for.
-        deadline = time.monotonic() + (1.0 if 0 < code < 126 else 0.05)
+        deadline = time.monotonic() + (1.0 if judge(code) is ExitVerdict.SCRIPT_ERROR else 0.05)
         for stream in (self._stderr, self._stdout):
             stream.drained.wait(max(0.0, deadline - time.monotonic()))
-        return code, "\n".join(self._stderr.tail)
+        return code, "\n".join(filter(None, [*self._stderr.tail, self._command.last_words]))
 
     def signal(self, number: int) -> None:
         """Signal the whole session; no error if it has ended."""
@@ -75,10 +76,11 @@ class WorkerProcesses:
 
         `ended(number, code, message)` is called from a thread when the command has ended.
         """
-        process = self._runner.start(host, command, environment)
+        running = self._runner.start(host, command, environment)
+        process = running.process
         with self._record.open("a", encoding="ascii") as record:
             record.write(f"{process.pid} {start_ticks(process.pid)}\n")
-        worker = WorkerProcess(process, streams)
+        worker = WorkerProcess(running, streams)
         with self._lock:
             self._running[number] = worker
         for pipe, stream in zip((process.stdout, process.stderr), streams, strict=True):

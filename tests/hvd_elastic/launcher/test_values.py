@@ -16,7 +16,7 @@ from hvd_elastic.launcher.core.actions import WorldResized
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
-from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain, judge
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.launcher_metrics import status_registry
@@ -34,9 +34,15 @@ from hvd_elastic.mpijob.problems import InvalidInputError
         (78, ExitVerdict.HOST_CHANGE),
         (79, ExitVerdict.MISTAKE),
         (-9, ExitVerdict.DEATH),
-        (126, ExitVerdict.DEATH),
+        (126, ExitVerdict.SCRIPT_ERROR),
+        (127, ExitVerdict.SCRIPT_ERROR),
+        (128, ExitVerdict.SCRIPT_ERROR),
+        (129, ExitVerdict.DEATH),
         (134, ExitVerdict.DEATH),
-        (255, ExitVerdict.DEATH),
+        (192, ExitVerdict.DEATH),
+        (254, ExitVerdict.SCRIPT_ERROR),
+        (255, ExitVerdict.SCRIPT_ERROR),
+        (CONNECTION_LOST, ExitVerdict.DEATH),
     ],
 )
 def test_what_an_exit_code_says(code: int, verdict: ExitVerdict) -> None:
@@ -50,7 +56,14 @@ def test_errors_may_be_deaths() -> None:
 
 @pytest.mark.parametrize(
     ("code", "text"),
-    [(-9, "signal 9 (SIGKILL)"), (137, "signal 9 (SIGKILL)"), (3, "exit code 3"), (255, "connection lost (255)")],
+    [
+        (-9, "signal 9 (SIGKILL)"),
+        (137, "signal 9 (SIGKILL)"),
+        (3, "exit code 3"),
+        (127, "exit code 127 (the command was not found)"),
+        (255, "exit code 255"),
+        (CONNECTION_LOST, "connection lost"),
+    ],
 )
 def test_an_exit_code_in_words(code: int, text: str) -> None:
     assert explain(code) == text
