@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -23,6 +24,10 @@ TERM_SECONDS: Final = 2.0
 
 RECORD_FILE: Final = "launched"
 """In RUN_DIR: `PID START_TICKS` of each process, for a successor that has to end what a killed launcher left."""
+
+_ENTRY: Final = re.compile(rb"([1-9][0-9]{0,9}) ([1-9][0-9]{0,19})")
+"""A line of it. Others are left alone: a process that had ended when it was noted has no start time, and a file may be
+torn or another program's."""
 
 
 class WorkerProcess:
@@ -78,8 +83,7 @@ class WorkerProcesses:
         """
         running = self._runner.start(host, command, environment)
         process = running.process
-        with self._record.open("a", encoding="ascii") as record:
-            record.write(f"{process.pid} {start_ticks(process.pid)}\n")
+        self._note(process.pid)
         worker = WorkerProcess(running, streams)
         with self._lock:
             self._running[number] = worker
@@ -87,6 +91,13 @@ class WorkerProcesses:
             assert pipe is not None
             self._outputs.add(pipe, stream)
         threading.Thread(target=self._reap, args=(number, worker, ended), name=f"worker {number}", daemon=True).start()
+
+    def _note(self, pid: int) -> None:
+        try:
+            with self._record.open("a", encoding="ascii") as record:
+                record.write(f"{pid} {start_ticks(pid)}\n")
+        except OSError as error:
+            logger.warning("process %d is in no record, so a successor would not end it: %s", pid, error)
 
     def end(self, number: int, *, at_once: bool) -> None:
         """Send SIGTERM, and SIGKILL after TERM_SECONDS; or SIGKILL now. Returns at once."""
@@ -114,7 +125,8 @@ class WorkerProcesses:
                 time.sleep(0.01)
         for worker in list(self._running.values()):
             logger.error("process %d does not end", worker.process.pid)
-        self._record.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._record.unlink(missing_ok=True)
 
     def _reap(self, number: int, worker: WorkerProcess, ended: Callable[[int, int, str], None]) -> None:
         code, message = worker.wait()
@@ -130,20 +142,25 @@ def end_leftovers(run_dir: Path) -> int:
 
     A process is known by its id and its start time, so a later process with the same id is left alone.
     """
+    record = run_dir / RECORD_FILE
     try:
-        lines = (run_dir / RECORD_FILE).read_text(encoding="ascii").split("\n")
+        lines = record.read_bytes().split(b"\n")
     except FileNotFoundError:
         return 0
-    pairs = [line.split() for line in lines if line.count(" ") == 1]
-    left = [int(pid) for pid, started in pairs if start_ticks(int(pid)) == started]
+    except OSError as error:
+        logger.warning("what an earlier launcher has left is not known: %s", error)
+        return 0
+    entries = [(int(match[1]), match[2].decode()) for match in map(_ENTRY.fullmatch, lines) if match]
+    left = [pid for pid, started in entries if start_ticks(pid) == started]
     for number, wait_seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0)):
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, number)
         deadline = time.monotonic() + wait_seconds
         while any(Path(f"/proc/{pid}").exists() for pid in left) and time.monotonic() < deadline:
             time.sleep(0.01)
-    (run_dir / RECORD_FILE).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        record.unlink(missing_ok=True)
     return len(left)
 
 
