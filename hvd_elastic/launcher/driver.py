@@ -120,7 +120,7 @@ class Driver:
         self._events.put(lambda: self._update_hosts(hosts))
 
     def connections_changed(self) -> None:
-        """A connection to a host came up or went down."""
+        """A connection to a host came up or went down, or its address is known."""
         self._events.put(lambda: self._update_hosts(self._listed))
 
     def stop(self, exit_code: int, reason: str) -> None:
@@ -187,9 +187,8 @@ class Driver:
 
     def _update_hosts(self, hosts: tuple[Host, ...]) -> None:
         """Show the world those hosts on which a command could be started at once."""
-        if hosts != self._listed:
-            self._listed = hosts
-            self._runner.expect(hosts)
+        self._listed = hosts
+        self._runner.expect(hosts)
         self._world.hosts_seen(tuple(filter(self._runner.is_open, hosts)), self._clock())
         self._report_is_stale = True
 

@@ -21,6 +21,7 @@ from hvd_elastic.launcher.host_sources import HostSource, host_source
 from hvd_elastic.launcher.launch_settings import LaunchSettings, OnError
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import CommandRunner, LocalCommandRunner, MixedCommandRunner
+from hvd_elastic.launcher.remote.host_addresses import HostAddresses
 from hvd_elastic.launcher.remote.output_sinks import LossySink, RankFile, StreamSink
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from hvd_elastic.launcher.remote.worker_environment import bind_address, worker_environment
@@ -92,7 +93,8 @@ class _Launch:
             LossySink("stdout", StreamSink(stdout or sys.stdout)),
             LossySink("stderr", StreamSink(stderr or sys.stderr)),
         )
-        self._runner = _command_runner(settings, self._connections_changed)
+        self._addresses = HostAddresses(self._connections_changed)
+        self._runner = _command_runner(settings, self._addresses, self._connections_changed)
         self._outputs = OutputReader()
         self._workers = WorkerProcesses(self._runner, self._outputs, settings.run_dir)
         self._report = StatusReport(settings.run_dir)
@@ -141,7 +143,7 @@ class _Launch:
         self._driver.connections_changed()
 
     def _environment(self, slot: Slot) -> Mapping[str, str]:
-        return worker_environment(self._settings, slot, self._server.port)
+        return worker_environment(self._settings, slot, self._server.port, self._addresses)
 
     def _streams(self, number: int, slot: Slot, label: Callable[[], str]) -> tuple[OutputStream, OutputStream]:
         now = datetime.now if self._settings.prefix_timestamp else None
@@ -160,13 +162,15 @@ class _Launch:
         return LossySink(str(file), file)
 
 
-def _command_runner(settings: LaunchSettings, changed: Callable[[], None]) -> CommandRunner:
+def _command_runner(settings: LaunchSettings, addresses: HostAddresses, changed: Callable[[], None]) -> CommandRunner:
     if settings.local_hosts is not None:
         return LocalCommandRunner(Path(settings.local_hosts))
     ssh = SshCommandRunner(
         settings.run_dir, port=settings.ssh_port, identity_file=settings.ssh_identity_file, changed=changed
     )
-    return ssh if settings.always_ssh else MixedCommandRunner(LocalCommandRunner(), ssh)
+    if settings.always_ssh and settings.network_interfaces:
+        return ssh  # nothing depends on the hosts' numbers
+    return MixedCommandRunner(None if settings.always_ssh else LocalCommandRunner(), ssh, addresses)
 
 
 def _world_limits(settings: LaunchSettings) -> WorldLimits:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, NOT_EXECUTABLE, NOT_FOUND
-from hvd_elastic.launcher.remote.network_interfaces import is_this_machine
+from hvd_elastic.launcher.remote.host_addresses import HostAddresses
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 
 _OUT_OF_RESOURCES: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
@@ -43,7 +43,10 @@ class CommandRunner(Protocol):
     """Starts commands on hosts."""
 
     def expect(self, hosts: tuple[Host, ...]) -> None:
-        """These hosts are to be used: open what takes time ahead of need, drop what is not needed any more."""
+        """These hosts are to be used: open what takes time ahead of need, drop what is not needed any more.
+
+        Returns at once. Called again whenever the hosts, or what is known of them, may have changed.
+        """
 
     def is_open(self, host: Host) -> bool:
         """Whether a command would start there at once."""
@@ -52,7 +55,7 @@ class CommandRunner(Protocol):
         """Start the command. Raises OSError."""
 
     def close(self) -> None:
-        """Drop everything; returns within a second."""
+        """Drop everything; returns at once."""
 
 
 class LocalCommandRunner:
@@ -92,18 +95,24 @@ class LocalCommandRunner:
 
 
 class MixedCommandRunner:
-    """As horovodrun does: hosts that are this machine's own addresses without ssh, all others over ssh."""
+    """As horovodrun does: hosts that are this machine's own addresses without ssh, all others over ssh.
 
-    def __init__(self, local: CommandRunner, remote: CommandRunner) -> None:
-        self._local, self._remote = local, remote
+    A host is used once it is known which of them it is.
+    """
+
+    def __init__(self, local: CommandRunner | None, remote: CommandRunner, addresses: HostAddresses) -> None:
+        """`local`: None to use `remote` for this machine, too."""
+        self._local, self._remote, self._addresses = local, remote, addresses
 
     def expect(self, hosts: tuple[Host, ...]) -> None:
         """See CommandRunner."""
-        self._remote.expect(tuple(host for host in hosts if not is_this_machine(host.address)))
+        self._addresses.expect(host.address for host in hosts)
+        known = (host for host in hosts if self._addresses.is_known(host.address))
+        self._remote.expect(tuple(host for host in known if self._runner_for(host) is self._remote))
 
     def is_open(self, host: Host) -> bool:
         """See CommandRunner."""
-        return self._runner_for(host).is_open(host)
+        return self._addresses.is_known(host.address) and self._runner_for(host).is_open(host)
 
     def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
         """See CommandRunner."""
@@ -111,7 +120,8 @@ class MixedCommandRunner:
 
     def close(self) -> None:
         """See CommandRunner."""
+        self._addresses.expect(())
         self._remote.close()
 
     def _runner_for(self, host: Host) -> CommandRunner:
-        return self._local if is_this_machine(host.address) else self._remote
+        return self._local if self._local and self._addresses.is_local(host.address) else self._remote
