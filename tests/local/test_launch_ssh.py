@@ -1,6 +1,7 @@
 """`hvd-elastic launch` over a real sshd on this machine."""
 
 import contextlib
+import getpass
 import os
 import shutil
 import signal
@@ -106,6 +107,14 @@ def test_trains_and_resizes_over_ssh(job: Job, sshd: Daemon) -> None:
     assert "Permanently added" not in job.said()
     masters = list((job.run_dir / "ssh").glob("*")) or list(Path("/tmp").glob("hvd-elastic-*/*"))
     assert masters, "the connection is opened ahead of need"
+
+
+def test_a_host_may_be_given_with_its_user(job: Job, sshd: Daemon) -> None:
+    where = ["-H", f"{getpass.getuser()}@127.0.0.1:1", "--run-dir", str(job.run_dir)]
+    ssh = ["-p", str(sshd.port), "-i", str(sshd.identity), "--network-interface", "lo"]
+    job.start([sys.executable, "-m", "hvd_elastic.cli", "launch", "-np", "1", *where, *ssh], None)
+    job.trains("127.0.0.1:0")
+    assert sshd.sessions(), "the user may be another one than the launcher's"
 
 
 def test_no_secret_is_on_a_command_line(job: Job, sshd: Daemon) -> None:

@@ -74,10 +74,33 @@ def test_a_scripts_lines_keep_their_order_and_count_once() -> None:
     assert [(host.alias, host.slots) for host in hosts] == [("b", 3), ("a", 1)]
 
 
-@pytest.mark.parametrize("line", ["a", "a:", "a:0", "a:x", "fe80::1:2", "a b:1", ":1", "a:1:2"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a",
+        "a:",
+        "a:0",
+        "a:x",
+        "fe80::1:2",
+        "a b:1",
+        ":1",
+        "a:1:2",
+        "-oProxyCommand=x:1",
+        "a/b:1",
+        "@a:1",
+        "u@:1",
+        "u@v@a:1",
+        "é:1",
+    ],
+)
 def test_a_line_that_is_not_a_host(line: str) -> None:
     with pytest.raises(HostsError):
         parse_script_output(line, None)
+
+
+def test_a_user_is_how_a_host_is_reached_and_not_another_host() -> None:
+    hosts = parse_script_output("root@a:2\nu_1@b.c:1\na:3\n", None)
+    assert [(host.alias, host.address, host.slots) for host in hosts] == [("a", "a", 3), ("b.c", "u_1@b.c", 1)]
 
 
 def test_the_hosts_flag() -> None:
