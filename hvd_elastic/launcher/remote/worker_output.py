@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 from hvd_elastic.launcher.remote.output_lines import OutputLines
 from hvd_elastic.launcher.remote.output_sinks import LossySink
@@ -92,13 +92,21 @@ class OutputStream:
             self._copy.write(b"".join(line + b"\n" for line in kept))
 
 
+class ReadOutput(Protocol):
+    """What the reader hands on. It calls these from its thread; see OutputStream."""
+
+    def feed(self, data: bytes) -> None: ...  # noqa: D102
+    def show_bar(self) -> bool: ...  # noqa: D102
+    def end(self) -> None: ...  # noqa: D102
+
+
 class OutputReader:
     """Reads the outputs of all processes in one thread: two threads for each of 64 workers would be 128."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._new: deque[tuple[IO[bytes], OutputStream]] = deque()
-        self._bars: set[OutputStream] = set()
+        self._new: deque[tuple[IO[bytes], ReadOutput]] = deque()
+        self._bars: set[ReadOutput] = set()
         """Streams with a progress bar that waits to be shown."""
         self._wake_read, self._wake_write = os.pipe()
         self._stopping = False
@@ -110,17 +118,21 @@ class OutputReader:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._thread.start()
 
-    def add(self, pipe: IO[bytes], stream: OutputStream) -> None:
+    def add(self, pipe: IO[bytes], stream: ReadOutput) -> None:
         """Read `pipe` to its end, then close it."""
         os.set_blocking(pipe.fileno(), False)
         self._new.append((pipe, stream))
         self._wake()
 
     def close(self, timeout_seconds: float) -> None:
-        """Stop once all pipes have been read to their ends, or after the time-out."""
+        """Stop once all pipes have been read to their ends. Returns then, or after the time-out; call it once."""
         self._stopping = True
         self._wake()
         self._thread.join(timeout_seconds)
+        if not self._thread.is_alive():
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # The pipe is full: the thread wakes up anyway.
@@ -140,7 +152,7 @@ class OutputReader:
             if self._stopping and len(self._selector.get_map()) == 1:
                 return
 
-    def _read(self, pipe: IO[bytes], stream: OutputStream) -> None:
+    def _read(self, pipe: IO[bytes], stream: ReadOutput) -> None:
         try:
             data = os.read(pipe.fileno(), 65536)
         except BlockingIOError:
