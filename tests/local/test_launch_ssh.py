@@ -210,6 +210,19 @@ def test_a_lost_connection_is_no_exit_code(runner: SshCommandRunner, sshd: Daemo
     assert command.wait() == CONNECTION_LOST
 
 
+def test_a_session_that_was_ended_here_is_no_exit_code(runner: SshCommandRunner) -> None:
+    command = runner.start(HOST, ["sh", "-c", "echo started; exec sleep 1000"], {})
+    assert command.process.stdout is not None
+    assert command.process.stdout.readline() == b"started\n"
+    command.process.terminate()
+    assert command.wait() == CONNECTION_LOST
+
+
+def test_a_code_that_ssh_uses_too_without_a_master(tmp_path: Path, sshd: Daemon) -> None:
+    runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
+    assert runner.start(HOST, ["sh", "-c", "exit 255"], {}).wait() == 255
+
+
 def test_what_ssh_says_is_not_the_commands_output(tmp_path: Path, sshd: Daemon) -> None:
     stranger = str(sshd.identity.with_name("host"))
     runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=stranger, changed=lambda: None)

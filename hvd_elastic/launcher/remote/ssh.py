@@ -12,6 +12,7 @@ import functools
 import itertools
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -51,8 +52,14 @@ while it creates the socket."""
 _SSH_ERROR: Final = 255
 """What ssh ends with after an error of its own. A command may end with it, too."""
 
-_LOSS_SECONDS: Final = 0.5
-"""A session ends this long before its master at most, when the connection that they share is lost."""
+_COMMANDS_OWN: Final = re.compile(rb"debug[12]: (?:Received exit status from master|Exit status) 255\r?$", re.MULTILINE)
+"""ssh logs (LogLevel DEBUG2) an exit code that has come from the other side, over a master or without one. It does not
+where its connection or its master was lost, or where it was ended itself."""
+
+_PROGRESS: Final = ("debug", "OpenSSH_", "Authenticated to ", "Transferred: ", "Bytes per second: ")
+"""How lines of its log begin that name no error."""
+
+_LOG_TAIL_BYTES: Final = 1 << 16
 
 _WATCH: Final = (
     "exec 3<&0; "
@@ -112,7 +119,8 @@ class SshCommandRunner:
         master = self._masters.get(host.address)
         log = os.memfd_create("ssh-log")
         # ssh closes what it inherits. Its own words must not mix with the command's.
-        argv = [*self._ssh(host.address, master.path if master else None), "-E", f"/proc/{os.getpid()}/fd/{log}"]
+        first, *options = self._ssh(host.address, master.path if master else None)
+        argv = [first, "-E", f"/proc/{os.getpid()}/fd/{log}", "-o", "LogLevel=DEBUG2", *options]
         try:
             process = subprocess.Popen(
                 [*argv, "-o", "ControlMaster=no", host.address, remote_command(command, len(exports))],
@@ -124,7 +132,7 @@ class SshCommandRunner:
         except OSError:
             os.close(log)
             raise
-        session = SshSession(process, log, master.process if master else None)
+        session = SshSession(process, log)
         if master:
             master.sessions.append(process)
         session.send(exports)
@@ -149,9 +157,9 @@ class SshCommandRunner:
 class SshSession(RunningCommand):
     """A command on another machine. `process` is the ssh client, which stands for it here."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: int, master: subprocess.Popen[bytes] | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], log: int) -> None:
         super().__init__(process)
-        self._log, self._master = log, master
+        self._log = log
         self._last_words = ""
 
     def send(self, data: bytes) -> None:
@@ -170,22 +178,18 @@ class SshSession(RunningCommand):
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        self._last_words = os.pread(self._log, 4096, 0).decode(errors="replace").strip()
+        log = os.pread(self._log, _LOG_TAIL_BYTES, max(0, os.fstat(self._log).st_size - _LOG_TAIL_BYTES))
         os.close(self._log)
-        return CONNECTION_LOST if code == _SSH_ERROR and self._is_lost() else code
+        if code != _SSH_ERROR or _COMMANDS_OWN.search(log):
+            return code
+        lines = log.decode(errors="replace").splitlines()
+        self._last_words = "\n".join(line for line in lines if not line.startswith(_PROGRESS))
+        return CONNECTION_LOST
 
     @property
     def last_words(self) -> str:
         """See RunningCommand."""
         return self._last_words
-
-    def _is_lost(self) -> bool:
-        """Whether ssh itself has failed. It logs that, except that a session does not if its master has ended."""
-        if self._last_words or self._master is None:
-            return True
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._master.wait(_LOSS_SECONDS)
-        return self._master.poll() is not None
 
 
 class _MasterConnection:
@@ -196,7 +200,7 @@ class _MasterConnection:
     ) -> None:
         self.is_open = False
         self.path = path
-        self.process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self.sessions: list[subprocess.Popen[bytes]] = []
         """The commands that run over it."""
         self._address, self._ssh, self._changed = address, ssh, changed
@@ -219,10 +223,8 @@ class _MasterConnection:
         threading.Thread(target=self._end_after_sessions, name=f"ssh {self._address} ends", daemon=True).start()
 
     def _end_after_sessions(self) -> None:
-        # ControlMaster=no comes first and wins: with `yes` ssh would open a connection instead of asking this one.
-        first, *options = self._ssh(self._address, self.path)
-        stop = [first, "-o", "ControlMaster=no", *options, "-O", "stop", self._address]
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+            stop = [*self._ssh(self._address, self.path), "-o", "ControlMaster=no", "-O", "stop", self._address]
             subprocess.run(stop, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=1)
         for session in self.sessions:
             session.wait()
@@ -230,8 +232,8 @@ class _MasterConnection:
 
     def drop(self) -> None:
         self._dropped.set()
-        if self.process:
-            self.process.terminate()
+        if self._process:
+            self._process.terminate()
 
     def _run(self) -> None:
         failures = 0
@@ -265,7 +267,7 @@ class _MasterConnection:
             # lock that another thread may hold.
             preexec_fn=_end_with_the_launcher,  # noqa: PLW1509
         ) as process:
-            self.process = process
+            self._process = process
             if self._dropped.is_set():
                 process.terminate()
             while process.poll() is None and not self.path.exists():
