@@ -1,6 +1,7 @@
 """One launch, from its settings to its outcome."""
 
 import contextlib
+import errno
 import logging
 import math
 import signal
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_START_TIMEOUT_SECONDS: Final = 600.0
 """How long the first world waits for a worker that imports slowly. Nobody who trains is kept waiting by it."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""A launcher that is started again must not fail where one that runs goes on."""
 
 REMOVED_PATIENCE_SECONDS: Final = 2.0
 """How long a member whose host is gone may keep the others waiting."""
@@ -71,7 +75,8 @@ def _machine_problems(settings: LaunchSettings) -> Iterator[Problem]:
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            yield Problem(path=flag, value=str(folder), what=f"cannot be written ({error.strerror})")
+            if error.errno not in _FULL:
+                yield Problem(path=flag, value=str(folder), what=f"cannot be written ({error.strerror})")
     try:
         bind_address(settings)
     except OSError as error:

@@ -1,5 +1,6 @@
 """Small decisions: exit codes, hosts, ranks, blacklist, settings, report."""
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -18,6 +19,7 @@ from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_f
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
+from hvd_elastic.launcher.launch_job import _machine_problems
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.launcher_metrics import status_registry
 from hvd_elastic.launcher.status_report import StatusReport, resize_sentence
@@ -148,6 +150,18 @@ def test_all_problems_are_reported_at_once() -> None:
         wrong.check()
     paths = {problem.path for problem in error.value.problems}
     assert paths == {"COMMAND", "--min-np", "--max-np", "--reset-limit", "--host-discovery-script"}
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.ENOSPC, 0), (errno.EDQUOT, 0), (errno.EROFS, 2)])
+def test_a_full_disk_is_no_reason_not_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, refused: int
+) -> None:
+    def fail(**_: object) -> None:
+        raise OSError(number, "not now")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    asked = settings(run_dir=tmp_path, output_filename=str(tmp_path), network_interfaces=("lo",))
+    assert len(tuple(_machine_problems(asked))) == refused
 
 
 @pytest.mark.parametrize("cooldown", [(0, 5), (5, 4), (1, 3601)])
