@@ -55,6 +55,12 @@ def test_an_unwritable_output_changes_nothing(tmp_path: Path, unwritable: object
     assert (tmp_path / "done").exists()
 
 
+def test_outputs_that_are_closed_change_nothing(tmp_path: Path) -> None:
+    argv = shlex.join(command(tmp_path, "sh", "-c", CHATTY))
+    assert subprocess.run(["sh", "-c", f"exec {argv} >&- 2>&-"], cwd=tmp_path, timeout=60, check=False).returncode == 0
+    assert (tmp_path / "done").exists()
+
+
 def test_the_scripts_code_gets_through_an_unwritable_output(tmp_path: Path) -> None:
     descriptor = full_disk()
     assert launch(tmp_path, "sh", "-c", f"{CHATTY}; exit 3", stdout=descriptor, stderr=descriptor) == 3

@@ -1,6 +1,7 @@
 """Where the workers' lines go: a stream of the launcher's, or a file for each rank. None of them can stop the job."""
 
 import contextlib
+import errno
 import io
 import logging
 import os
@@ -43,14 +44,16 @@ class _Descriptor:
 
 
 class StreamSink:
-    """A stream that somebody else opened and closes, such as `sys.stdout`."""
+    """A stream that somebody else opened and closes, such as `sys.stdout`. It is None where that was closed (`>&-`)."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._output = _Descriptor()
 
     def write(self, lines: bytes) -> None:
         """See OutputSink. The workers' bytes go out as they are, whatever the stream's encoding is."""
+        if self._stream is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         try:
             descriptor = self._stream.fileno()
         except io.UnsupportedOperation:  # a stream in memory

@@ -28,7 +28,7 @@ class Clock:
 
 
 def stream(
-    sink: TextIO, *, name: str = "stdout", copy: RankFile | None = None, clock: Callable[[], float] | None = None
+    sink: TextIO | None, *, name: str = "stdout", copy: RankFile | None = None, clock: Callable[[], float] | None = None
 ) -> OutputStream:
     sinks = LossySink(name, StreamSink(sink)), LossySink("copy", copy) if copy else None
     return OutputStream(name, sinks, lambda: "3", clock=clock or Clock())
@@ -77,6 +77,7 @@ def test_a_stream_that_is_closed_stops_no_worker() -> None:
     sink = io.StringIO()
     sink.close()
     read_whole(stream(sink), b"line\n")
+    read_whole(stream(None), b"line\n")
 
 
 def test_an_encoding_that_lacks_a_character_changes_nothing(tmp_path: Path) -> None:
