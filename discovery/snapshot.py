@@ -28,8 +28,8 @@ class Host:
     """Horovod's name for it. In a cluster `UID-GENERATION`, the pod and the count of its standbys: a replaced process
     is a new host."""
     address: str
-    """IPv4 address, or a name without a colon: Horovod's list is `host:slots`. Never an identity: addresses are
-    reused."""
+    """IPv4 address, or a name without a colon: Horovod's list is `host:slots`. `USER@` may be in front of it. Never an
+    identity: addresses are reused."""
     slots: int
     """Processes that fit, at least 1."""
     pod: str = ""

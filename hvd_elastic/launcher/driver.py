@@ -24,13 +24,14 @@ from hvd_elastic.launcher.core.actions import (
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.protocol.held_requests import HeldRequests
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.notifier import Notifier
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
-from hvd_elastic.launcher.remote.command_runner import CommandRunner
+from hvd_elastic.launcher.remote.command_runner import CommandRunner, start_failure_code
 from hvd_elastic.launcher.remote.worker_output import OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses
 from hvd_elastic.launcher.status_report import StatusReport, resize_sentence
@@ -119,7 +120,7 @@ class Driver:
         self._events.put(lambda: self._update_hosts(hosts))
 
     def connections_changed(self) -> None:
-        """A connection to a host came up or went down."""
+        """A connection to a host came up or went down, or its address is known."""
         self._events.put(lambda: self._update_hosts(self._listed))
 
     def stop(self, exit_code: int, reason: str) -> None:
@@ -186,9 +187,8 @@ class Driver:
 
     def _update_hosts(self, hosts: tuple[Host, ...]) -> None:
         """Show the world those hosts on which a command could be started at once."""
-        if hosts != self._listed:
-            self._listed = hosts
-            self._runner.expect(hosts)
+        self._listed = hosts
+        self._runner.expect(hosts)
         self._world.hosts_seen(tuple(filter(self._runner.is_open, hosts)), self._clock())
         self._report_is_stale = True
 
@@ -225,17 +225,17 @@ class Driver:
         self._report.process_started(is_restart=self._world.processes.generation > 1 or not self._world.forming)
         streams = self._command.streams(number, slot, lambda: str(self._ranks.get(number, slot.rank)))
         try:
+            environment = self._command.environment(slot)
+        except OSError as error:
+            self._ended(number, CONNECTION_LOST, f"no network leads to {slot.host.address}: {error}")
+            return
+        command = self._command.argv
+        try:
             self._workers.start(
-                number,
-                slot.host,
-                command=self._command.argv,
-                environment=self._command.environment(slot),
-                streams=streams,
-                ended=self._ended,
+                number, slot.host, command=command, environment=environment, streams=streams, ended=self._ended
             )
         except OSError as error:
-            logger.warning("cannot start a process on %s: %s", slot.host.label, error)
-            self._ended(number, 127, str(error))
+            self._ended(number, start_failure_code(error), f"{command[0]}: {error.strerror}")
 
     @_do.register
     def _(self, action: EndProcess) -> None:

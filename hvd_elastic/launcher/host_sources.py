@@ -67,7 +67,16 @@ class SnapshotSource:
 
     def run(self, publish: Publish, stop: threading.Event) -> None:
         """Publish each new snapshot within milliseconds."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        while not stop.is_set():
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._watch(publish, stop)
+            except OSError as error:
+                self._complain(str(error))
+                stop.wait(self.LOOK_AGAIN_SECONDS)
+
+    def _watch(self, publish: Publish, stop: threading.Event) -> None:
+        """Raises OSError where the folder cannot be watched."""
         with FileWatch(self._folder / SNAPSHOT_FILE) as watch:
             while not stop.is_set():
                 hosts = self._read()

@@ -1,15 +1,19 @@
 """One launch, from its settings to its outcome."""
 
 import contextlib
+import errno
 import logging
 import math
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TextIO
+
+import psutil
 
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
@@ -19,16 +23,23 @@ from hvd_elastic.launcher.host_sources import HostSource, host_source
 from hvd_elastic.launcher.launch_settings import LaunchSettings, OnError
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import CommandRunner, LocalCommandRunner, MixedCommandRunner
+from hvd_elastic.launcher.remote.host_addresses import HostAddresses
+from hvd_elastic.launcher.remote.output_sinks import LossySink, RankFile, StreamSink
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from hvd_elastic.launcher.remote.worker_environment import bind_address, worker_environment
-from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream, open_rank_file
+from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses, end_leftovers
 from hvd_elastic.launcher.status_report import StatusReport
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
 
 logger = logging.getLogger(__name__)
 
 FIRST_START_TIMEOUT_SECONDS: Final = 600.0
 """How long the first world waits for a worker that imports slowly. Nobody who trains is kept waiting by it."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""A launcher that is started again must not fail where one that runs goes on."""
 
 REMOVED_PATIENCE_SECONDS: Final = 2.0
 """How long a member whose host is gone may keep the others waiting."""
@@ -37,21 +48,46 @@ REMOVED_PATIENCE_SECONDS: Final = 2.0
 def launch(settings: LaunchSettings, *, stdout: TextIO | None = None, stderr: TextIO | None = None) -> LaunchOutcome:
     """Run the command on every host until the job has ended. When it returns, every process it started is gone.
 
-    In the main thread SIGINT, SIGTERM and SIGHUP end the job with 128 + signal. Workers' lines go to `stdout` and
+    In the main thread SIGINT, SIGTERM and SIGHUP end the job with 128 + signal, unless they are ignored when it is
+    called; a second signal kills the workers at once. Workers' lines go to `stdout` and
     `stderr` (default: this process's own).
 
     Raises:
-        InvalidInputError: the settings have problems; nothing was started.
+        InvalidInputError: the settings have problems, or name a folder, an interface or a port that cannot be used;
+            nothing was started.
         HostsError: `hosts` is not a list of hosts.
-        OSError: a network interface or the metrics port cannot be used.
     """
     settings.check()
     source = host_source(settings)
-    settings.run_dir.mkdir(parents=True, exist_ok=True)
+    problems = tuple(_machine_problems(settings))
+    if problems:
+        raise InvalidInputError(problems)
     left = end_leftovers(settings.run_dir)
     if left:
         logger.warning("ended %d processes that an earlier launcher had left", left)
     return _Launch(settings, stdout, stderr).run(source)
+
+
+def _machine_problems(settings: LaunchSettings) -> Iterator[Problem]:
+    """What the settings name and this machine lacks. Makes the folders."""
+    for flag, folder in (("--run-dir", settings.run_dir), ("--output-filename", settings.output_filename)):
+        try:
+            if folder is not None:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            if error.errno not in _FULL:
+                yield Problem(path=flag, value=str(folder), what=f"cannot be written ({error.strerror})")
+    try:
+        bind_address(settings)
+    except OSError as error:
+        known = ", ".join(psutil.net_if_addrs())
+        yield Problem(
+            path="--network-interface",
+            value=settings.network_interfaces[0],
+            what=str(error),
+            way_out=f"this machine has {known}",
+        )
 
 
 class _Launch:
@@ -59,9 +95,13 @@ class _Launch:
 
     def __init__(self, settings: LaunchSettings, stdout: TextIO | None, stderr: TextIO | None) -> None:
         self._settings = settings
-        self._sinks = (stdout or sys.stdout, stderr or sys.stderr)
-        self._runner = _command_runner(settings, self._connections_changed)
-        self._outputs = OutputReader(now=datetime.now if settings.prefix_timestamp else None)
+        self._sinks = (
+            LossySink("stdout", StreamSink(stdout or sys.stdout)),
+            LossySink("stderr", StreamSink(stderr or sys.stderr)),
+        )
+        self._addresses = HostAddresses(self._connections_changed)
+        self._runner = _command_runner(settings, self._addresses, self._connections_changed)
+        self._outputs = OutputReader()
         self._workers = WorkerProcesses(self._runner, self._outputs, settings.run_dir)
         self._report = StatusReport(settings.run_dir)
         self._driver = Driver(
@@ -75,18 +115,20 @@ class _Launch:
         self._server = RendezvousServer(bind_address(settings), self._driver)
 
     def run(self, source: HostSource) -> LaunchOutcome:
+        """Callbacks are pushed once what they undo was done, so an error on the way leaves nothing behind."""
         stopping = threading.Event()
         with contextlib.ExitStack() as stack:
+            stack.callback(self._server.server_close)
+            stack.enter_context(_signals_stop(self._driver, self._workers))
+            if self._settings.metrics_port is not None:
+                stack.callback(self._serve_metrics(self._settings.metrics_port))
+            self._outputs.start()
             stack.callback(self._outputs.close, 1.0)
+            self._server.start()
             stack.callback(self._server.close)
             stack.callback(self._runner.close)
             stack.callback(self._workers.end_all)
             stack.callback(stopping.set)
-            stack.enter_context(_signals_stop(self._driver))
-            if self._settings.metrics_port is not None:
-                stack.callback(self._serve_metrics(self._settings.metrics_port))
-            self._outputs.start()
-            self._server.start()
             threading.Thread(
                 target=source.run, args=(self._driver.hosts_seen, stopping), name="hosts", daemon=True
             ).start()
@@ -95,7 +137,11 @@ class _Launch:
     def _serve_metrics(self, port: int) -> Callable[[], None]:
         from hvd_elastic.launcher.launcher_metrics import serve_metrics
 
-        port, stop = serve_metrics(self._report, port)
+        try:
+            port, stop = serve_metrics(self._report, port)
+        except (OSError, OverflowError) as error:
+            problem = Problem(path="--metrics-port", value=port, what=f"cannot be served ({error})")
+            raise InvalidInputError((problem,)) from error
         logger.info("metrics on port %d", port)
         return stop
 
@@ -103,25 +149,34 @@ class _Launch:
         self._driver.connections_changed()
 
     def _environment(self, slot: Slot) -> Mapping[str, str]:
-        return worker_environment(self._settings, slot, self._server.port)
+        return worker_environment(self._settings, slot, self._server.port, self._addresses)
 
     def _streams(self, number: int, slot: Slot, label: Callable[[], str]) -> tuple[OutputStream, OutputStream]:
-        folder = self._settings.output_filename
+        now = datetime.now if self._settings.prefix_timestamp else None
         names = ("stdout", "stderr")
-        copies = [open_rank_file(folder, slot.rank, slot.size, name) if folder else None for name in names]
         stdout, stderr = (
-            OutputStream(name, sink, label, copy) for name, sink, copy in zip(names, self._sinks, copies, strict=True)
+            OutputStream(name, (sink, self._rank_file(slot, name)), label, now=now)
+            for name, sink in zip(names, self._sinks, strict=True)
         )
         return stdout, stderr
 
+    def _rank_file(self, slot: Slot, name: str) -> LossySink | None:
+        folder = self._settings.output_filename
+        if folder is None:
+            return None
+        file = RankFile(folder, slot.rank, slot.size, name)
+        return LossySink(str(file), file)
 
-def _command_runner(settings: LaunchSettings, changed: Callable[[], None]) -> CommandRunner:
+
+def _command_runner(settings: LaunchSettings, addresses: HostAddresses, changed: Callable[[], None]) -> CommandRunner:
     if settings.local_hosts is not None:
         return LocalCommandRunner(Path(settings.local_hosts))
     ssh = SshCommandRunner(
         settings.run_dir, port=settings.ssh_port, identity_file=settings.ssh_identity_file, changed=changed
     )
-    return ssh if settings.always_ssh else MixedCommandRunner(LocalCommandRunner(), ssh)
+    if settings.always_ssh and settings.network_interfaces:
+        return ssh  # nothing depends on the hosts' numbers
+    return MixedCommandRunner(None if settings.always_ssh else LocalCommandRunner(), ssh, addresses)
 
 
 def _world_limits(settings: LaunchSettings) -> WorldLimits:
@@ -141,18 +196,26 @@ def _world_limits(settings: LaunchSettings) -> WorldLimits:
 
 
 @contextlib.contextmanager
-def _signals_stop(driver: Driver) -> Iterator[None]:
-    """Let a signal end the job. A second one of the same kind has the effect that it had before the launch."""
+def _signals_stop(driver: Driver, workers: WorkerProcesses) -> Iterator[None]:
+    """Let a signal end the job, and a second one of any kind kill the workers at once.
+
+    Signals that are ignored stay ignored, as `nohup` wants.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    received: list[int] = []
 
     def on_signal(number: int, _: object) -> None:
-        signal.signal(number, before[signal.Signals(number)])
+        if received:
+            workers.at_once = True
+        received.append(number)
         driver.stop(128 + number, f"ended by {signal.Signals(number).name}")
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, on_signal) for number in numbers}
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, on_signal)
     try:
         yield
     finally:

@@ -4,16 +4,23 @@ horovodrun ends with 1 whatever the worker's code was. The code is in the Runtim
 (`launch_gloo_elastic` in horovod/runner/gloo_run.py).
 """
 
-import contextlib
 import os
 import re
 import sys
-import threading
+import time
 from collections import deque
-from typing import IO, Final
+from collections.abc import Sequence
+from typing import Final
+
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
+from hvd_elastic.launcher.remote.output_lines import OutputLines
+from hvd_elastic.launcher.remote.output_sinks import LossySink, StreamSink
+from hvd_elastic.launcher.remote.worker_output import BAR_SECONDS, OutputReader
 
 _WORKER_LINE: Final = re.compile(rb"\[\d+\](?:<(stdout|stderr)>)?:?")
 _EXIT_CODE: Final = re.compile(rb"Exit code: (\d+)")
+_SSH_ERROR: Final = 255
+"""A script may end with it, too. horovodrun does not tell, and a lost connection is the likely one."""
 _LAST_LINES: Final = 10
 _DRAIN_SECONDS: Final = 2.0
 """For the last lines of a process that outlives horovodrun for a moment and keeps the pipe open."""
@@ -27,33 +34,61 @@ class StockOutput:
         reading, self.writer = os.pipe()
         self._code: int | None = None
         self._own: deque[bytes] = deque(maxlen=_LAST_LINES)
-        stream = os.fdopen(reading, "rb")
-        self._reader = threading.Thread(target=self._read, args=(stream,), name="horovodrun output", daemon=True)
+        self._lines = OutputLines()
+        self._bar_is_due = float("-inf")
+        self._sinks = {
+            b"stdout": LossySink("stdout", StreamSink(sys.stdout)),
+            b"stderr": LossySink("stderr", StreamSink(sys.stderr)),
+        }
+        self._reader = OutputReader()
         self._reader.start()
+        self._reader.add(os.fdopen(reading, "rb"), self)
 
     def close_writer(self) -> None:
         """Close this process's end, once horovodrun has it."""
         os.close(self.writer)
 
     def worker_code(self) -> int | None:
-        """The exit code of the worker that ended the job, after horovodrun's end; None if it names none."""
-        self._reader.join(_DRAIN_SECONDS)
+        """The exit code of the worker that ended the job, or None. Called once, after horovodrun's end."""
+        self._reader.close(_DRAIN_SECONDS)
         return self._code
 
-    @property
-    def last_words(self) -> str:
-        """The last lines of horovodrun itself."""
-        return b"".join(self._own).decode(errors="replace")
+    def show_last_words(self) -> None:
+        """Print the last lines of horovodrun itself."""
+        self._sinks[b"stderr"].write(self.last_words)
 
-    def _read(self, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                if match := _WORKER_LINE.match(line):
-                    out = sys.stderr if match[1] == b"stderr" else sys.stdout
-                    with contextlib.suppress(OSError, ValueError):  # nobody reads it any more; the job goes on
-                        out.buffer.write(line)
-                        out.flush()
-                    continue
-                self._own.append(line)
-                if found := _EXIT_CODE.search(line):
-                    self._code = int(found[1])
+    @property
+    def last_words(self) -> bytes:
+        """The last lines of horovodrun itself."""
+        return b"".join(line + b"\n" for line in self._own)
+
+    # --- What the reader calls ---------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """See OutputStream."""
+        self._take(self._lines.feed(data))
+        self.show_bar()
+
+    def show_bar(self) -> bool:
+        """See OutputStream."""
+        if not self._lines.has_new_bar:
+            return False
+        if time.monotonic() < self._bar_is_due:
+            return True
+        self._bar_is_due = time.monotonic() + BAR_SECONDS
+        self._take([self._lines.take_bar()])
+        return False
+
+    def end(self) -> None:
+        """See OutputStream."""
+        self._take(self._lines.end())
+
+    def _take(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            if match := _WORKER_LINE.match(line):
+                self._sinks[match[1] or b"stdout"].write(line + b"\n")
+                continue
+            self._own.append(line)
+            if found := _EXIT_CODE.search(line):
+                code = int(found[1])
+                self._code = CONNECTION_LOST if code == _SSH_ERROR else code

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -44,7 +43,7 @@ _WORKER_AGE_SECONDS: Final = 3.0
 _HELD_SCRIPT: Final = "held-hosts"
 """In RUN_DIR: the discovery script of a horovodrun that is started held. It prints no host while _HOLD exists."""
 _HOLD: Final = "hold"
-_SIGNALS: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD))
+_ENDING_SIGNALS: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 @dataclass(slots=True)
@@ -64,26 +63,36 @@ def supervise(command: HorovodrunCommand) -> Finish:
     Returns the exit code and why: horovodrun's own, or 128 + a signal.
     """
     child_processes.adopt_orphans()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    # A signal that is blocked is received though it is ignored, as SIGHUP is under nohup.
+    ending = frozenset(number for number in _ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending | {signal.SIGCHLD})
     start = command.minimum if has_begun(command.run_dir) else command.start
     limits = SupervisionLimits(start=start, minimum=command.minimum)
     listed = _HostList()
     source = SnapshotSource(command.run_dir)
     threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
     try:
-        return _Supervisor(command, Supervision(limits), listed).run()
+        return _Supervisor(command, Supervision(limits), listed, ending).run()
     finally:
         listed.stop.set()
         child_processes.kill_descendants()
 
 
 class _Supervisor:
-    def __init__(self, command: HorovodrunCommand, supervision: Supervision, listed: _HostList) -> None:
+    def __init__(
+        self,
+        command: HorovodrunCommand,
+        supervision: Supervision,
+        listed: _HostList,
+        ending: frozenset[signal.Signals],
+    ) -> None:
+        self._ending = ending
+        """The signals that end the job. They are blocked, and so is SIGCHLD."""
         self._command, self._supervision, self._listed = command, supervision, listed
         self._pid: int | None = None
         self._output: StockOutput | None = None
-        self._last_words = ""
-        """What a run said that ended for want of a worker's own reason."""
+        self._unexplained: StockOutput | None = None
+        """Of a run that ended for want of a worker's own reason."""
         self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._starts = 0
 
@@ -96,7 +105,7 @@ class _Supervisor:
             if isinstance(decision, Finish):
                 return self._finish(decision)
             self._carry_out(decision)
-            received = signal.sigtimedwait(_SIGNALS, _TICK_SECONDS)
+            received = signal.sigtimedwait(self._ending | {signal.SIGCHLD}, _TICK_SECONDS)
             if received is None or received.si_signo == signal.SIGCHLD:
                 self._reap()
                 continue
@@ -143,19 +152,24 @@ class _Supervisor:
                 child_processes.kill_descendants()
                 assert self._output is not None
                 worker_code = self._output.worker_code()
-                self._last_words = self._output.last_words if worker_code is None else ""
+                self._unexplained = self._output if worker_code is None else None
                 logger.info("horovodrun has ended with %d%s", code, _of_worker(worker_code))
                 self._supervision.launcher_ended(code, time.monotonic(), worker_code=worker_code)
 
-    def _stop(self, pid: int) -> None:
-        """End horovodrun, by force if it does not end itself. Without workers it never does: it waits for hosts."""
+    def _stop(self, pid: int, *, hurried_by: frozenset[signal.Signals] = frozenset()) -> None:
+        """End horovodrun, by force if it does not end itself. Without workers it never does: it waits for hosts.
+
+        A signal of `hurried_by` has it ended by force at once.
+        """
         _signal_process(pid, signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
-            signal.sigtimedwait({signal.SIGCHLD}, _TICK_SECONDS)
+            received = signal.sigtimedwait({signal.SIGCHLD} | hurried_by, _TICK_SECONDS)
             self._reap()
             if self._pid is None:
                 return
+            if received is not None and received.si_signo in hurried_by:
+                break
             if not has_workers(pid, age_seconds=0.0):
                 break
         child_processes.send(pid, signal.SIGKILL)
@@ -166,15 +180,15 @@ class _Supervisor:
     def _finish(self, decision: Finish) -> Finish:
         if self._pid is not None:
             self._stop(self._pid)
-        if decision.exit_code:
-            sys.stderr.write(self._last_words)
+        if decision.exit_code and self._unexplained is not None:
+            self._unexplained.show_last_words()
         return decision
 
     def _end_by(self, number: int) -> Finish:
         name = signal.Signals(number).name
         logger.info("%s received", name)
         if self._pid is not None:
-            self._stop(self._pid)
+            self._stop(self._pid, hurried_by=self._ending)
         return Finish(exit_code=128 + number, reason=name)
 
 

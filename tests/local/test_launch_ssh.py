@@ -1,6 +1,7 @@
 """`hvd-elastic launch` over a real sshd on this machine."""
 
 import contextlib
+import getpass
 import os
 import shutil
 import signal
@@ -16,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from hvd_elastic.mpijob.contract import Exit
-from tests.local.harness import Job
+from tests.local.harness import ROOT, Job
 from tests.local.harness import job as make_job
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -72,7 +74,8 @@ def sshd(tmp_path: Path) -> Iterator[Daemon]:
         time.sleep(0.02)
     yield daemon
     for pid in daemon.sessions():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.kill()
     process.wait()
 
@@ -104,6 +107,14 @@ def test_trains_and_resizes_over_ssh(job: Job, sshd: Daemon) -> None:
     assert "Permanently added" not in job.said()
     masters = list((job.run_dir / "ssh").glob("*")) or list(Path("/tmp").glob("hvd-elastic-*/*"))
     assert masters, "the connection is opened ahead of need"
+
+
+def test_a_host_may_be_given_with_its_user(job: Job, sshd: Daemon) -> None:
+    where = ["-H", f"{getpass.getuser()}@127.0.0.1:1", "--run-dir", str(job.run_dir)]
+    ssh = ["-p", str(sshd.port), "-i", str(sshd.identity), "--network-interface", "lo"]
+    job.start([sys.executable, "-m", "hvd_elastic.cli", "launch", "-np", "1", *where, *ssh], None)
+    job.trains("127.0.0.1:0")
+    assert sshd.sessions(), "the user may be another one than the launcher's"
 
 
 def test_no_secret_is_on_a_command_line(job: Job, sshd: Daemon) -> None:
@@ -163,7 +174,7 @@ def test_a_leaving_host_keeps_its_connection_until_its_process_has_left(tmp_path
     runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
     runner.expect((host,))
     _until(lambda: runner.is_open(host))
-    process = runner.start(host, ["sh", "-c", f"read go < {gate}; echo left"], {})
+    process = runner.start(host, ["sh", "-c", f"read go < {gate}; echo left"], {}).process
     runner.expect(())
     gate.write_text("go\n")
     assert process.stdout is not None
@@ -172,7 +183,94 @@ def test_a_leaving_host_keeps_its_connection_until_its_process_has_left(tmp_path
     runner.close()
 
 
-def _until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+@pytest.fixture
+def runner(tmp_path: Path, sshd: Daemon) -> Iterator[SshCommandRunner]:
+    """With an open connection to HOST."""
+    made = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
+    made.expect((HOST,))
+    _until(lambda: made.is_open(HOST))
+    yield made
+    made.close()
+
+
+HOST = Host(address="127.0.0.1", slots=1, alias="a", pod="a")
+
+
+def test_a_code_that_ssh_uses_too_is_the_commands_own(runner: SshCommandRunner) -> None:
+    command = runner.start(HOST, ["sh", "-c", "exit 255"], {})
+    assert (command.wait(), command.last_words) == (255, "")
+
+
+def test_a_lost_connection_is_no_exit_code(runner: SshCommandRunner, sshd: Daemon) -> None:
+    command = runner.start(HOST, ["sh", "-c", "echo started; exec sleep 1000"], {})
+    assert command.process.stdout is not None
+    assert command.process.stdout.readline() == b"started\n"
+    for pid in sshd.sessions():
+        os.kill(pid, signal.SIGKILL)
+    assert command.wait() == CONNECTION_LOST
+
+
+def test_a_session_that_was_ended_here_is_no_exit_code(runner: SshCommandRunner) -> None:
+    command = runner.start(HOST, ["sh", "-c", "echo started; exec sleep 1000"], {})
+    assert command.process.stdout is not None
+    assert command.process.stdout.readline() == b"started\n"
+    command.process.terminate()
+    assert command.wait() == CONNECTION_LOST
+
+
+def test_a_code_that_ssh_uses_too_without_a_master(tmp_path: Path, sshd: Daemon) -> None:
+    runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
+    assert runner.start(HOST, ["sh", "-c", "exit 255"], {}).wait() == 255
+
+
+def test_what_ssh_says_is_not_the_commands_output(tmp_path: Path, sshd: Daemon) -> None:
+    stranger = str(sshd.identity.with_name("host"))
+    runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=stranger, changed=lambda: None)
+    command = runner.start(HOST, ["true"], {})
+    assert command.process.stderr is not None
+    assert command.process.stderr.read() == b""
+    assert command.wait() == CONNECTION_LOST
+    assert "Permission denied" in command.last_words
+
+
+def test_an_environment_larger_than_a_pipe_holds_up_nobody(runner: SshCommandRunner, sshd: Daemon) -> None:
+    (session,) = sshd.sessions()
+    os.kill(session, signal.SIGSTOP)
+    variables = {f"VARIABLE_{number}": "x" * 50_000 for number in range(20)}
+    started = runner.start(HOST, ["sh", "-c", "echo ${#VARIABLE_0} ${#VARIABLE_19}"], variables)
+    os.kill(session, signal.SIGCONT)
+    assert started.process.stdout is not None
+    assert started.process.stdout.read() == b"50000 50000\n"
+    assert started.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_silent_command_outlives_its_launcher(tmp_path: Path, sshd: Daemon, number: int) -> None:
+    """It prints nothing, so a cut connection alone would not end it."""
+    ssh = ["--always-ssh", "-p", str(sshd.port), "-i", str(sshd.identity), "--network-interface", "lo"]
+    where = ["-H", "127.0.0.1:1", "--run-dir", str(tmp_path / "run")]
+    launch = [sys.executable, "-m", "hvd_elastic.cli", "launch", "-np", "1", *where, *ssh]
+    script = "echo $$ > pid; trap 'echo told > told; exit' TERM; (trap '' TERM; sleep 1000) & while :; do wait; done"
+    launcher = subprocess.Popen(
+        [*launch, "sh", "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    _until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    session = os.getsid(int((tmp_path / "pid").read_text()))
+    launcher.send_signal(number)
+    launcher.wait()
+    _until(lambda: not _of_session(session))
+    assert (tmp_path / "told").exists(), "SIGTERM comes first"
+    _until(lambda: not sshd.sessions())
+
+
+def _of_session(session: int) -> list[int]:
+    """Its processes that have not ended, zombies left out."""
+    text = subprocess.run(["ps", "-eo", "pid,sid,stat"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in text.splitlines()[1:]]
+    return [int(pid) for pid, of, state in lines if int(of) == session and not state.startswith("Z")]
+
+
+def _until(condition: Callable[[], object], *, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

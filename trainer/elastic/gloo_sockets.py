@@ -2,10 +2,12 @@
 
 After the death of a peer `hvd.shutdown()` leaves Gloo's connections to the surviving peers open. A survivor that waits
 on such a connection learns nothing until the Gloo time-out (30 s); `shutdown(2)` on the leftover sockets tells it at
-once. They are identified by inode: the sockets that appear during `hvd.init()` are Gloo's.
+once. Gloo does not tell which they are. They appear during `hvd.init()`, and they are made as Gloo makes them; other
+threads, which read data or send metrics, may open connections meanwhile.
 """
 
 import contextlib
+import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -25,6 +27,27 @@ def open_sockets() -> dict[str, int]:
     return found
 
 
+def is_as_gloo_makes_it(descriptor: int) -> bool:
+    """Whether a socket is TCP, with SO_REUSEADDR and without close-on-exec (`gloo/transport/tcp/pair.cc`).
+
+    Gloo sets SO_REUSEADDR on connecting sockets as well, which hardly any other program does. Python and most libraries
+    set close-on-exec.
+    """
+    try:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
+            return False
+        view = socket.socket(fileno=descriptor)
+    except OSError:  # closed since it was found
+        return False
+    try:
+        is_tcp = view.type == socket.SOCK_STREAM and view.family in {socket.AF_INET, socket.AF_INET6}
+        return is_tcp and view.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) != 0
+    except OSError:
+        return False
+    finally:
+        view.detach()
+
+
 class WorldSockets:
     """The sockets of the newest world."""
 
@@ -34,12 +57,17 @@ class WorldSockets:
         os.register_at_fork(after_in_child=self._close)
 
     def note(self, init: Callable[[], None]) -> None:
-        """Call `init` and remember the sockets that appear meanwhile."""
+        """Call `init` and remember the sockets that Gloo opens meanwhile."""
         self._before = frozenset(open_sockets())
         try:
             init()
         finally:
-            self._inodes = frozenset(open_sockets().keys() - self._before)
+            self._inodes = frozenset(self._new())
+
+    def _new(self) -> dict[str, int]:
+        """Gloo's sockets that have appeared since `note` began, as `open_sockets`."""
+        sockets = open_sockets().items()
+        return {inode: fd for inode, fd in sockets if inode not in self._before and is_as_gloo_makes_it(fd)}
 
     def _close(self) -> None:
         """Close them in a forked child (a loader process), which would keep a dead parent's connections open."""
@@ -59,8 +87,8 @@ class WorldSockets:
         return len(left)
 
     def cut_new(self) -> None:
-        """Shut down the sockets that have appeared since `note` began. From another thread, this ends its `init`."""
-        _shut_down([fd for inode, fd in open_sockets().items() if inode not in self._before])
+        """Shut down Gloo's sockets that have appeared since `note` began. From another thread, this ends its `init`."""
+        _shut_down(self._new().values())
 
 
 def _shut_down(descriptors: Iterable[int]) -> None:

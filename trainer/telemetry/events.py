@@ -14,18 +14,23 @@ If `contract.ENV_EVENTS` names a folder, every process appends JSON objects, one
 * epoch: `epoch`, the epoch that begins;
 * checkpoint: a save to the durable tier has ended, seen by the writer at its next commit: `saved` (the step that was
   stored), `seconds`, `bytes`, and `error`, which is empty if the step is durable.
+
+A folder that cannot be written, or is full, costs its lines. Training goes on, and the log says once what is lost.
 """
 
+import contextlib
 import json
+import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TextIO
 
 from hvd_elastic.mpijob.contract import ENV_EVENTS
+
+log = logging.getLogger(__name__)
 
 
 class Kind(StrEnum):
@@ -78,22 +83,57 @@ def emit(kind: Kind, *, rank: int, size: int, step: int, **fields: object) -> No
         return
     event = {"time": time.time(), "event": kind.value, "rank": rank, "size": size, "step": step, **fields}
     if folder:
-        _file(folder).write(json.dumps(event, default=json_default) + "\n")
+        _file(folder).append(json.dumps(event, default=json_default).encode() + b"\n")
     for listener in tuple(_listeners):
         listener(event)
 
 
-_files: dict[tuple[str, int], TextIO] = {}
+class EventsFile:
+    """A process's own file of lines. A line is in it whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        """The file is made at its first line, and tried again at each later one if that fails."""
+        self._path = path
+        self._descriptor: int | None = None
+        self._lost = 0
+        """Lines, since the last one that was written."""
+
+    def append(self, line: bytes) -> None:
+        """Write a line with its newline, if that is possible."""
+        try:
+            self._write(line)
+        except OSError as error:
+            if not self._lost:
+                log.warning("events are lost, because %s cannot be written: %s", self._path, error.strerror)
+            self._lost += 1
+            return
+        if self._lost:
+            log.warning("%s is written again; %d events were lost", self._path, self._lost)
+            self._lost = 0
+
+    def _write(self, line: bytes) -> None:
+        if self._descriptor is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        written = 0
+        try:
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
+            raise
 
 
-def _file(folder: str) -> TextIO:
-    """Return the process's file, opened at its first event. A forked process gets a file of its own."""
+_files: dict[tuple[str, int], EventsFile] = {}
+
+
+def _file(folder: str) -> EventsFile:
+    """Return the process's file. A forked process gets a file of its own."""
     key = folder, os.getpid()
     if key not in _files:
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
         host = os.environ.get("HOROVOD_HOSTNAME", socket.gethostname())
-        _files[key] = (path / f"{host}-{os.getpid()}-{time.time_ns()}.jsonl").open("a", buffering=1, encoding="utf-8")
+        _files[key] = EventsFile(Path(folder) / f"{host}-{os.getpid()}-{time.time_ns()}.jsonl")
     return _files[key]
 
 

@@ -7,29 +7,25 @@ import psutil
 
 
 @functools.lru_cache(maxsize=4096)
-def is_this_machine(address: str) -> bool:
-    """Whether `address` is one of this machine's IPv4 addresses, or a name of one."""
-    try:
-        number = socket.gethostbyname(address)
-    except OSError:
-        return False
+def is_own_address(number: str) -> bool:
+    """Whether `number` is one of this machine's IPv4 addresses."""
     own = {a.address for group in psutil.net_if_addrs().values() for a in group if a.family == socket.AF_INET}
     return number.startswith("127.") or number in own
 
 
-def interface_towards(address: str) -> tuple[str, str]:
-    """Name and IPv4 address of the interface that leads to `address`. Raises OSError if none does.
+def interface_towards(number: str) -> tuple[str, str]:
+    """Name and IPv4 address of the interface that leads to the IPv4 address `number`. Raises OSError if none does.
 
     Without `--network-interface` Horovod waits for two hosts and then probes them over ssh; on one host it hangs.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))
+        probe.connect((number, 9))
         own = probe.getsockname()[0]
     own = "127.0.0.1" if own.startswith("127.") else own
     for name, group in psutil.net_if_addrs().items():
         if any(a.address == own for a in group):
             return name, own
-    raise OSError(f"no interface leads to {address}")
+    raise OSError(f"no interface leads to {number}")
 
 
 def interface_address(name: str) -> str:

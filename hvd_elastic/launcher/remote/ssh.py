@@ -2,14 +2,19 @@
 
 A command's environment travels over the encrypted channel's stdin: neither `ps` on either side nor sshd's log shows it.
 Horovod puts the launcher's whole environment, secrets included, on the command line.
+
+Afterwards stdin stays open, and tells the other side that somebody still wants the command: at its end, whether the
+launcher ended the command, was killed, or lost the host, the command is ended there.
 """
 
 import contextlib
 import functools
-import hashlib
+import itertools
 import logging
 import os
+import re
 import shlex
+import signal
 import subprocess
 import tempfile
 import threading
@@ -19,7 +24,10 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
+from hvd_elastic.launcher.remote.command_runner import RunningCommand
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+from hvd_elastic.system.child_processes import die_with_parent
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +46,30 @@ _NOT_SENT: Final = frozenset(
 """Variables that describe the launcher's own pod and would be wrong on the worker."""
 
 _SOCKET_PATH_LIMIT: Final = 80
-"""A Unix socket's path has at most 108 bytes, and ssh adds a suffix of 17 while it creates the socket."""
+"""A Unix socket's path has at most 107 bytes. Its name in the folder has a few digits, and ssh adds a suffix of 17
+while it creates the socket."""
+
+_SSH_ERROR: Final = 255
+"""What ssh ends with after an error of its own. A command may end with it, too."""
+
+_COMMANDS_OWN: Final = re.compile(rb"debug[12]: (?:Received exit status from master|Exit status) 255\r?$", re.MULTILINE)
+"""ssh logs (LogLevel DEBUG2) an exit code that has come from the other side, over a master or without one. It does not
+where its connection or its master was lost, or where it was ended itself."""
+
+_PROGRESS: Final = ("debug", "OpenSSH_", "Authenticated to ", "Transferred: ", "Bytes per second: ")
+"""How lines of its log begin that name no error."""
+
+_LOG_TAIL_BYTES: Final = 1 << 16
+
+_WATCH: Final = (
+    "exec 3<&0; "
+    "((trap '' TERM HUP INT; while read -r gone; do :; done; "
+    "kill -s TERM -- -$$; left=5; while kill -0 $$ && [ $left -gt 0 ]; do sleep 1; left=$((left - 1)); done; "
+    "kill -s KILL -- -$$) <&3 >/dev/null 2>&1 &); "
+    "exec 3<&-"
+)
+"""Ends the command, which leads a session of its own (sshd's), and all that it has started, once stdin ends: by
+SIGTERM, and by SIGKILL after 5 s. It is no child of the command's, which may wait for all of its children."""
 
 
 class SshCommandRunner:
@@ -56,6 +87,7 @@ class SshCommandRunner:
     ) -> None:
         self._port, self._identity_file, self._changed = port, identity_file, changed
         self._folder = _socket_folder(run_dir)
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._masters: dict[str, _MasterConnection] = {}
         self._retired: list[_MasterConnection] = []
@@ -67,8 +99,9 @@ class SshCommandRunner:
             gone = [self._masters.pop(address) for address in list(self._masters) if address not in wanted]
             new = [address for address in sorted(wanted) if address not in self._masters]
             for address in new:
-                command, socket = self._master_command(address), self._socket(address)
-                self._masters[address] = _MasterConnection(command, socket, self._changed)
+                # A path of its own: the last master of this address may still be on its way to its end.
+                path = self._folder / str(next(self._numbers))
+                self._masters[address] = _MasterConnection(address, path, self._ssh, self._changed)
             self._retired = [*filter(_MasterConnection.is_running, self._retired), *gone]
         for master in gone:
             master.retire()
@@ -80,25 +113,30 @@ class SshCommandRunner:
         master = self._masters.get(host.address)
         return master is not None and master.is_open
 
-    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
         """See CommandRunner."""
         exports = export_script(environment)
-        process = subprocess.Popen(
-            [*self._ssh(host.address), "-o", "ControlMaster=no", host.address, remote_command(command, len(exports))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        if master := self._masters.get(host.address):
-            master.sessions.append(process)
+        master = self._masters.get(host.address)
+        log = os.memfd_create("ssh-log")
+        # ssh closes what it inherits. Its own words must not mix with the command's.
+        first, *options = self._ssh(host.address, master.path if master else None)
+        argv = [first, "-E", f"/proc/{os.getpid()}/fd/{log}", "-o", "LogLevel=DEBUG2", *options]
         try:
-            process.stdin.write(exports)
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # ssh has ended; its exit code tells why.
-        return process
+            process = subprocess.Popen(
+                [*argv, "-o", "ControlMaster=no", host.address, remote_command(command, len(exports))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(log)
+            raise
+        session = SshSession(process, log)
+        if master:
+            master.sessions.append(process)
+        session.send(exports)
+        return session
 
     def close(self) -> None:
         """See CommandRunner."""
@@ -106,8 +144,8 @@ class SshCommandRunner:
         for master in self._retired:
             master.drop()
 
-    def _ssh(self, address: str) -> list[str]:
-        options = [*_OPTIONS, f"ControlPath={self._socket(address)}"]
+    def _ssh(self, address: str, path: Path | None) -> list[str]:
+        options = [*_OPTIONS, f"ControlPath={path or 'none'}"]
         if _asks_about_keys(address):
             options.append("StrictHostKeyChecking=no")
         argv = ["ssh", *(argument for option in options for argument in ("-o", option))]
@@ -115,24 +153,60 @@ class SshCommandRunner:
         argv += ["-i", self._identity_file] if self._identity_file is not None else []
         return argv
 
-    def _master_command(self, address: str) -> list[str]:
-        return [*self._ssh(address), "-o", "ControlMaster=yes", "-N", address]
 
-    def _socket(self, address: str) -> Path:
-        return self._folder / hashlib.sha256(address.encode()).hexdigest()[:16]
+class SshSession(RunningCommand):
+    """A command on another machine. `process` is the ssh client, which stands for it here."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: int) -> None:
+        super().__init__(process)
+        self._log = log
+        self._last_words = ""
+
+    def send(self, data: bytes) -> None:
+        """Write to its stdin, and leave that open. Returns at once: a silent host takes no more than a pipe holds."""
+        threading.Thread(target=self._write, args=(data,), name="ssh stdin", daemon=True).start()
+
+    def _write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):  # ssh has ended; its exit code tells why.
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+
+    def wait(self) -> int:
+        """See RunningCommand."""
+        code = self.process.wait()
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        log = os.pread(self._log, _LOG_TAIL_BYTES, max(0, os.fstat(self._log).st_size - _LOG_TAIL_BYTES))
+        os.close(self._log)
+        if code != _SSH_ERROR or _COMMANDS_OWN.search(log):
+            return code
+        lines = log.decode(errors="replace").splitlines()
+        self._last_words = "\n".join(line for line in lines if not line.startswith(_PROGRESS))
+        return CONNECTION_LOST
+
+    @property
+    def last_words(self) -> str:
+        """See RunningCommand."""
+        return self._last_words
 
 
 class _MasterConnection:
     """OpenSSH's master connection to one host (ssh_config(5), ControlMaster). Opened again whenever it ends."""
 
-    def __init__(self, command: list[str], path: Path, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, address: str, path: Path, ssh: Callable[[str, Path | None], list[str]], changed: Callable[[], None]
+    ) -> None:
         self.is_open = False
+        self.path = path
+        self._process: subprocess.Popen[bytes] | None = None
         self.sessions: list[subprocess.Popen[bytes]] = []
         """The commands that run over it."""
-        self._command, self._path, self._changed = command, path, changed
+        self._address, self._ssh, self._changed = address, ssh, changed
         self._dropped = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._run, name=f"ssh {command[-1]}", daemon=True)
+        self._complaint = ""
+        self._thread = threading.Thread(target=self._run, name=f"ssh {address}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -146,14 +220,12 @@ class _MasterConnection:
         A host that is to leave trains on until the next rendezvous: its connection must outlive its place in the list.
         """
         self._dropped.set()
-        # Closes the control socket, whose path a later connection to the same address will need.
-        # ControlMaster=no comes first and wins: with `yes` ssh would open a connection instead of asking this one.
-        stop = ["ssh", "-o", "ControlMaster=no", *self._command[1:-1], "-O", "stop", self._command[-1]]
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(stop, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=1)
-        threading.Thread(target=self._end_after_sessions, name=f"ssh {self._command[-1]} ends", daemon=True).start()
+        threading.Thread(target=self._end_after_sessions, name=f"ssh {self._address} ends", daemon=True).start()
 
     def _end_after_sessions(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+            stop = [*self._ssh(self._address, self.path), "-o", "ControlMaster=no", "-O", "stop", self._address]
+            subprocess.run(stop, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=1)
         for session in self.sessions:
             session.wait()
         self.drop()
@@ -166,37 +238,56 @@ class _MasterConnection:
     def _run(self) -> None:
         failures = 0
         while not self._dropped.is_set():
-            self._path.unlink(missing_ok=True)
-            opened = self._hold_open()
+            opened = False
+            try:
+                self.path.unlink(missing_ok=True)
+                opened = self._hold_open()
+            except OSError as error:
+                self._complain(f"ssh cannot be started: {error}")
             failures = 0 if opened else failures + 1
             if not self._dropped.is_set():
-                logger.info("the ssh connection to %s %s", self._command[-1], "was lost" if opened else "failed")
+                logger.info("the ssh connection to %s %s", self._address, "was lost" if opened else "failed")
                 retry = SshCommandRunner.RETRY_SECONDS
                 self._dropped.wait(retry[min(failures, len(retry) - 1)])
+
+    def _complain(self, text: str) -> None:
+        if text and text != self._complaint and not self._dropped.is_set():
+            logger.warning("%s: %s", self._address, text)
+        self._complaint = text
 
     def _hold_open(self) -> bool:
         """Open the connection and wait until it ends. Returns whether it ever was open."""
         with subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            [*self._ssh(self._address, self.path), "-o", "ControlMaster=yes", "-N", self._address],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             start_new_session=True,
-        ) as process:  # fmt: skip
+            # This thread waits for it, so it ends with the launcher, however that ends. One system call, which takes no
+            # lock that another thread may hold.
+            preexec_fn=_end_with_the_launcher,  # noqa: PLW1509
+        ) as process:
             self._process = process
             if self._dropped.is_set():
                 process.terminate()
-            while process.poll() is None and not self._path.exists():
+            while process.poll() is None and not self.path.exists():
                 time.sleep(0.005)
             opened = process.poll() is None
             self._report(opened)
             process.wait()
             self._report(False)
-            if not opened and process.stderr and not self._dropped.is_set():
-                logger.debug("ssh: %s", process.stderr.read().decode(errors="replace").strip())
+            if not opened and process.stderr:
+                self._complain(process.stderr.read().decode(errors="replace").strip())
         return opened
 
     def _report(self, is_open: bool) -> None:
         if self.is_open is not is_open:
             self.is_open = is_open
             self._changed()
+
+
+def _end_with_the_launcher() -> None:
+    die_with_parent(signal.SIGTERM)
 
 
 def export_script(environment: Mapping[str, str]) -> bytes:
@@ -212,10 +303,11 @@ def export_script(environment: Mapping[str, str]) -> bytes:
 def remote_command(command: Sequence[str], exports_bytes: int) -> str:
     """What sshd's shell runs: it reads that many bytes of variables from stdin, then becomes the command.
 
+    The command is ended when stdin ends.
     The working directory is the launcher's own where it exists, as with horovodrun.
     """
     script = (
-        f'eval "$(head -c {exports_bytes})"; cd {shlex.quote(os.fspath(Path.cwd()))} 2>/dev/null; '
+        f'eval "$(head -c {exports_bytes})"; cd {shlex.quote(os.fspath(Path.cwd()))} 2>/dev/null; {_WATCH}; '
         f"exec {shlex.join(command)} </dev/null"
     )
     return f"exec /bin/sh -c {shlex.quote(script)}"

@@ -6,6 +6,7 @@ from typing import Final
 
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.launch_settings import LaunchSettings
+from hvd_elastic.launcher.remote.host_addresses import HostAddresses
 from hvd_elastic.launcher.remote.network_interfaces import interface_address, interface_towards
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 
@@ -24,12 +25,12 @@ def bind_address(settings: LaunchSettings) -> str:
     return "0.0.0.0"  # noqa: S104 - which interface leads to the hosts is known only once there is one
 
 
-def worker_environment(settings: LaunchSettings, slot: Slot, port: int) -> Mapping[str, str]:
+def worker_environment(settings: LaunchSettings, slot: Slot, port: int, addresses: HostAddresses) -> Mapping[str, str]:
     """The variables of the command in `slot`; `port` is the rendezvous server's. Raises OSError without a network.
 
     As Horovod makes them in `gloo_run.create_run_env_vars` and `_slot_info_to_command_fn`.
     """
-    address, gloo_interface, nccl_interfaces = _network(settings, slot)
+    address, gloo_interface, nccl_interfaces = _network(settings, slot, addresses)
     inherited = _inherited(keep_visible_devices=settings.local_hosts is not None)
     timeout = settings.gloo_timeout_seconds
     if timeout is not None or "HOROVOD_GLOO_TIMEOUT_SECONDS" not in inherited:
@@ -57,12 +58,12 @@ def _inherited(*, keep_visible_devices: bool) -> dict[str, str]:
     }
 
 
-def _network(settings: LaunchSettings, slot: Slot) -> tuple[str, str, str]:
+def _network(settings: LaunchSettings, slot: Slot, addresses: HostAddresses) -> tuple[str, str, str]:
     """The rendezvous server's address as the worker reaches it, Gloo's interface, and NCCL's."""
     named = settings.network_interfaces
     if named:
         return interface_address(named[0]), named[0], ",".join(named)
     if settings.local_hosts is not None:
         return "127.0.0.1", "lo", "lo"
-    name, address = interface_towards(slot.host.address)
+    name, address = interface_towards(addresses.number(slot.host.address))
     return address, name, name

@@ -3,8 +3,8 @@
 import contextlib
 import logging
 import os
+import re
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.remote.command_runner import CommandRunner
+from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, judge
+from hvd_elastic.launcher.remote.command_runner import CommandRunner, RunningCommand
 from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
 from hvd_elastic.system.processes import read_stat
 
@@ -24,12 +25,17 @@ TERM_SECONDS: Final = 2.0
 RECORD_FILE: Final = "launched"
 """In RUN_DIR: `PID START_TICKS` of each process, for a successor that has to end what a killed launcher left."""
 
+_ENTRY: Final = re.compile(rb"([1-9][0-9]{0,9}) ([1-9][0-9]{0,19})")
+"""A line of it. Others are left alone: a process that had ended when it was noted has no start time, and a file may be
+torn or another program's."""
+
 
 class WorkerProcess:
     """One running command."""
 
-    def __init__(self, process: subprocess.Popen[bytes], outputs: tuple[OutputStream, OutputStream]) -> None:
-        self.process = process
+    def __init__(self, command: RunningCommand, outputs: tuple[OutputStream, OutputStream]) -> None:
+        self.process = command.process
+        self._command = command
         self._stdout, self._stderr = outputs
 
     def wait(self) -> tuple[int, str]:
@@ -37,12 +43,12 @@ class WorkerProcess:
 
         The lines of a script's own error are waited for.
         """
-        code = self.process.wait()
+        code = self._command.wait()
         # A process that inherited the pipe may hold it open. A death by signal leaves no message to wait for.
-        deadline = time.monotonic() + (1.0 if 0 < code < 126 else 0.05)
+        deadline = time.monotonic() + (1.0 if judge(code) is ExitVerdict.SCRIPT_ERROR else 0.05)
         for stream in (self._stderr, self._stdout):
             stream.drained.wait(max(0.0, deadline - time.monotonic()))
-        return code, "\n".join(self._stderr.tail)
+        return code, "\n".join(filter(None, [*self._stderr.tail, self._command.last_words]))
 
     def signal(self, number: int) -> None:
         """Signal the whole session; no error if it has ended."""
@@ -58,6 +64,8 @@ class WorkerProcesses:
         self._record = run_dir / RECORD_FILE
         self._running: dict[int, WorkerProcess] = {}
         self._lock = threading.Lock()
+        self.at_once = False
+        """Kill at once what `end_all` ends. A signal handler may set it."""
 
     def start(
         self,
@@ -73,16 +81,23 @@ class WorkerProcesses:
 
         `ended(number, code, message)` is called from a thread when the command has ended.
         """
-        process = self._runner.start(host, command, environment)
-        with self._record.open("a", encoding="ascii") as record:
-            record.write(f"{process.pid} {start_ticks(process.pid)}\n")
-        worker = WorkerProcess(process, streams)
+        running = self._runner.start(host, command, environment)
+        process = running.process
+        self._note(process.pid)
+        worker = WorkerProcess(running, streams)
         with self._lock:
             self._running[number] = worker
         for pipe, stream in zip((process.stdout, process.stderr), streams, strict=True):
             assert pipe is not None
             self._outputs.add(pipe, stream)
         threading.Thread(target=self._reap, args=(number, worker, ended), name=f"worker {number}", daemon=True).start()
+
+    def _note(self, pid: int) -> None:
+        try:
+            with self._record.open("a", encoding="ascii") as record:
+                record.write(f"{pid} {start_ticks(pid)}\n")
+        except OSError as error:
+            logger.warning("process %d is in no record, so a successor would not end it: %s", pid, error)
 
     def end(self, number: int, *, at_once: bool) -> None:
         """Send SIGTERM, and SIGKILL after TERM_SECONDS; or SIGKILL now. Returns at once."""
@@ -105,10 +120,13 @@ class WorkerProcesses:
                 worker.signal(number)
             deadline = time.monotonic() + wait_seconds
             while self._running and time.monotonic() < deadline:
+                if self.at_once and number == signal.SIGTERM:
+                    break
                 time.sleep(0.01)
         for worker in list(self._running.values()):
             logger.error("process %d does not end", worker.process.pid)
-        self._record.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._record.unlink(missing_ok=True)
 
     def _reap(self, number: int, worker: WorkerProcess, ended: Callable[[int, int, str], None]) -> None:
         code, message = worker.wait()
@@ -124,20 +142,25 @@ def end_leftovers(run_dir: Path) -> int:
 
     A process is known by its id and its start time, so a later process with the same id is left alone.
     """
+    record = run_dir / RECORD_FILE
     try:
-        lines = (run_dir / RECORD_FILE).read_text(encoding="ascii").split("\n")
+        lines = record.read_bytes().split(b"\n")
     except FileNotFoundError:
         return 0
-    pairs = [line.split() for line in lines if line.count(" ") == 1]
-    left = [int(pid) for pid, started in pairs if start_ticks(int(pid)) == started]
+    except OSError as error:
+        logger.warning("what an earlier launcher has left is not known: %s", error)
+        return 0
+    entries = [(int(match[1]), match[2].decode()) for match in map(_ENTRY.fullmatch, lines) if match]
+    left = [pid for pid, started in entries if start_ticks(pid) == started]
     for number, wait_seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0)):
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, number)
         deadline = time.monotonic() + wait_seconds
         while any(Path(f"/proc/{pid}").exists() for pid in left) and time.monotonic() < deadline:
             time.sleep(0.01)
-    (run_dir / RECORD_FILE).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        record.unlink(missing_ok=True)
     return len(left)
 
 

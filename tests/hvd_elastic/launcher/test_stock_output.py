@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.stock_output import StockOutput
 
 TRACEBACK = """\
@@ -39,7 +40,33 @@ def test_the_script_s_code_and_its_own_lines_come_out_of_the_wall(capfdbinary: p
 def test_horovodrun_s_own_error_is_kept() -> None:
     output = written(b"horovodrun: error: unrecognized arguments\n")
     assert output.worker_code() is None
-    assert "unrecognized arguments" in output.last_words
+    assert b"unrecognized arguments" in output.last_words
+
+
+@pytest.mark.parametrize("unwritable", ["stdout", "stderr"])
+def test_last_words_that_cannot_be_said_are_no_error(unwritable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(f"sys.{unwritable}", full)
+        output = written(b"horovodrun: error\n")
+        assert output.worker_code() is None
+        output.show_last_words()
+
+
+def test_a_progress_bar_is_shown_before_it_ends(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    output = StockOutput()
+    os.write(output.writer, b"[0]<stderr>:\r[0]<stderr>: 10%")
+    shown = b""
+    while not shown:
+        shown = capfdbinary.readouterr()[1]
+    assert shown == b"[0]<stderr>: 10%\n"
+    os.write(output.writer, b"\r[0]<stderr>:100%\n")
+    output.close_writer()
+    output.worker_code()
+    assert capfdbinary.readouterr()[1] == b"[0]<stderr>:100%\n"
+
+
+def test_an_ssh_error_is_no_code_of_a_worker() -> None:
+    assert written(TRACEBACK.replace("code: 3", "code: 255").encode()).worker_code() == CONNECTION_LOST
 
 
 def test_a_reader_that_is_gone_does_not_stop_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:

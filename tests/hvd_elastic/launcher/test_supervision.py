@@ -3,6 +3,7 @@
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.core.supervision import (
     Decision,
     Finish,
@@ -93,7 +94,7 @@ def test_hosts_that_stay_away_were_taken() -> None:
 
 def test_the_list_follows_the_deaths() -> None:
     supervision = running("a", "b")
-    supervision.launcher_ended(1, 10.0, worker_code=255)
+    supervision.launcher_ended(1, 10.0, worker_code=CONNECTION_LOST)
     assert supervision.decide(10.0, has_workers=False) is None
     supervision.set_hosts(hosts("b"), 12.0)
     assert supervision.decide(12.0, has_workers=False) == Start(processes=2, held=True)

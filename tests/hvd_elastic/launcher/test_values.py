@@ -1,5 +1,6 @@
 """Small decisions: exit codes, hosts, ranks, blacklist, settings, report."""
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -16,8 +17,9 @@ from hvd_elastic.launcher.core.actions import WorldResized
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
-from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain, judge
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
+from hvd_elastic.launcher.launch_job import _machine_problems
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.launcher_metrics import status_registry
 from hvd_elastic.launcher.status_report import StatusReport, resize_sentence
@@ -34,9 +36,15 @@ from hvd_elastic.mpijob.problems import InvalidInputError
         (78, ExitVerdict.HOST_CHANGE),
         (79, ExitVerdict.MISTAKE),
         (-9, ExitVerdict.DEATH),
-        (126, ExitVerdict.DEATH),
+        (126, ExitVerdict.SCRIPT_ERROR),
+        (127, ExitVerdict.SCRIPT_ERROR),
+        (128, ExitVerdict.SCRIPT_ERROR),
+        (129, ExitVerdict.DEATH),
         (134, ExitVerdict.DEATH),
-        (255, ExitVerdict.DEATH),
+        (192, ExitVerdict.DEATH),
+        (254, ExitVerdict.SCRIPT_ERROR),
+        (255, ExitVerdict.SCRIPT_ERROR),
+        (CONNECTION_LOST, ExitVerdict.DEATH),
     ],
 )
 def test_what_an_exit_code_says(code: int, verdict: ExitVerdict) -> None:
@@ -50,7 +58,14 @@ def test_errors_may_be_deaths() -> None:
 
 @pytest.mark.parametrize(
     ("code", "text"),
-    [(-9, "signal 9 (SIGKILL)"), (137, "signal 9 (SIGKILL)"), (3, "exit code 3"), (255, "connection lost (255)")],
+    [
+        (-9, "signal 9 (SIGKILL)"),
+        (137, "signal 9 (SIGKILL)"),
+        (3, "exit code 3"),
+        (127, "exit code 127 (the command was not found)"),
+        (255, "exit code 255"),
+        (CONNECTION_LOST, "connection lost"),
+    ],
 )
 def test_an_exit_code_in_words(code: int, text: str) -> None:
     assert explain(code) == text
@@ -61,10 +76,33 @@ def test_a_scripts_lines_keep_their_order_and_count_once() -> None:
     assert [(host.alias, host.slots) for host in hosts] == [("b", 3), ("a", 1)]
 
 
-@pytest.mark.parametrize("line", ["a", "a:", "a:0", "a:x", "fe80::1:2", "a b:1", ":1", "a:1:2"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a",
+        "a:",
+        "a:0",
+        "a:x",
+        "fe80::1:2",
+        "a b:1",
+        ":1",
+        "a:1:2",
+        "-oProxyCommand=x:1",
+        "a/b:1",
+        "@a:1",
+        "u@:1",
+        "u@v@a:1",
+        "é:1",
+    ],
+)
 def test_a_line_that_is_not_a_host(line: str) -> None:
     with pytest.raises(HostsError):
         parse_script_output(line, None)
+
+
+def test_a_user_is_how_a_host_is_reached_and_not_another_host() -> None:
+    hosts = parse_script_output("root@a:2\nu_1@b.c:1\na:3\n", None)
+    assert [(host.alias, host.address, host.slots) for host in hosts] == [("a", "a", 3), ("b.c", "u_1@b.c", 1)]
 
 
 def test_the_hosts_flag() -> None:
@@ -112,6 +150,18 @@ def test_all_problems_are_reported_at_once() -> None:
         wrong.check()
     paths = {problem.path for problem in error.value.problems}
     assert paths == {"COMMAND", "--min-np", "--max-np", "--reset-limit", "--host-discovery-script"}
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.ENOSPC, 0), (errno.EDQUOT, 0), (errno.EROFS, 2)])
+def test_a_full_disk_is_no_reason_not_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, refused: int
+) -> None:
+    def fail(**_: object) -> None:
+        raise OSError(number, "not now")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    asked = settings(run_dir=tmp_path, output_filename=str(tmp_path), network_interfaces=("lo",))
+    assert len(tuple(_machine_problems(asked))) == refused
 
 
 @pytest.mark.parametrize("cooldown", [(0, 5), (5, 4), (1, 3601)])

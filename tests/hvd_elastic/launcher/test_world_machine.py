@@ -22,6 +22,7 @@ from hvd_elastic.launcher.core.actions import (
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
+from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
@@ -106,7 +107,7 @@ class Machine(RuleBasedStateMachine):
         self.see()
 
     @precondition(lambda self: self.workers)
-    @rule(index=st.integers(0, 20), code=st.sampled_from([-9, 134, 255, 78, 1]))
+    @rule(index=st.integers(0, 20), code=st.sampled_from([-9, 134, CONNECTION_LOST, 78, 1]))
     def die(self, index: int, code: int) -> None:
         worker = list(self.workers.values())[index % len(self.workers)]
         self.failed.add(worker.slot.host.alias)

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import socket
 import threading
@@ -5,6 +6,22 @@ import threading
 import pytest
 
 from hvd_elastic.trainer.elastic.gloo_sockets import WorldSockets, open_sockets
+
+
+def gloo_pair() -> tuple[socket.socket, socket.socket]:
+    """A connection that is made as Gloo makes it."""
+    with socket.socket() as listening, contextlib.ExitStack() as failing:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        connecting = failing.enter_context(socket.socket())
+        connecting.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        connecting.connect(listening.getsockname())
+        accepted, _ = listening.accept()
+        failing.pop_all()
+    for each in (connecting, accepted):
+        each.set_inheritable(True)
+    return connecting, accepted
 
 
 @pytest.fixture
@@ -15,12 +32,12 @@ def pairs() -> list[socket.socket]:
 def test_only_the_worlds_sockets_are_cut(pairs: list[socket.socket]) -> None:
     mine, other = socket.socketpair()
     world = WorldSockets()
-    world.note(lambda: pairs.extend(socket.socketpair()))
+    world.note(lambda: pairs.extend(gloo_pair()))
     left, right = pairs
     right.close()
     assert world.cut() == 1
     assert left.recv(1) == b""
-    with pytest.raises(BrokenPipeError):
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
         left.send(b"x")
     mine.send(b"x")
     assert other.recv(1) == b"x"
@@ -31,7 +48,7 @@ def test_only_the_worlds_sockets_are_cut(pairs: list[socket.socket]) -> None:
 
 def test_what_fails_to_form_is_cut_too(pairs: list[socket.socket]) -> None:
     def fail() -> None:
-        pairs.extend(socket.socketpair())
+        pairs.extend(gloo_pair())
         raise RuntimeError("no world")
 
     world = WorldSockets()
@@ -42,6 +59,34 @@ def test_what_fails_to_form_is_cut_too(pairs: list[socket.socket]) -> None:
         each.close()
 
 
+def test_what_other_threads_open_meanwhile_is_not_cut(pairs: list[socket.socket]) -> None:
+    """A loader reads from an object store, a metrics server answers, an asyncio loop wakes itself up."""
+    others: list[socket.socket] = []
+
+    def open_others() -> None:
+        server = socket.create_server(("127.0.0.1", 0))
+        client = socket.create_connection(server.getsockname())
+        others.extend((*socket.socketpair(), client, server.accept()[0], server))
+
+    def init() -> None:
+        thread = threading.Thread(target=open_others)
+        thread.start()
+        thread.join()
+        pairs.extend(gloo_pair())
+
+    world = WorldSockets()
+    world.note(init)
+    world.cut_new()
+    assert world.cut() == 2
+    for one, other in (others[:2], others[2:4]):
+        one.send(b"x")
+        assert other.recv(1) == b"x"
+    with socket.create_connection(others[4].getsockname()):
+        others[4].accept()[0].close()
+    for each in (*others, *pairs):
+        each.close()
+
+
 def test_an_init_that_waits_for_a_peer_is_ended_from_another_thread() -> None:
     kept, other = socket.socketpair()
     listening = threading.Event()
@@ -49,6 +94,7 @@ def test_an_init_that_waits_for_a_peer_is_ended_from_another_thread() -> None:
 
     def wait_for_a_peer() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
+            server.set_inheritable(True)  # as Gloo's
             listening.set()
             with pytest.raises(OSError, match="Invalid argument") as error:
                 server.accept()
@@ -71,7 +117,7 @@ def test_an_init_that_waits_for_a_peer_is_ended_from_another_thread() -> None:
 def test_a_childs_copy_keeps_no_connection_open(pairs: list[socket.socket]) -> None:
     """A loader's process outlives a killed training process by seconds; peers must not wait for it."""
     world = WorldSockets()
-    world.note(lambda: pairs.extend(socket.socketpair()))
+    world.note(lambda: pairs.extend(gloo_pair()))
     left, right = pairs
     reading, writing = os.pipe()
     child = os.fork()

@@ -1,9 +1,14 @@
 """Lists of hosts as text: what a discovery script prints, and the flag `-H`."""
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import HvdElasticError
+
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?([A-Za-z0-9][A-Za-z0-9._-]*)")
+"""`HOST` or `USER@HOST`. Workers send the host's name in URLs, and ssh must not take it for an option."""
 
 
 class HostsError(HvdElasticError):
@@ -12,6 +17,8 @@ class HostsError(HvdElasticError):
 
 def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...]:
     """The hosts of a discovery script: one `HOST` or `HOST:SLOTS` per line, as for horovodrun, in the script's order.
+
+    `USER@HOST:SLOTS` is HOST, reached as USER.
 
     Raises:
         HostsError: a line is not a host, or has no slots and there is no default.
@@ -26,9 +33,9 @@ def parse_script_output(text: str, default_slots: int | None) -> tuple[Host, ...
         count = _slots(line, slots) if colon else default_slots
         if count is None:
             raise HostsError(f"host {line!r} has no slots: print HOST:SLOTS or give --slots-per-host")
-        if not name or any(map(str.isspace, name)):
+        if not (match := _ADDRESS.fullmatch(name)):
             raise HostsError(f"line {line!r} is not HOST or HOST:SLOTS")
-        hosts[name] = Host(alias=name, address=name, slots=count)
+        hosts[match[1]] = Host(alias=match[1], address=name, slots=count)
     return tuple(hosts.values())
 
 

@@ -2,8 +2,19 @@
 
 import signal
 from enum import StrEnum
+from typing import Final
 
 from hvd_elastic.mpijob.contract import Exit
+
+CONNECTION_LOST: Final = -255
+"""In place of an exit code: the command has none, because its host, or the connection to it, could not be reached or
+was lost. ssh ends with 255 then, as does a script with `sys.exit(-1)`: who started the command tells them apart."""
+
+NOT_EXECUTABLE: Final = 126
+NOT_FOUND: Final = 127
+"""A shell's exit codes for a command that cannot be started."""
+
+_SIGNAL_CODES: Final = range(128 + 1, 128 + signal.NSIG)
 
 
 class ExitVerdict(StrEnum):
@@ -25,8 +36,7 @@ class ExitVerdict(StrEnum):
 def judge(code: int, *, restart_errors: bool = False) -> ExitVerdict:
     """Classify an exit code, given as `subprocess` reports it (negative: a signal) or as a shell does (128 + signal).
 
-    126 and 127 are the remote shell's own codes (the command could not be started), 255 is ssh's. With `restart_errors`
-    a script's error is treated as a death, which is what horovodrun does with every code.
+    With `restart_errors` a script's error is treated as a death, which is what horovodrun does with every code.
     """
     known = {
         Exit.OK: ExitVerdict.SUCCESS,
@@ -36,19 +46,24 @@ def judge(code: int, *, restart_errors: bool = False) -> ExitVerdict:
     }
     if code in known:
         return known[Exit(code)]
-    if code < 0 or code >= 126 or restart_errors:
+    if code < 0 or code in _SIGNAL_CODES or restart_errors:
         return ExitVerdict.DEATH
     return ExitVerdict.SCRIPT_ERROR
 
 
 def explain(code: int) -> str:
-    """Put an exit code into words: `signal 9 (SIGKILL)`, `exit code 3`, `connection lost (255)`."""
-    if code == 255:
-        return "connection lost (255)"
+    """Put an exit code into words: `signal 9 (SIGKILL)`, `exit code 3`, `connection lost`."""
+    if code == CONNECTION_LOST:
+        return "connection lost"
+    if code in _STARTS:
+        return f"exit code {code} ({_STARTS[code]})"
     number = -code if code < 0 else code - 128
-    if code < 0 or code > 128:
+    if code < 0 or code in _SIGNAL_CODES:
         try:
             return f"signal {number} ({signal.Signals(number).name})"
         except ValueError:
             return f"exit code {code}"
     return f"exit code {code}"
+
+
+_STARTS: Final = {NOT_EXECUTABLE: "the command cannot be executed", NOT_FOUND: "the command was not found"}

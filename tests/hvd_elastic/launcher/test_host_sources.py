@@ -1,0 +1,30 @@
+import queue
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.launcher.host_sources import SnapshotSource
+
+
+def test_a_folder_that_cannot_be_watched_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SnapshotSource, "LOOK_AGAIN_SECONDS", 0.01)
+    folder = tmp_path / "run"
+    folder.write_text("a file")
+    stop, published = threading.Event(), queue.SimpleQueue[tuple[Host, ...]]()
+    thread = threading.Thread(target=SnapshotSource(folder).run, args=(published.put, stop), daemon=True)
+    thread.start()
+    thread.join(0.1)
+    folder.unlink()
+    while not folder.exists():  # the source makes it
+        assert thread.is_alive(), "the source has given up"
+        time.sleep(0.01)
+    host = Host(address="10.0.0.1", slots=1, alias="a-0", pod="a")
+    now = uptime_seconds()
+    write_snapshot(folder, Snapshot(hosts=(host,), generation=1, uptime_seconds=now, unix_seconds=int(time.time())))
+    assert published.get(timeout=20) == (host,)
+    stop.set()
+    thread.join(20)
+    assert not thread.is_alive()

@@ -1,0 +1,58 @@
+"""The supervisor of `horovodrun` and signals. A shell stands for horovodrun."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SUPERVISE = """
+import sys
+from pathlib import Path
+from hvd_elastic.launcher import supervisor
+from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
+supervisor._END_SECONDS = 1000.0
+run_dir, script = sys.argv[1:]
+command = HorovodrunCommand(argv=("sh", "-c", script), start=1, minimum=1, run_dir=Path(run_dir), training_words=0)
+sys.exit(supervisor.supervise(command).exit_code)
+"""
+WORKER = "echo > started; until [ -e over ]; do sleep 0.1; done"
+STUBBORN = f"trap '' TERM; sh -c 'sh -c \"{WORKER}\" & wait' & wait"
+"""horovodrun, its helper, and a worker."""
+
+
+@contextmanager
+def supervisor(folder: Path, *, ignoring: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    argv = [sys.executable, "-c", SUPERVISE, str(folder / "run"), STUBBORN]
+    nohup = ["sh", "-c", f"trap '' {ignoring}; exec \"$@\"", "sh"] if ignoring else []
+    process = subprocess.Popen([*nohup, *argv], cwd=folder, start_new_session=True)
+    try:
+        _until((folder / "started").exists)
+        yield process
+    finally:
+        (folder / "over").touch()
+        process.kill()
+        process.wait()
+
+
+def test_a_second_signal_ends_a_stubborn_horovodrun(tmp_path: Path) -> None:
+    with supervisor(tmp_path) as process:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    with supervisor(tmp_path, ignoring="HUP") as process:
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
+        assert process.wait(30) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+
+
+def _until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
