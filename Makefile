@@ -16,7 +16,7 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## make .venv with everything in it; builds Horovod once (minutes), later from the cache
 
-$(STAMP): pyproject.toml uv.lock hvd_elastic/horovod_build.py hvd_elastic/horovod_patch.py tools/setup.sh
+$(STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/horovod/patch_set.py $(wildcard hvd_elastic/horovod/patches/*.patch) tools/setup.sh
 	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV)
 	@touch $@
 
