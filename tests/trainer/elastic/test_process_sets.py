@@ -25,3 +25,9 @@ def test_a_set_of_a_lost_world_says_so(said: dict[str, dict[str, str]]) -> None:
     for answers in said.values():
         assert {name: answers[name] for name in STATE} == dict.fromkeys(STATE, "HorovodInternalError")
         assert answers["sets"] == "[0]", "nothing of it is in the next world"
+
+
+@pytest.mark.needs_patch("process-set-operations")
+def test_an_operation_over_a_set_of_a_lost_world_fails_with_it(said: dict[str, dict[str, str]]) -> None:
+    for answers in said.values():
+        assert {name: answers[name] for name in OPERATIONS} == dict.fromkeys(OPERATIONS, "HorovodInternalError")
