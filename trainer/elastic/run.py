@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_METRICS, Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import host_updates, script_checks, world_membership
+from hvd_elastic.trainer.elastic import host_updates, patch_check, script_checks, world_membership
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.rendezvous_client import Removed, never
@@ -51,6 +51,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
         hvd.init()
         if world_membership.THIS_PROCESS.pass_gate():
+            patch_check.warn_of_missing_patches()
             state.on_reset()
         if hvd.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             _exit_with(script_checks.find(state))
