@@ -9,7 +9,7 @@ BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs format bench release test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-patches test-unpatched lint docs format bench release test-cluster test-cluster-core bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -25,6 +25,12 @@ demo: $(STAMP)  ## train beside a made-up inference load on this machine; ends w
 
 test: $(STAMP)  ## all tests that need no cluster
 	$(BIN)/pytest tests -m "not cluster" -n 3 --dist load --maxschedchunk 1
+
+test-patches: $(STAMP)  ## for each patch of Horovod: without it, the tests that it names must fail (a build each)
+	$(BIN)/python -m tests.hvd_elastic.horovod.variants without
+
+test-unpatched: $(STAMP)  ## the launcher's and the training's tests once with unpatched sources of Horovod
+	$(BIN)/python -m tests.hvd_elastic.horovod.variants unpatched
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter, and the documentation
 	$(BIN)/ruff check $(CODE)

@@ -197,7 +197,7 @@ class _Build:
     def run(self) -> Path:
         """Return the wheel."""
         recipe, source, out = self.recipe, self.tree / "source", self.tree / "out"
-        with self.log.open("w") as output:
+        with _locked(self.tree / "lock"), self.log.open("w") as output:
             self._fetch(output.fileno())
             self._lay_out(source)
             self.progress(
@@ -236,7 +236,7 @@ class _Build:
                 return
             for file in (file for file in wanted.rglob("*") if file.is_file()):
                 there = source / file.relative_to(wanted)
-                if there.read_bytes() != file.read_bytes():
+                if not there.exists() or there.read_bytes() != file.read_bytes():
                     shutil.copyfile(file, there)
 
     @property
