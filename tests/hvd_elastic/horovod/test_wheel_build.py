@@ -7,7 +7,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from hvd_elastic.cli import install_horovod
 from hvd_elastic.horovod import wheel_build
 from hvd_elastic.horovod.patch_set import NUMBER, Patch
 from hvd_elastic.horovod.wheel_build import HorovodBuildError, Recipe, missing_tools, required_cxx_standard, wheel
@@ -210,3 +212,17 @@ def test_of_a_long_log_the_compilers_own_words_are_shown() -> None:
 
     assert wheel_build._why("\n".join(lines)) == lines[1]
     assert wheel_build._why("\n".join(lines[2:])).count("\n") == 19
+
+
+@pytest.mark.parametrize("unpatched", [False, True])
+def test_the_command_takes_the_wheel_that_is_asked_for(tmp_path: Path, *, unpatched: bool) -> None:
+    recipe = wheel_build.read_recipe()
+    for each in (recipe, recipe.unpatched()):
+        (tmp_path / each.key).mkdir()
+        (tmp_path / each.key / f"horovod-0.28.1+{each.local_version}.whl").touch()
+    flags = ["--wheel-only", "--cache", str(tmp_path), *(["--unpatched"] if unpatched else [])]
+
+    done = CliRunner().invoke(install_horovod.command, flags)
+
+    wanted = recipe.unpatched() if unpatched else recipe
+    assert done.stdout.strip() == str(tmp_path / wanted.key / f"horovod-0.28.1+{wanted.local_version}.whl")
