@@ -58,13 +58,14 @@ FROM dependencies AS horovod
 ENV DEBIAN_FRONTEND=noninteractive
 COPY --from=wheels / /wheels/
 COPY mpijob/__init__.py mpijob/contract.py /src/hvd_elastic/mpijob/
-COPY hvd_elastic/__init__.py hvd_elastic/horovod_build.py hvd_elastic/horovod_patch.py /src/hvd_elastic/
+COPY hvd_elastic/__init__.py /src/hvd_elastic/
+COPY hvd_elastic/horovod /src/hvd_elastic/horovod
 # What `hvd-elastic install-horovod` does, from the files that decide it alone: another verb must not compile it again.
 RUN if test -z "$(ls /wheels)"; then \
         apt-get update \
-        && apt-get install -y --no-install-recommends g++ make python3-dev \
+        && apt-get install -y --no-install-recommends g++ make patch python3-dev \
         && cd /src \
-        && /opt/hvd-elastic/bin/python -c "import pathlib; from hvd_elastic import horovod_build as build; \
+        && /opt/hvd-elastic/bin/python -c "import pathlib; from hvd_elastic.horovod import wheel_build as build; \
             build.wheel(build.read_recipe(), pathlib.Path('/wheels'), progress=print)"; \
     fi \
     && find /wheels -mindepth 2 -name '*.whl' -exec mv {} /wheels/ ';'

@@ -12,14 +12,14 @@ SEEDS ?= 10
 FIRST_SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs format bench release test-cluster test-cluster-core soak bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-patches test-unpatched lint docs format bench release test-cluster test-cluster-core soak bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(STAMP)  ## make .venv with everything in it; builds Horovod once (minutes), later from the cache
 
-$(STAMP): pyproject.toml uv.lock hvd_elastic/horovod_build.py hvd_elastic/horovod_patch.py tools/setup.sh
+$(STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/horovod/patch_set.py $(wildcard hvd_elastic/horovod/patches/*.patch) tools/setup.sh
 	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV)
 	@touch $@
 
@@ -28,6 +28,12 @@ demo: $(STAMP)  ## train beside a made-up inference load on this machine; ends w
 
 test: $(STAMP)  ## all tests that need no cluster
 	$(BIN)/pytest tests -m "not cluster" -n 3 --dist load --maxschedchunk 1
+
+test-patches: $(STAMP)  ## for each patch of Horovod: without it, the tests that it names must fail (a build each)
+	$(BIN)/python -m tests.hvd_elastic.horovod.variants without
+
+test-unpatched: $(STAMP)  ## the launcher's and the training's tests once with unpatched sources of Horovod
+	$(BIN)/python -m tests.hvd_elastic.horovod.variants unpatched
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter, and the documentation
 	$(BIN)/ruff check $(CODE)

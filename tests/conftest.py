@@ -2,6 +2,8 @@
 
 import pytest
 
+from hvd_elastic.horovod.patch_set import installed_patches
+
 _LONG = ("cluster", "horovod")
 """Marks of tests that start real processes."""
 _LONG_FOLDERS = ("tests/local/", "tests/hvd_elastic/worker/")
@@ -10,6 +12,15 @@ _LONG_FOLDERS = ("tests/local/", "tests/hvd_elastic/worker/")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the long tests first: those that wait share the cores with the short ones, and no worker ends late."""
     items.sort(key=lambda item: not _is_long(item))
+    for item in items:
+        _expect_failure_without_its_patch(item)
+
+
+def _expect_failure_without_its_patch(item: pytest.Item) -> None:
+    """A test of what a patch of Horovod repairs fails with a Horovod that lacks it. If it passes, it tests nothing."""
+    needed = {mark.args[0] for mark in item.iter_markers("needs_patch")}
+    if lacking := needed and needed.difference(installed_patches()):
+        item.add_marker(pytest.mark.xfail(reason=f"Horovod lacks {', '.join(sorted(lacking))}", strict=True))
 
 
 def _is_long(item: pytest.Item) -> bool:

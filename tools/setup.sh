@@ -15,7 +15,7 @@ need 'command -v "$python"' "python3"
     exit 1
 }
 need '"$python" -c "import ensurepip, venv"' "python3-venv"
-need 'command -v g++ && command -v make' "g++ make"
+need 'command -v g++ && command -v make && command -v patch' "g++ make patch"
 need '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "python3-dev"
 
 [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
-from hvd_elastic import horovod_build
+from hvd_elastic.horovod import wheel_build
 
 
 @click.command()
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder for built wheels. Default: the user's cache.")
 @click.option("--wheel-only", is_flag=True, help="Build the wheel and print its path, install nothing.")
-def command(cache: Path | None, *, wheel_only: bool) -> None:
+@click.option("--unpatched", is_flag=True, help="Change nothing in Horovod but what it does not compile without.")
+def command(cache: Path | None, *, wheel_only: bool, unpatched: bool) -> None:
     """Build Horovod 0.28.1 for the installed torch, once, and install it.
 
     The source distribution on the package index does not compile against torch >= 2.1. This command checks its
@@ -22,7 +23,10 @@ def command(cache: Path | None, *, wheel_only: bool) -> None:
     def progress(line: str) -> None:
         click.echo(line, err=True)
 
-    built = horovod_build.wheel(horovod_build.read_recipe(), cache or horovod_build.default_cache(), progress=progress)
+    recipe = wheel_build.read_recipe()
+    if unpatched:
+        recipe = recipe.unpatched()
+    built = wheel_build.wheel(recipe, cache or wheel_build.default_cache(), progress=progress)
     if not wheel_only:
-        horovod_build.install(built)
+        wheel_build.install(built)
     click.echo(built)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hvd_elastic.horovod_build import is_installed
+from hvd_elastic.horovod.wheel_build import is_installed
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.problems import InvalidInputError

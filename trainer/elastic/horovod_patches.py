@@ -1,7 +1,7 @@
 """What is replaced in the imported Horovod: `hvd.init` and `hvd.elastic.run`.
 
 `elastic.init()`, `elastic.run` and the standby of a worker pod replace them; importing this package does not.
-`hvd_elastic.horovod_patch` is another thing: it changes Horovod's source before it is compiled.
+`hvd_elastic.horovod.patch_set` is another thing: it changes Horovod's source before it is compiled.
 """
 
 from collections.abc import Callable

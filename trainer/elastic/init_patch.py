@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hvd_elastic.trainer.elastic import world_membership
+from hvd_elastic.trainer.elastic import patch_check, world_membership
 from hvd_elastic.trainer.elastic.standby_gate import StandbyGate
 
 
@@ -43,6 +43,7 @@ def _first_init(
         if wait is not None:
             wait()
         member.enter(init)
+        patch_check.warn_of_missing_patches()
 
     @functools.wraps(stock_init)
     def later(*args: Any, **kwargs: Any) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_METRICS, Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import host_updates, script_checks, world_membership
+from hvd_elastic.trainer.elastic import host_updates, patch_check, script_checks, world_membership
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.rendezvous_client import Removed, never
@@ -51,6 +51,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
         hvd.init()
         if world_membership.THIS_PROCESS.pass_gate():
+            patch_check.warn_of_missing_patches()
             state.on_reset()
         if hvd.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             _exit_with(script_checks.find(state))
@@ -89,8 +90,8 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             return result
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.Cause.HOSTS)
-        except (RuntimeError, ConnectionError, EOFError, ValueError) as error:
-            if not (isinstance(error, HorovodInternalError) or _is_lost_loader(error) or _is_lost_process_set(error)):
+        except (RuntimeError, ConnectionError, EOFError) as error:
+            if not (isinstance(error, HorovodInternalError) or _is_lost_loader(error)):
                 raise
             must_restore = True
             timer.interrupted(events.Cause.FAILURE)
@@ -109,26 +110,6 @@ def _is_lost_loader(error: Exception) -> bool:
     from hvd_elastic.trainer.data.loader import is_lost_process
 
     return is_lost_process(error)
-
-
-def _is_lost_process_set(error: Exception) -> bool:
-    """Whether an operation failed because the world of its process set has ended.
-
-    Horovod looks for the process set before it looks whether it was shut down (`operations.cc`), so a death can show
-    as a process set that was never registered. That is a mistake of the script only while Horovod still runs. The
-    operation that asks Horovod about it does no harm: where it is accepted, the script is about to end.
-    """
-    if not isinstance(error, ValueError) or "Process set provided does not exist" not in str(error):
-        return False
-    import horovod.torch as hvd
-    import torch
-    from horovod.common.exceptions import HorovodInternalError
-
-    try:
-        hvd.allreduce_async(torch.zeros(1), name="hvd_elastic.is_shut_down")
-    except HorovodInternalError:
-        return True
-    return False
 
 
 def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic import horovod_build
+from hvd_elastic.horovod import wheel_build
 from tests.cluster.kube import folders
 from tests.cluster.kube.errors import ClusterError
 from tests.cluster.kube.store import Layout
@@ -161,8 +161,8 @@ def _collect_wheels(into: Path) -> None:
     """Offer this machine's Horovod wheel to the build, where it fits: built on the same Debian and Python."""
     system = platform.freedesktop_os_release().get("VERSION_CODENAME")
     if system == SUITE and sys.version_info[:2] == (3, 11):
-        recipe = horovod_build.read_recipe()
-        shutil.copy(horovod_build.wheel(recipe, folders.cache() / "horovod", progress=print), into)
+        recipe = wheel_build.read_recipe()
+        shutil.copy(wheel_build.wheel(recipe, folders.cache() / "horovod", progress=print), into)
 
 
 def _files(roots: Iterable[Path]) -> list[Path]:

@@ -118,6 +118,7 @@ def _begin_again_from_the_durable_checkpoint(job: Faulty, last: int) -> None:
     assert last - INTERVAL <= first - 1 <= last, "from the manifest that was written just before the last death"
 
 
+@pytest.mark.needs_patch("init-error")
 def test_a_death_inside_init_costs_nobody_else(tmp_path: Path) -> None:
     """Stock Horovod ends all others there (exit 134): they are past the join barrier, and Gloo is forming the world."""
     seconds = random.Random(4)
@@ -140,6 +141,7 @@ def test_a_death_inside_init_costs_nobody_else(tmp_path: Path) -> None:
     check_steps(job.events("step"))
 
 
+@pytest.mark.needs_patch("gloo-message")
 def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -> None:
     """Stock Gloo tells peers that wait for a message, but not one that is receiving it: that one waits the time-out."""
     with faulty(tmp_path, TEST_BALLAST=str(60_000_000)) as job:
@@ -153,6 +155,7 @@ def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -
         job.trains(2)
 
 
+@pytest.mark.needs_patch("process-set-removal")
 def test_a_death_costs_nobody_else_where_the_script_has_process_sets_of_its_own(tmp_path: Path) -> None:
     """Stock Horovod ends the survivors (issue 4021): it goes on to negotiate with the dead about their removal."""
     with faulty(tmp_path, HOROVOD_DYNAMIC_PROCESS_SETS="1") as job:

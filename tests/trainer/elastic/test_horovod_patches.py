@@ -30,6 +30,7 @@ def test_a_standby_waits_once_and_then_enters_the_launchers_world(
     monkeypatch.setattr(world_membership, "THIS_PROCESS", member)
     waited: list[int] = []
     monkeypatch.setattr(hvd, "local_rank", lambda: 0)
+    monkeypatch.setattr(hvd, "rank", lambda: 0)
     horovod_patches.install(lambda: waited.append(len(launcher.inits)), solo=(3, 4) if solo else None)
     horovod_patches.install()
     assert stock.run is run

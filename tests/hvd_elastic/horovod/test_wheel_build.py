@@ -3,13 +3,16 @@ import subprocess
 import sys
 import tarfile
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from hvd_elastic import horovod_build
-from hvd_elastic.horovod_build import HorovodBuildError, Recipe, missing_tools, required_cxx_standard, wheel
-from hvd_elastic.horovod_patch import Edit, PatchError, apply
+from hvd_elastic.cli import install_horovod
+from hvd_elastic.horovod import wheel_build
+from hvd_elastic.horovod.patch_set import NUMBER, Patch
+from hvd_elastic.horovod.wheel_build import HorovodBuildError, Recipe, missing_tools, required_cxx_standard, wheel
 
 RECIPE = Recipe(python="cp311", machine="linux-x86_64", torch="2.15.0+cu132", cxx_standard=20, cuda=False, mpi=False)
 
@@ -38,9 +41,28 @@ def test_everything_that_changes_the_wheel_changes_its_key() -> None:
         replace(RECIPE, cuda=True),
         replace(RECIPE, mpi=True),
         replace(RECIPE, machine="linux-aarch64"),
+        RECIPE.without("gloo-message"),
+        RECIPE.unpatched(),
+        replace(RECIPE, patches=(*RECIPE.patches[:-1], replace(RECIPE.patches[-1], diff="another"))),
     ]
 
-    assert len({recipe.key for recipe in [RECIPE, *others]}) == 7
+    assert len({recipe.key for recipe in [RECIPE, *others]}) == len(others) + 1
+
+
+def test_the_version_says_whether_it_is_the_whole_set() -> None:
+    assert RECIPE.local_version == f"hvdelastic.{NUMBER}"
+    assert RECIPE.unpatched().local_version == RECIPE.without("gloo-message").local_version == "hvdelastic.0"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_ours"), [("0.28.1", True), ("0.28.1+hvdelastic.1", True), ("0.28.10", False), ("0.28.2", False)]
+)
+def test_any_build_of_the_version_is_ours_to_drive(
+    monkeypatch: pytest.MonkeyPatch, version: str, *, is_ours: bool
+) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+
+    assert wheel_build.is_installed() is is_ours
 
 
 def test_build_switches_follow_the_recipe() -> None:
@@ -55,7 +77,7 @@ def test_build_switches_follow_the_recipe() -> None:
 def test_the_recipe_of_this_environment_is_that_of_its_torch() -> None:
     import torch
 
-    recipe = horovod_build.read_recipe()
+    recipe = wheel_build.read_recipe()
 
     assert recipe.torch == str(torch.__version__)
     assert recipe.python == f"cp{sys.version_info.major}{sys.version_info.minor}"
@@ -70,6 +92,7 @@ def test_a_missing_compiler_is_named_with_its_package(monkeypatch: pytest.Monkey
 
     assert "apt-get install g++" in missing
     assert "apt-get install make" in missing
+    assert "apt-get install patch" in missing
     with pytest.raises(HorovodBuildError, match=r"apt-get install g\+\+"):
         wheel(RECIPE, tmp_path, progress=quiet)
 
@@ -84,7 +107,7 @@ def test_a_wheel_in_the_cache_is_not_built_again(monkeypatch: pytest.MonkeyPatch
 
 
 PIP = """\
-import pathlib, sys
+import os, pathlib, sys
 _, command, *words = sys.argv[1:]
 value = dict(zip(words, words[1:])).get
 if command == "download":
@@ -92,23 +115,34 @@ if command == "download":
     pathlib.Path(value("--dest"), "horovod-0.28.1.tar.gz").write_bytes(pathlib.Path({archive!r}).read_bytes())
 elif command == "wheel":
     source, out = pathlib.Path(words[-1]), pathlib.Path(value("-w"))
-    if "CMAKE_CXX_STANDARD 20" not in (source / "horovod/torch/CMakeLists.txt").read_text():
-        sys.exit("not patched")
+    if os.environ["HOROVOD_CXX_STANDARD"] != "20":
+        sys.exit("another standard")
     out.mkdir()
-    (out / "horovod-0.28.1-cp311-cp311-linux_x86_64.whl").write_text("wheel")
+    version = "0.28.1+" + os.environ["HOROVOD_LOCAL_VERSION"]
+    (out / f"horovod-{{version}}-cp311-cp311-linux_x86_64.whl").write_text((source / "one.cc").read_text())
 """
+
+PATCH = """\
+Subject: [PATCH] One
+
+Without: two
+---
+--- a/one.cc
++++ b/one.cc
+@@ -1 +1 @@
+-one
++two
+"""
+SMALL = replace(RECIPE, patches=(Patch.parse("one", PATCH),))
 
 
 @pytest.fixture
-def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python whose pip knows one source distribution, and builds it only if it is patched."""
+def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python whose pip knows one source distribution; the source's folder."""
     source = tmp_path / "horovod-0.28.1"
-    texts = {"CMakeLists.txt": "", "horovod/torch/CMakeLists.txt": ""}
-    for edit in RECIPE.edits:
-        texts[edit.path] = texts.get(edit.path, "") + edit.before
-    for name, text in texts.items():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text(text)
+    source.mkdir()
+    (source / "one.cc").write_text("one\n")
+    (source / "two.cc").write_text("two\n")
     archive = tmp_path / "source.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(source, source.name)
@@ -117,48 +151,78 @@ def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {tmp_path / "pip.py"} "$@"\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-
-
-def test_a_source_that_is_another_is_not_patched(tmp_path: Path) -> None:
-    edit = Edit(path="one.cc", before="once", after="", why="")
-    (tmp_path / "one.cc").write_text("once and once more")
-
-    with pytest.raises(PatchError, match=r"one\.cc differs from the file"):
-        apply(tmp_path, (edit,))
+    return source
 
 
 @pytest.mark.usefixtures("one_source")
 def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -> None:
     lines: list[str] = []
 
-    built = wheel(RECIPE, tmp_path / "cache", progress=lines.append)
+    built = wheel(SMALL, tmp_path / "cache", progress=lines.append)
 
-    assert built.read_text() == "wheel"
-    assert built.parent.name == RECIPE.key
+    assert built.read_text() == "two\n"
+    assert built.name.startswith("horovod-0.28.1+hvdelastic.0-")
+    assert built.parent.name == SMALL.key
     assert any("C++20" in line for line in lines)
+
+
+@pytest.mark.usefixtures("one_source")
+def test_a_tree_that_is_kept_has_new_times_only_where_a_patch_differs(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    wheel(SMALL, tmp_path / "cache", progress=quiet, tree=tree)
+    for file in (tree / "source").rglob("*"):
+        os.utime(file, (0, 0))
+
+    built = wheel(SMALL.without("one"), tmp_path / "cache", progress=quiet, tree=tree)
+
+    assert built.read_text() == "one\n"
+    assert (tree / "source" / "two.cc").stat().st_mtime == 0
+    assert (tree / "source" / "one.cc").stat().st_mtime > 0
+
+
+@pytest.mark.usefixtures("one_source")
+def test_a_source_that_is_another_is_not_built(tmp_path: Path) -> None:
+    other = replace(RECIPE, patches=(Patch.parse("other", PATCH.replace("-one", "-three")),))
+
+    with pytest.raises(HorovodBuildError, match="the patch other does not fit"):
+        wheel(other, tmp_path / "cache", progress=quiet)
 
 
 @pytest.mark.usefixtures("one_source")
 def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(HorovodBuildError, match="failed; from"):
-        wheel(replace(RECIPE, cxx_standard=17), tmp_path / "cache", progress=quiet)
+        wheel(replace(SMALL, cxx_standard=17), tmp_path / "cache", progress=quiet)
 
     assert not list((tmp_path / "cache").glob("*/*.whl"))
 
 
 def test_the_command_says_where_the_wheel_is() -> None:
     command = [sys.executable, "-m", "hvd_elastic.cli", "install-horovod", "--wheel-only"]
-    if not next((horovod_build.default_cache() / horovod_build.read_recipe().key).glob("*.whl"), None):
+    if not next((wheel_build.default_cache() / wheel_build.read_recipe().key).glob("*.whl"), None):
         pytest.skip("no wheel in the user's cache: this environment got Horovod in another way")
 
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()).name.startswith("horovod-0.28.1-")
+    assert Path(done.stdout.strip()).name.startswith(f"horovod-0.28.1+hvdelastic.{NUMBER}-")
 
 
 def test_of_a_long_log_the_compilers_own_words_are_shown() -> None:
     lines = ["compiling", "x.cc:506: fatal error: No space left on device", *["removing 'build'"] * 100]
 
-    assert horovod_build._why("\n".join(lines)) == lines[1]
-    assert horovod_build._why("\n".join(lines[2:])).count("\n") == 19
+    assert wheel_build._why("\n".join(lines)) == lines[1]
+    assert wheel_build._why("\n".join(lines[2:])).count("\n") == 19
+
+
+@pytest.mark.parametrize("unpatched", [False, True])
+def test_the_command_takes_the_wheel_that_is_asked_for(tmp_path: Path, *, unpatched: bool) -> None:
+    recipe = wheel_build.read_recipe()
+    for each in (recipe, recipe.unpatched()):
+        (tmp_path / each.key).mkdir()
+        (tmp_path / each.key / f"horovod-0.28.1+{each.local_version}.whl").touch()
+    flags = ["--wheel-only", "--cache", str(tmp_path), *(["--unpatched"] if unpatched else [])]
+
+    done = CliRunner().invoke(install_horovod.command, flags)
+
+    wanted = recipe.unpatched() if unpatched else recipe
+    assert done.stdout.strip() == str(tmp_path / wanted.key / f"horovod-0.28.1+{wanted.local_version}.whl")

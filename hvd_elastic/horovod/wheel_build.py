@@ -1,8 +1,7 @@
 """Builds Horovod 0.28.1 for the installed torch, once, and keeps the wheel in a cache.
 
 A `Recipe` describes this machine as far as it decides what is in the wheel. Its `key` names the wheel's folder in the
-cache. The source distribution comes from the package index, with a pinned checksum; `horovod_patch` lists the changes
-to it.
+cache. The source distribution comes from the package index, with a pinned checksum; `patch_set` has the changes to it.
 """
 
 import fcntl
@@ -18,12 +17,12 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.horovod_patch import EDITS, Edit, PatchError, apply, cxx_standard_edits
+from hvd_elastic.horovod.patch_set import NUMBER, Patch, PatchError, apply_patches, read_patches
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 VERSION: Final = "0.28.1"
@@ -52,27 +51,39 @@ class Recipe:
     """Build NCCL operations: a CUDA toolkit (nvcc) is installed."""
     mpi: bool
     """Build MPI operations: an MPI compiler (mpicxx) is installed."""
+    patches: tuple[Patch, ...] = field(default_factory=read_patches)
+    """The changes to the source."""
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
-        """The changes to the source."""
-        return (*cxx_standard_edits(self.cxx_standard), *EDITS)
+    def local_version(self) -> str:
+        """What the wheel's version has after its `+`: `hvdelastic.N` with the whole patch set, else `hvdelastic.0`."""
+        return f"hvdelastic.{NUMBER if self.patches == read_patches() else 0}"
 
     @property
     def key(self) -> str:
-        """Name of the wheel's folder in the cache: a hash of the source, the patch and the recipe."""
-        edits = [(edit.path, edit.before, edit.after) for edit in self.edits]
-        text = json.dumps([SDIST_SHA256, edits, BUILD_REQUIREMENTS, asdict(self)])
+        """Name of the wheel's folder in the cache: a hash of the source, the patches and the recipe."""
+        patches = [(patch.name, patch.diff) for patch in self.patches]
+        rest = asdict(replace(self, patches=()))
+        text = json.dumps([SDIST_SHA256, self.local_version, patches, BUILD_REQUIREMENTS, rest])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def unpatched(self) -> "Recipe":
+        """The same with those patches alone without which Horovod does not compile."""
+        return replace(self, patches=tuple(patch for patch in self.patches if patch.needed_to_compile))
+
+    def without(self, name: str) -> "Recipe":
+        """The same without the patch of that name."""
+        return replace(self, patches=tuple(patch for patch in self.patches if patch.name != name))
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Horovod's build switches (its docs/install.rst)."""
+        """Horovod's build switches (its docs/install.rst), and the one that the patch `cxx-standard` adds."""
         chosen = {"HOROVOD_WITH_PYTORCH", "HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_TENSORFLOW", "HOROVOD_WITHOUT_MXNET"}
         chosen.add("HOROVOD_WITH_MPI" if self.mpi else "HOROVOD_WITHOUT_MPI")
         if not self.cuda:
             chosen.add("HOROVOD_WITHOUT_CUDA")
-        return dict.fromkeys(sorted(chosen), "1") | ({"HOROVOD_GPU_OPERATIONS": "NCCL"} if self.cuda else {})
+        switches = dict.fromkeys(sorted(chosen), "1") | ({"HOROVOD_GPU_OPERATIONS": "NCCL"} if self.cuda else {})
+        return switches | {"HOROVOD_CXX_STANDARD": str(self.cxx_standard)}
 
 
 def required_cxx_standard(aten_header: str) -> int:
@@ -116,6 +127,7 @@ def missing_tools(recipe: Recipe) -> tuple[str, ...]:
     checks = {
         f"no C++ compiler ({compiler}): apt-get install g++": shutil.which(compiler),
         "no make: apt-get install make": shutil.which("make"),
+        "no patch: apt-get install patch": shutil.which("patch"),
         "no Python headers: apt-get install python3-dev": _python_header().exists() or None,
         "no pip in this environment: python -m ensurepip": _find_module("pip"),
     }
@@ -141,10 +153,12 @@ def _nccl() -> str | None:
     return next((home for home in homes if home and (Path(home) / "include" / "nccl.h").exists()), None)
 
 
-def wheel(recipe: Recipe, cache: Path, *, progress: Callable[[str], None]) -> Path:
+def wheel(recipe: Recipe, cache: Path, *, progress: Callable[[str], None], tree: Path | None = None) -> Path:
     """Return the wheel of `recipe`: from `cache`, or built into it, which takes all cores for some minutes.
 
-    Concurrent callers build it once. Raises HorovodBuildError with every missing tool, or with the log's first errors.
+    Concurrent callers build it once. In a `tree` that is kept, a recipe that differs from the last one in a patch
+    compiles only what the patch changes. Raises HorovodBuildError with every missing tool, or with the log's first
+    errors.
     """
     folder = cache / recipe.key
     with _locked(cache / f"{recipe.key}.lock"):
@@ -154,7 +168,8 @@ def wheel(recipe: Recipe, cache: Path, *, progress: Callable[[str], None]) -> Pa
         if missing := missing_tools(recipe):
             raise HorovodBuildError("Horovod cannot be built here:\n" + "\n".join(f"  {line}" for line in missing))
         with tempfile.TemporaryDirectory(prefix="horovod-build-") as work:
-            built = _build(recipe, Path(work), log=cache / f"{recipe.key}.log", progress=progress)
+            build = _Build(recipe=recipe, tree=tree or Path(work), log=cache / f"{recipe.key}.log", progress=progress)
+            built = build.run()
             folder.mkdir(parents=True, exist_ok=True)
             # Renamed into place, so a wheel in the cache is always complete.
             partial = folder / f".{built.name}"
@@ -170,31 +185,76 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(recipe: Recipe, work: Path, *, log: Path, progress: Callable[[str], None]) -> Path:
-    tools = work / "tools"
-    environment = os.environ | recipe.environment | {"PYTHONPATH": str(tools)}
-    environment["PATH"] = f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers.
-    environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
-    with log.open("w") as output:
+@dataclass(frozen=True, kw_only=True)
+class _Build:
+    """One build in a folder that may hold what an earlier one has compiled."""
 
-        def pip(*arguments: str) -> None:
-            _pip(arguments, environment=environment, output=output.fileno(), log=log)
+    recipe: Recipe
+    tree: Path
+    log: Path
+    progress: Callable[[str], None]
 
-        progress(f"Horovod {VERSION}: fetching its source and build tools")
-        pip("install", "--target", str(tools), *BUILD_REQUIREMENTS)
-        requirement = work / "source.txt"
+    def run(self) -> Path:
+        """Return the wheel."""
+        recipe, source, out = self.recipe, self.tree / "source", self.tree / "out"
+        with _locked(self.tree / "lock"), self.log.open("w") as output:
+            self._fetch(output.fileno())
+            self._lay_out(source)
+            self.progress(
+                f"Horovod {VERSION}+{recipe.local_version}: compiling with C++{recipe.cxx_standard} for torch "
+                f"{recipe.torch}, Gloo{', NCCL' if recipe.cuda else ''}{', MPI' if recipe.mpi else ''} "
+                f"(some minutes; log: {self.log})"
+            )
+            shutil.rmtree(out, ignore_errors=True)
+            self._pip(output.fileno(), "wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(out), str(source))
+        return next(out.glob("*.whl"))
+
+    def _fetch(self, output: int) -> None:
+        """Bring the source distribution and the build tools."""
+        if self._archive.exists():
+            return
+        self.progress(f"Horovod {VERSION}: fetching its source and build tools")
+        self.tree.mkdir(parents=True, exist_ok=True)
+        self._pip(output, "install", "--target", str(self._tools), *BUILD_REQUIREMENTS)
+        requirement = self.tree / "source.txt"
         requirement.write_text(f"horovod=={VERSION} --hash=sha256:{SDIST_SHA256}\n")
-        fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes", "--dest", str(work))
-        pip("download", *fetch, "-r", str(requirement))
-        source = _unpack(work)
-        _patch(source, recipe.edits)
-        progress(
-            f"Horovod {VERSION}: compiling with C++{recipe.cxx_standard} for torch {recipe.torch}, "
-            f"Gloo{', NCCL' if recipe.cuda else ''}{', MPI' if recipe.mpi else ''} (some minutes; log: {log})"
-        )
-        pip("wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(work / "out"), str(source))
-    return next((work / "out").glob("*.whl"))
+        fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes")
+        self._pip(output, "download", *fetch, "--dest", str(self.tree), "-r", str(requirement))
+
+    def _lay_out(self, source: Path) -> None:
+        """Make `source` the patched source. A file that it has already keeps its time, so make leaves its object be."""
+        with tempfile.TemporaryDirectory(dir=self.tree) as scratch:
+            with tarfile.open(self._archive) as archive:
+                archive.extractall(scratch, filter="data")
+            wanted = Path(scratch) / f"horovod-{VERSION}"
+            try:
+                apply_patches(wanted, self.recipe.patches)
+            except PatchError as error:
+                raise HorovodBuildError(str(error)) from error
+            if not source.exists():
+                wanted.rename(source)
+                return
+            for file in (file for file in wanted.rglob("*") if file.is_file()):
+                there = source / file.relative_to(wanted)
+                if not there.exists() or there.read_bytes() != file.read_bytes():
+                    shutil.copyfile(file, there)
+
+    @property
+    def _archive(self) -> Path:
+        return self.tree / f"horovod-{VERSION}.tar.gz"
+
+    @property
+    def _tools(self) -> Path:
+        return self.tree / "tools"
+
+    def _pip(self, output: int, *arguments: str) -> None:
+        environment = os.environ | self.recipe.environment | {"PYTHONPATH": str(self._tools)}
+        if arguments[0] == "wheel":  # the source distribution must have the version that was asked for
+            environment["HOROVOD_LOCAL_VERSION"] = self.recipe.local_version
+        environment["PATH"] = f"{self._tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers.
+        environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
+        _pip(arguments, environment=environment, output=output, log=self.log)
 
 
 def _pip(arguments: tuple[str, ...], *, environment: Mapping[str, str], output: int, log: Path) -> None:
@@ -211,19 +271,6 @@ def _why(log: str) -> str:
     return "\n".join(errors[:5] or lines[-20:])
 
 
-def _unpack(work: Path) -> Path:
-    with tarfile.open(work / f"horovod-{VERSION}.tar.gz") as archive:
-        archive.extractall(work, filter="data")
-    return work / f"horovod-{VERSION}"
-
-
-def _patch(source: Path, edits: tuple[Edit, ...]) -> None:
-    try:
-        apply(source, edits)
-    except PatchError as error:
-        raise HorovodBuildError(str(error)) from error
-
-
 def install(path: Path) -> None:
     """Install the wheel into this environment. The extra `train` brings its Python dependencies."""
     with tempfile.TemporaryDirectory(prefix="horovod-install-") as work:
@@ -236,6 +283,6 @@ def install(path: Path) -> None:
 def is_installed() -> bool:
     """Whether this environment has the Horovod version that this package drives, from any build."""
     try:
-        return metadata.version("horovod") == VERSION
+        return metadata.version("horovod").partition("+")[0] == VERSION
     except metadata.PackageNotFoundError:
         return False

@@ -1,0 +1,51 @@
+import logging
+from collections.abc import Iterator
+
+import horovod.torch as hvd
+import pytest
+
+from hvd_elastic.horovod.patch_set import Patch, read_patches
+from hvd_elastic.trainer.elastic import patch_check
+from hvd_elastic.trainer.elastic.world_membership import WorldMember
+
+MISSING = tuple(patch for patch in read_patches() if patch.name in ("init-error", "gloo-message"))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    patch_check.warn_of_missing_patches.cache_clear()
+    yield
+    patch_check.warn_of_missing_patches.cache_clear()
+
+
+def warnings(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, rank: int, missing: tuple[Patch, ...]
+) -> list[str]:
+    """What two inits of one process say."""
+    from hvd_elastic.trainer.elastic.init_patch import patch_init
+
+    monkeypatch.setattr(patch_check, "missing_patches", lambda: missing)
+    monkeypatch.setattr(hvd, "init", lambda: None)
+    monkeypatch.setattr(hvd, "is_initialized", lambda: False)
+    monkeypatch.setattr(hvd, "rank", lambda: rank)
+    monkeypatch.setattr(WorldMember, "enter", lambda *_: monkeypatch.setattr(hvd, "is_initialized", lambda: True))
+    with caplog.at_level(logging.WARNING):
+        patch_init()
+        hvd.init()
+        hvd.init()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_rank_0_says_once_what_is_different(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    (message,) = warnings(monkeypatch, caplog, rank=0, missing=MISSING)
+
+    for patch in MISSING:
+        assert f"{patch.without} ({patch.name})" in message
+    assert "hvd-elastic install-horovod" in message
+
+
+@pytest.mark.parametrize(("rank", "missing"), [(1, MISSING), (0, ())])
+def test_no_other_rank_does_and_none_where_all_is_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, rank: int, missing: tuple[Patch, ...]
+) -> None:
+    assert warnings(monkeypatch, caplog, rank=rank, missing=missing) == []
