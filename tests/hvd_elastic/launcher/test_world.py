@@ -40,7 +40,7 @@ class Story:
         )
         self.now = 0.0
         self.numbers: dict[SlotKey, int] = {}
-        self._tickets = 0
+        self.tickets = 0
 
     def hosts(self, **slots: int) -> list[Action]:
         self.world.hosts_seen(
@@ -49,13 +49,13 @@ class Story:
         return self.actions()
 
     def joins(self, alias: str, local_rank: int = 0) -> list[Action]:
-        self._tickets += 1
-        self.world.barrier_reached((alias, local_rank), self._tickets, self.now)
+        self.tickets += 1
+        self.world.barrier_reached((alias, local_rank), self.tickets, self.now)
         return self.actions()
 
     def asks(self, alias: str, local_rank: int = 0) -> list[Action]:
-        self._tickets += 1
-        self.world.place_requested((alias, local_rank), self._tickets, self.now)
+        self.tickets += 1
+        self.world.place_requested((alias, local_rank), self.tickets, self.now)
         return self.actions()
 
     def dies(self, alias: str) -> list[Action]:
