@@ -185,6 +185,7 @@ class World:
         process = self.processes.ended(number)
         if process is None or self.finished:
             return
+        self._control.close_request(process)
         if process.phase is not ProcessPhase.LEAVING:
             self.processes.dismiss(process)
             self._ended_unasked(process, code, message, now)

@@ -298,6 +298,7 @@ class Machine(RuleBasedStateMachine):
             held = {p.ticket for p in self.world.processes if p.ticket is not None}
             waiting = {w.ticket for w in self.workers.values() if w.doing in {"joining", "asking"}}
             assert waiting <= held, "a worker waits for an answer that will never come"
+            assert self.tickets.keys() == held, "a request of a process that has ended stays open"
 
     @invariant()
     def nothing_is_left_to_decide(self) -> None:

@@ -49,7 +49,7 @@ class ProcessControl:
     def hold_request(self, process: Process, ticket: Ticket, *, join: bool, now: float) -> None:
         """Keep its request open until `reply` answers it."""
         # A client that asks again has given up its earlier request.
-        self.reply(process, JoinAnswer.WAIT if process.ticket_is_join else REMOVED_RESPONSE)
+        self.close_request(process, JoinAnswer.WAIT)
         process.ticket, process.ticket_is_join, process.ticket_since = ticket, join, now
         if join:
             self._actions.wake_by(now + self._limits.join_hold)
@@ -59,6 +59,10 @@ class ProcessControl:
         if process.ticket is not None:
             self._actions.add(AnswerRequest(ticket=process.ticket, text=text))
             process.ticket = None
+
+    def close_request(self, process: Process, at_barrier: JoinAnswer = JoinAnswer.AGAIN) -> None:
+        """Answer its open request, if it has one, though nothing is decided for it: unanswered it holds a thread."""
+        self.reply(process, at_barrier if process.ticket_is_join else REMOVED_RESPONSE)
 
     def assign(self, process: Process, slot: Slot, generation: int, now: float) -> None:
         """Answer its request for a place with its slot in this generation."""
@@ -97,7 +101,7 @@ class ProcessControl:
 
     def end(self, process: Process, reason: str, *, at_once: bool) -> None:
         """End it; `at_once`: kill it without asking."""
-        self.reply(process, JoinAnswer.AGAIN if process.ticket_is_join else REMOVED_RESPONSE)
+        self.close_request(process)
         self._processes.dismiss(process)
         process.phase = ProcessPhase.LEAVING
         process.phase_since = math.inf
