@@ -143,9 +143,9 @@ class Driver:
         self._events.put(lambda: self._world.synced(key, self._clock()))
         return ""
 
-    def register(self, key: SlotKey, registration: Registration) -> None:
+    def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         """See RendezvousRequests."""
-        self._events.put(lambda: self._register(key, registration))
+        self._events.put(lambda: self._register(key, registration, proven=proven))
 
     def initialising(self, rank: int) -> None:
         """See RendezvousRequests."""
@@ -203,7 +203,11 @@ class Driver:
         self._connections_are_stale = False  # before the look: a change meanwhile brings another one
         self._update_hosts(self._listed)
 
-    def _register(self, key: SlotKey, registration: Registration) -> None:
+    def _register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
+        """Take the address of a process. It registers once in its life, so what comes later is not from it."""
+        if self._world.processes.at(key) is None or (key in self._registrations and not proven):
+            logger.warning("refused a registration for %s:%d: it has registered, or does not run", *key)
+            return
         self._registrations[key] = registration
         self._world.registered(key, self._clock())
 

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import math
+import secrets
 import signal
 import sys
 import threading
@@ -71,7 +72,8 @@ class _Launch:
             command=WorkerCommand(argv=settings.command, environment=self._environment, streams=self._streams),
             report=self._report,
         )
-        self._server = RendezvousServer(bind_address(settings), self._driver)
+        self._token = secrets.token_hex()
+        self._server = RendezvousServer(bind_address(settings), self._driver, token=self._token)
 
     def run(self, source: HostSource) -> LaunchOutcome:
         stopping = threading.Event()
@@ -102,7 +104,7 @@ class _Launch:
         self._driver.connections_changed()
 
     def _environment(self, slot: Slot) -> Mapping[str, str]:
-        return worker_environment(self._settings, slot, self._server.port)
+        return worker_environment(self._settings, slot, self._server.port, token=self._token)
 
     def _streams(self, number: int, slot: Slot, label: Callable[[], str]) -> tuple[OutputStream, OutputStream]:
         folder = self._settings.output_filename
