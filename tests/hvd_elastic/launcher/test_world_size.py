@@ -123,17 +123,22 @@ def test_a_change_costs_in_proportion_to_the_processes(what: Callable[[Crowd], N
     check_linear(*counts)
 
 
-def test_waiting_at_the_barrier_takes_few_decisions() -> None:
-    """Requests that came one after the other must not be due one after the other, each with a decision of its own."""
-    crowd = Crowd(FEW)
-    decisions = 0
+def decisions(work: Callable[[Crowd], None], hosts: int) -> int:
+    """How often the world decides meanwhile."""
+    crowd, count = Crowd(hosts), 0
     decide = crowd.story.world.decide
 
     def counted(now: float) -> None:
-        nonlocal decisions
-        decisions += 1
+        nonlocal count
+        count += 1
         decide(now)
 
     crowd.story.world.decide = counted  # type: ignore[method-assign]
-    crowd.wait_for_the_last(seconds=300)
-    assert decisions < FEW * SLOTS
+    work(crowd)
+    return count
+
+
+def test_waiting_at_the_barrier_takes_no_more_decisions_for_more_processes() -> None:
+    """Requests that came one after the other must not be due one after the other, each with a decision of its own."""
+    few, many = (decisions(lambda crowd: crowd.wait_for_the_last(seconds=100), hosts) for hosts in (FEW, MANY))
+    assert many < few * 1.5
