@@ -23,7 +23,6 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, WorkerCommand
-from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import LocalCommandRunner
 from hvd_elastic.launcher.status_report import StatusReport
@@ -116,9 +115,8 @@ class Crowd:
         self.all_do(self.hosts, self.arrive)
 
     def sync(self) -> None:
-        """All processes enter `elastic.run` and sync."""
+        """All processes say that they have the state. None registers: none could be notified here."""
         for key in self.keys(self.hosts):
-            self.driver.register(key, Registration((), b""), proven=True)
             self.driver.synced(key)
         self.driver.request_place(("nobody", 0))  # answered when all of it is known
 
