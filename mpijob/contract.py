@@ -256,6 +256,18 @@ SYNCED_SCOPE: Final = "synced"
 """GET /synced/HOST:LOCAL_RANK, once in a worker's life, after its first sync: it has the state and can pass it on. The
 answer is ignored; a launcher that does not know the question answers 404."""
 
+ENV_RENDEZVOUS_TOKEN: Final = "HOROVOD_RENDEZVOUS_TOKEN"  # noqa: S105 - a name
+"""A secret of one launch, which tells the job's own processes from strangers. Stock launchers set none."""
+
+RENDEZVOUS_TOKEN_HEADER: Final = "X-Horovod-Token"  # noqa: S105 - a name
+"""The header of requests in which it is shown: by this project's workers, and by Horovod's C++ with the patch
+TOKEN_PATCH."""
+
+TOKEN_PATCH: Final = "rendezvous-token"  # noqa: S105 - a name
+
+SHOWS_TOKEN_HEADER: Final = "X-Horovod-Shows-Token"  # noqa: S105 - a name
+"""`1` in GET /join: the Horovod of this worker has the patch TOKEN_PATCH."""
+
 
 class JoinAnswer(StrEnum):
     """Answers of the join barrier."""

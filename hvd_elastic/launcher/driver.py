@@ -1,5 +1,6 @@
 """Carries out what the world decides. One thread owns the world; all others only put events into its queue."""
 
+import contextlib
 import logging
 import queue
 import random
@@ -95,6 +96,7 @@ class Driver:
         self._finish: FinishJob | None = None
         self._server: RendezvousServer | None = None
         self._report_is_stale = False
+        self._connections_are_stale = False
 
     def run(self, server: RendezvousServer) -> LaunchOutcome:
         """Drive the job to its end. Afterwards the caller ends the processes and closes the server."""
@@ -120,8 +122,10 @@ class Driver:
         self._events.put(lambda: self._update_hosts(hosts))
 
     def connections_changed(self) -> None:
-        """A connection to a host came up or went down, or its address is known."""
-        self._events.put(lambda: self._update_hosts(self._listed))
+        """A connection to a host came up or went down, or its address is known. Of thousands few need a look."""
+        if not self._connections_are_stale:
+            self._connections_are_stale = True
+            self._events.put(self._look_at_connections)
 
     def stop(self, exit_code: int, reason: str) -> None:
         """End the job. A signal handler may call this."""
@@ -140,9 +144,9 @@ class Driver:
         self._events.put(lambda: self._world.synced(key, self._clock()))
         return ""
 
-    def register(self, key: SlotKey, registration: Registration) -> None:
+    def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         """See RendezvousRequests."""
-        self._events.put(lambda: self._register(key, registration))
+        self._events.put(lambda: self._register(key, registration, proven=proven))
 
     def initialising(self, rank: int) -> None:
         """See RendezvousRequests."""
@@ -160,13 +164,16 @@ class Driver:
     # --- The thread that owns the world ------------------------------------------------------------------------------
 
     def _next_event(self) -> None:
+        """Wait for an event, and take with it those that have come meanwhile."""
         timeout = max(0.0, min(self._world.actions.wake_at - self._clock(), 3600.0))
-        try:
+        with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=timeout)
-        except queue.Empty:
+            with self._world.one_decision(self._clock):
+                event()
+                for _ in range(self._events.qsize()):  # this thread alone takes events out
+                    self._events.get()()
+        if self._clock() >= self._world.actions.wake_at:  # not every event makes the world decide
             self._world.decide(self._clock())
-        else:
-            event()
 
     def _carry_out(self) -> None:
         """Carry out all actions, then publish the report: workers wait for the actions but not for the report."""
@@ -192,7 +199,15 @@ class Driver:
         self._world.hosts_seen(tuple(filter(self._runner.is_open, hosts)), self._clock())
         self._report_is_stale = True
 
-    def _register(self, key: SlotKey, registration: Registration) -> None:
+    def _look_at_connections(self) -> None:
+        self._connections_are_stale = False  # before the look: a change meanwhile brings another one
+        self._update_hosts(self._listed)
+
+    def _register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
+        """Take the address of a process. It registers once in its life, so what comes later is not from it."""
+        if self._world.processes.at(key) is None or (key in self._registrations and not proven):
+            logger.warning("refused a registration for %s:%d: it has registered, or does not run", *key)
+            return
         self._registrations[key] = registration
         self._world.registered(key, self._clock())
 

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import logging
 import math
+import secrets
 import signal
 import sys
 import tempfile
@@ -112,7 +113,8 @@ class _Launch:
             command=WorkerCommand(argv=settings.command, environment=self._environment, streams=self._streams),
             report=self._report,
         )
-        self._server = RendezvousServer(bind_address(settings), self._driver)
+        self._token = secrets.token_hex()
+        self._server = RendezvousServer(bind_address(settings), self._driver, token=self._token)
 
     def run(self, source: HostSource) -> LaunchOutcome:
         """Callbacks are pushed once what they undo was done, so an error on the way leaves nothing behind."""
@@ -149,7 +151,7 @@ class _Launch:
         self._driver.connections_changed()
 
     def _environment(self, slot: Slot) -> Mapping[str, str]:
-        return worker_environment(self._settings, slot, self._server.port, self._addresses)
+        return worker_environment(self._settings, slot, self._server.port, self._addresses, token=self._token)
 
     def _streams(self, number: int, slot: Slot, label: Callable[[], str]) -> tuple[OutputStream, OutputStream]:
         now = datetime.now if self._settings.prefix_timestamp else None

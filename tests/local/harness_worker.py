@@ -29,6 +29,7 @@ import types
 STOCK = "--stock" in sys.argv
 ENV = os.environ
 NAME = f"{ENV['HOROVOD_HOSTNAME']}:{ENV['HOROVOD_LOCAL_RANK']}"
+PROOF = {} if STOCK else {"X-Horovod-Token": ENV.get("HOROVOD_RENDEZVOUS_TOKEN", "")}
 PEER_SECONDS = float(ENV.get("HOROVOD_GLOO_TIMEOUT_SECONDS", "30"))
 
 
@@ -74,7 +75,7 @@ def request(method: str, path: str, body: bytes | None = None) -> bytes | None:
         ENV["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(ENV["HOROVOD_GLOO_RENDEZVOUS_PORT"]), timeout=3600
     )
     try:
-        connection.request(method, path, body)
+        connection.request(method, path, body, PROOF)
         response = connection.getresponse()
         data = response.read()
     except (OSError, http.client.HTTPException):

@@ -1,5 +1,6 @@
 """`hvd-elastic launch` with real processes: whichever of them dies, hangs, comes or goes, the others train on."""
 
+import http.client
 import os
 import signal
 import time
@@ -410,3 +411,26 @@ def test_secrets_are_on_no_command_line(job: Job) -> None:
     for pid in [job.process.pid, *job.left()]:
         assert b"very-secret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     assert b"very-secret" in Path(f"/proc/{job.pid('a:0')}/environ").read_bytes()
+
+
+def test_a_stranger_cannot_take_the_place_of_a_process(job: Job) -> None:
+    """One question in its name had the others killed as if they hung."""
+    job.hosts("a", "b")
+    job.launch("-np", "2", "--hang-timeout", "1")
+    job.trains("a:0", "b:0")
+    environment = dict(e.split("=", 1) for e in Path(f"/proc/{job.pid('a:0')}/environ").read_text().split("\0") if e)
+    token = environment["HOROVOD_RENDEZVOUS_TOKEN"]
+    port = int(environment["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    for method, path in (("GET", "/rank_and_size/a:0"), ("GET", "/join/b:0"), ("PUT", "/worker_addresses/a:0")):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request(method, path, b"")
+        assert connection.getresponse().status == 403
+        connection.close()
+    job.hosts("a", "b", "c")
+    job.trains("a:0", "b:0", "c:0")
+    job.check_no_step_was_lost()
+    assert {e["why"] for e in job.events("reset")} == {"HostsUpdated"}
+    assert token not in job.said()
+    assert job.process is not None
+    for pid in (job.process.pid, job.pid("a:0"), job.pid("c:0")):
+        assert token not in Path(f"/proc/{pid}/cmdline").read_text()

@@ -1,10 +1,13 @@
 """Real Horovod processes under the stock launcher: nothing of ours but what the training script imports."""
 
+import contextlib
+import http.client
 import subprocess
 import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
@@ -121,6 +124,27 @@ def test_the_launcher_of_ours_brings_a_killed_worker_back(tmp_path: Path) -> Non
         job.until(lambda: [e for e in job.events("step", size=1) if e["time"] > killed], "the survivor steps")
         snapshot(job.run_dir, "a", "b-2", generation=2)
         job.trains(2)
+        assert status_for_a_stranger(job, "/rank_and_size/a:0") == 403
+        assert (status_for_a_stranger(job, "/global/0") == 403) is ("rendezvous-token" in horovods_patches())
+
+
+def status_for_a_stranger(job: Training, path: str) -> int:
+    """The rendezvous server's answer to a question without the token."""
+    assert job.process is not None
+    sockets = psutil.Process(job.process.pid).net_connections("tcp")
+    (port,) = (s.laddr.port for s in sockets if s.status == psutil.CONN_LISTEN)
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+
+def horovods_patches() -> tuple[str, ...]:
+    """The patches of the imported Horovod, by name; none if it does not say."""
+    try:
+        from horovod.common.hvd_elastic_patches import NAMES
+    except ImportError:
+        return ()
+    return tuple(NAMES)
 
 
 def snapshot(folder: Path, *aliases: str, generation: int = 1) -> None:

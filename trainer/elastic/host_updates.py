@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from hvd_elastic.trainer.elastic import rendezvous_client
 from hvd_elastic.trainer.elastic.rendezvous_client import RendezvousLost
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
 
@@ -53,8 +54,10 @@ class HostUpdates:
 def listening(state: ElasticState) -> Iterator[HostUpdates]:
     """Listen for host updates. Raises RendezvousLost if this process cannot register with the launcher."""
     from horovod.common.elastic import notification_manager
+    from horovod.runner.elastic import worker
 
     updates = HostUpdates(state)
+    worker.put_data_into_kvstore = rendezvous_client.register
     try:
         notification_manager.init()
     except (RuntimeError, OSError) as error:

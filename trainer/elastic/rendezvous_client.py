@@ -15,7 +15,16 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from hvd_elastic.mpijob.contract import JOIN_SCOPE, SYNCED_SCOPE, Exit, JoinAnswer
+from hvd_elastic.mpijob.contract import (
+    ENV_RENDEZVOUS_TOKEN,
+    JOIN_SCOPE,
+    RENDEZVOUS_TOKEN_HEADER,
+    SHOWS_TOKEN_HEADER,
+    SYNCED_SCOPE,
+    TOKEN_PATCH,
+    Exit,
+    JoinAnswer,
+)
 from hvd_elastic.trainer.elastic.place import Place
 
 logger = logging.getLogger(__name__)
@@ -107,7 +116,7 @@ def report_synced() -> None:
 def is_world_broken() -> bool:
     """Whether the launcher knows of a member that died while the world is being formed; False if it cannot be asked."""
     with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(_server()) as connection:
-        connection.request("GET", "/global/watch")
+        connection.request("GET", "/global/watch", headers=_proof())
         return connection.getresponse().status == http.HTTPStatus.GONE
     return False
 
@@ -128,7 +137,7 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = nev
         connection.connect()
         _keep_alive(connection.sock)
         connection.sock.settimeout(None if math.isinf(timeout_seconds) else timeout_seconds)
-        connection.request("GET", f"/{scope}/{host}")
+        connection.request("GET", f"/{scope}/{host}", headers=_proof())
         _wait(connection.sock, timeout_seconds, may_leave)
         response = connection.getresponse()
         body = response.read().decode()
@@ -137,7 +146,41 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = nev
         raise RendezvousLost from error
     finally:
         connection.close()
+    if response.status == http.client.FORBIDDEN:
+        logger.warning("the launcher does not take this process for one of its job: is %s gone?", ENV_RENDEZVOUS_TOKEN)
+        raise RendezvousLost
     return body if response.status == http.client.OK else None
+
+
+def register(address: str, port: int, scope: str, key: str, value: object) -> None:
+    """In place of Horovod's `put_data_into_kvstore`: the same, with the job's token. Raises RuntimeError like it."""
+    from horovod.runner.common.util import codec
+
+    try:
+        with contextlib.closing(http.client.HTTPConnection(address, port, CONNECT_TIMEOUT_SECONDS)) as connection:
+            connection.request("PUT", f"/{scope}/{key}", codec.dumps_base64(value, to_ascii=False), _proof())
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise RuntimeError(f"{address}:{port} does not take a registration: {error}") from error
+    if status != http.client.OK:
+        raise RuntimeError(f"{address}:{port} does not take a registration: status {status}")
+
+
+def _proof() -> dict[str, str]:
+    """The headers by which the launcher knows a process of its job, if it has given this process a token."""
+    token = os.environ.get(ENV_RENDEZVOUS_TOKEN)
+    if not token:
+        return {}
+    return {RENDEZVOUS_TOKEN_HEADER: token} | ({SHOWS_TOKEN_HEADER: "1"} if _horovod_shows_token() else {})
+
+
+def _horovod_shows_token() -> bool:
+    """Whether Horovod's own requests show the token too."""
+    try:
+        from horovod.common.hvd_elastic_patches import NAMES
+    except ImportError:
+        return False
+    return TOKEN_PATCH in NAMES
 
 
 def _server() -> http.client.HTTPConnection:

@@ -16,6 +16,12 @@ class JoinBarrier:
         self._processes = processes
         self._control = control
         self._hosts = hosts
+        self._waits_in = -1
+        """The generation in which the members that have arrived wait for the others."""
+
+    def is_waiting(self) -> bool:
+        """Whether, as of the last check, all that keeps the current world from running is that members are late."""
+        return self._waits_in == self._processes.generation
 
     def check(self, now: float) -> bool:
         """Whether all members have arrived. If one of them will not come, those that wait are sent back."""
@@ -25,14 +31,21 @@ class JoinBarrier:
             return True
         # While a world forms, a RUNNING process is one that was sent back and has not asked again.
         late = [p for p in members if p.phase in {ProcessPhase.ASSIGNED, ProcessPhase.RUNNING}]
-        in_time = [self._is_in_time(process, members, now) for process in late]
+        has_state = any(p.holds_state for p in members)
+        in_time = [self._is_in_time(process, has_state, now) for process in late]
         recall |= not all(in_time)
         recall |= any(
             p.never_asked and p.phase is ProcessPhase.ASSIGNED and self._hosts.has_left(p.alias) for p in late
         )
+        self._waits_in = -1 if recall else self._processes.generation
         if recall:
             self._send_back(members, now)
         return False
+
+    def expect(self, process: Process, now: float) -> None:
+        """A late member asks for its place, or was sent back for another one: its time to arrive counts from here."""
+        process.phase_since = now
+        self._is_in_time(process, True, now)
 
     def release(self, now: float) -> None:
         """Let all members into `hvd.init()`."""
@@ -49,12 +62,12 @@ class JoinBarrier:
             if process.phase is ProcessPhase.ARRIVED and process.uses_barrier:
                 self._control.reply(process, JoinAnswer.AGAIN)
                 process.enter(ProcessPhase.RUNNING, now)
+                self._is_in_time(process, True, now)  # it has a deadline to ask by
 
-    def _is_in_time(self, process: Process, members: list[Process], now: float) -> bool:
-        """Whether the members still wait for this one; if not, it is written off."""
+    def _is_in_time(self, process: Process, has_state: bool, now: float) -> bool:
+        """Whether the members still wait for this one; if not, it is written off. `has_state`: one of them trains."""
         patience = self._limits.hang_timeout
         if process.never_asked and process.phase is ProcessPhase.ASSIGNED and not process.uses_barrier:
-            has_state = any(p.holds_state for p in members)
             patience = self._limits.start_timeout if has_state else self._limits.first_start_timeout
         deadline = process.phase_since + patience
         return self._control.check_deadline(process, deadline, "did not reach hvd.init() in time", now)

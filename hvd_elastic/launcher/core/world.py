@@ -18,10 +18,13 @@ processes are drawn in `process`. Promises:
    checkpoint. It is not a failure, however often it happens.
 """
 
+import contextlib
 import math
+from collections.abc import Callable, Iterator
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import ActionQueue, AnswerRequest, Ticket
+from hvd_elastic.launcher.core.awaited_members import AwaitedMembers
 from hvd_elastic.launcher.core.host_update_notices import HostUpdateNotices
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
@@ -43,7 +46,7 @@ class World:
     """Takes events, decides, and adds actions to `actions`.
 
     Every method that takes `now` (seconds on any steady clock) may add actions. The caller carries them out and calls
-    `decide` again no later than `actions.wake_at`.
+    `decide` again no later than `actions.wake_at`. Events that come together are best reported in `one_decision`.
     """
 
     def __init__(self, limits: WorldLimits, blacklist: Blacklist, holds: Blacklist) -> None:
@@ -62,10 +65,13 @@ class World:
             actions=self.actions,
         )
         self._barrier = JoinBarrier(limits, self.processes, self._control, self._hosts)
+        self._awaited = AwaitedMembers(self.processes)
         self._newcomers = Newcomers(limits, self.processes, self._control)
         self._notices = HostUpdateNotices(limits, self.processes, self.actions)
         self._succeeded = False
         """Whether a member has ended with success: no further world is formed."""
+        self._takes_several = False
+        self._decision_is_due = False
 
     @property
     def forming(self) -> bool:
@@ -82,12 +88,23 @@ class World:
         """Whether the job has ended."""
         return self.actions.finished
 
+    @contextlib.contextmanager
+    def one_decision(self, clock: Callable[[], float]) -> Iterator[None]:
+        """Take the events that are reported within it together: decide once, afterwards."""
+        self._takes_several = True
+        try:
+            yield
+        finally:
+            self._takes_several = False
+        if self._decision_is_due:
+            self.decide(clock())
+
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def hosts_seen(self, hosts: tuple[Host, ...], now: float) -> None:
         """The source reports these hosts."""
         self._hosts.update(hosts, now)
-        self.decide(now)
+        self._changed(now)
 
     def place_requested(self, key: SlotKey, ticket: Ticket, now: float) -> None:
         """GET rank_and_size: the process has left its world, or was answered AGAIN."""
@@ -105,7 +122,7 @@ class World:
         else:
             process.enter(ProcessPhase.ASKING, now)
             self._resize.begin_pause(now)
-        self.decide(now)
+        self._decide_unless_others_are_missing(process, now)
 
     def barrier_reached(self, key: SlotKey, ticket: Ticket, now: float) -> None:
         """GET join: the process stands before `hvd.init()`."""
@@ -114,12 +131,15 @@ class World:
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
             return
         process.uses_barrier = True
-        self.processes.newcomers_join |= process.never_asked
+        if process.never_asked and not self.processes.newcomers_join:
+            self.processes.newcomers_join = True
+            self._awaited.forget()
         knows_its_slot = process.slot_generation == self.processes.generation
         if process.go_is_due and knows_its_slot:
             process.go_is_due = False
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.GO))
-        elif not self.processes.is_member(process):
+            return
+        if not self.processes.is_member(process):
             self._control.hold_request(process, ticket, join=True, now=now)
             process.enter(ProcessPhase.WAITING, now)
         elif self.forming and knows_its_slot and process.phase in {ProcessPhase.ASSIGNED, ProcessPhase.ARRIVED}:
@@ -127,7 +147,7 @@ class World:
             process.enter(ProcessPhase.ARRIVED, now)
         else:
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
-        self.decide(now)
+        self._decide_unless_others_are_missing(process, now)
 
     def initialising(self, rank: int, now: float) -> None:
         """Rank `rank` of the forming world is inside `hvd.init()`: how a stock worker shows that it has arrived."""
@@ -135,70 +155,100 @@ class World:
             process = self.processes.at(self.processes.slots[rank].key)
             if process and self.processes.is_member(process):
                 self._arrived_without_barrier(process, now)
-        self.decide(now)
+                self._decide_unless_others_are_missing(process, now)
 
     def registered(self, key: SlotKey, now: float) -> None:
         """The process has entered `elastic.run` and can be notified."""
         process = self.processes.at(key)
-        if process:
-            process.registered = True
-            if self.processes.is_member(process):
-                self._arrived_without_barrier(process, now)
-                if not self.processes.reports_sync:
-                    self.processes.gains_state(process)
-        self.decide(now)
+        if process is None:
+            return
+        process.registered = True
+        if self.processes.is_member(process):
+            self._arrived_without_barrier(process, now)
+            if not self.processes.reports_sync:
+                self._gains_state(process)
+        is_coordinator = bool(self.processes.slots) and process.key == self.processes.slots[0].key
+        if self.forming or is_coordinator:
+            self._decide_unless_others_are_missing(process, now)
 
     def synced(self, key: SlotKey, now: float) -> None:
         """The process has the job's state. Workers that never report this hold it from their release on."""
         process = self.processes.at(key)
         if process and self.processes.is_member(process):
-            self.processes.gains_state(process)
+            self._gains_state(process)
             self.processes.reports_sync = True
-        self.decide(now)
+            if self.forming:
+                self._changed(now)
 
     def exited(self, number: int, code: int, now: float, message: str = "") -> None:
         """The process has ended; `message`: the last lines of its error output."""
         process = self.processes.ended(number)
         if process is None or self.finished:
             return
+        self._control.close_request(process)
         if process.phase is not ProcessPhase.LEAVING:
             self.processes.dismiss(process)
             self._ended_unasked(process, code, message, now)
-        self.decide(now)
+        self._changed(now)
 
     def notified(self, *, delivered: bool, now: float) -> None:
         """The outcome of the last NotifyCoordinator."""
         if not delivered:
             self._notices.not_delivered(now)
-        self.decide(now)
+        self._changed(now)
 
     def stop(self, exit_code: int, reason: str) -> None:
         """End the job: a signal, or an error of the launcher itself."""
         self.actions.finish(exit_code, reason)
 
+    def _gains_state(self, process: Process) -> None:
+        if not self.processes.state_exists:
+            self._awaited.forget()
+        self.processes.gains_state(process)
+
     # --- Decisions ---------------------------------------------------------------------------------------------------
 
+    def _decide_unless_others_are_missing(self, process: Process, now: float) -> None:
+        """Decide after a request of `process`, unless the last decision waits for others to make the same one."""
+        if process.phase is ProcessPhase.ASSIGNED:
+            self._barrier.expect(process, now)
+        if not self._awaited.others_are_missing(process):
+            self._changed(now)
+
+    def _changed(self, now: float) -> None:
+        if self._takes_several:
+            self._decision_is_due = True
+        else:
+            self.decide(now)
+
     def decide(self, now: float) -> None:
-        """Draw every consequence of what is known; idempotent."""
-        self.actions.wake_at = math.inf
+        """Draw every consequence of what is known; idempotent. Takes time in proportion to the number of processes."""
+        self.actions.wake_at, self._decision_is_due = math.inf, False
         if self.finished:
             return
+        generation = self.processes.generation
+        self._form_or_run(now)
+        if generation != self.processes.generation:
+            self._form_or_run(now)  # the members of the new world have deadlines
+        self._follow_up(now)
+        self._awaited.find(at_barrier=self.forming and self._barrier.is_waiting())
+
+    def _form_or_run(self, now: float) -> None:
         if not self.processes.slots:
             self._formation.begin(now)
-        else:
-            if self.forming and self._barrier.check(now):
-                self._run(now)
-            self._formation.leave_when_all_ask(now, succeeded=self._succeeded)
-        self._follow_up(now)
+            return
+        if self.forming and self._barrier.check(now):
+            self._run(now)
+        self._formation.leave_when_all_ask(now, succeeded=self._succeeded)
 
     def _follow_up(self, now: float) -> None:
         if self.finished:
             return
         if self.processes.slots:
             eligible = self._hosts.eligible(now)
-            self._newcomers.end_useless(eligible, now)
             if not self._succeeded:
                 self._newcomers.start(eligible, now)
+            self._newcomers.end_useless(eligible, now)
             self._notify(now)
         self._control.enforce_deadlines(now)
         self.actions.wake_by(self._hosts.next_return(now))

@@ -1,5 +1,6 @@
 """How one world follows another: when the current one is left, and which slots the next one has."""
 
+import math
 from collections.abc import Iterable
 
 from hvd_elastic.discovery.snapshot import Host
@@ -86,16 +87,13 @@ class WorldFormation:
         asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
         if alive and not asking:
             return
-        blocking = [
-            p
-            for p in alive
-            if p.phase is not ProcessPhase.ASKING and not (p.phase is ProcessPhase.ASSIGNED and p.never_asked)
-        ]
+        blocking = [p for p in alive if p.phase is not ProcessPhase.ASKING and not p.is_cold]
         if succeeded:
             if not blocking:
                 self._actions.finish(Exit.OK, "the script has ended")
             return
-        still_awaited = [self._is_awaited(process, asking, now) for process in blocking]
+        last_ask = max((p.phase_since for p in asking), default=-math.inf)
+        still_awaited = [self._is_awaited(process, last_ask, now) for process in blocking]
         if not any(still_awaited):
             self._leave_world(now)
 
@@ -198,10 +196,10 @@ class WorldFormation:
             )
         self._actions.wake_by(deadline)
 
-    def _is_awaited(self, process: Process, asking: list[Process], now: float) -> bool:
+    def _is_awaited(self, process: Process, last_ask: float, now: float) -> bool:
         """Whether the members that ask still wait for this one; if not, it is written off."""
         patience = self._limits.removed_patience if self._hosts.has_left(process.alias) else self._limits.hang_timeout
-        deadline = max(process.phase_since, *(p.phase_since for p in asking)) + patience
+        deadline = max(process.phase_since, last_ask) + patience
         return self._control.check_deadline(process, deadline, f"does not answer ({patience:g} s)", now)
 
     def _own_wish(self) -> ResizeCause:

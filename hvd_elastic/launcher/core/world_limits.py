@@ -29,7 +29,7 @@ class WorldLimits:
     """How long a newcomer waits for others that were started, so that all join in one resize. The wait costs the
     newcomer a moment and spares all members a pause."""
     join_hold: float = 25.0
-    """How long a request at the barrier is held before the worker has to ask again."""
+    """How long, at most, a request at the barrier is held before the worker has to ask again."""
     notify_again: float = 0.5
     """Between two notifications of the same coordinator."""
     notify_retry: float = 0.2

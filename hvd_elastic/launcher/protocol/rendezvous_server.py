@@ -1,27 +1,37 @@
-"""The rendezvous server: Horovod's, with requests that are held, a barrier, and no unpickling of strangers' data."""
+"""The rendezvous server: Horovod's, with requests that are held, a barrier, and a token against strangers."""
 
 import logging
 import re
 import socketserver
 import threading
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final, Protocol
 
-from horovod.runner.common.util.hosts import SlotInfo
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
-from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.protocol.admission import Admission, Proof
+from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, StoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
-from hvd_elastic.mpijob.contract import JOIN_SCOPE, SYNCED_SCOPE
+from hvd_elastic.mpijob.contract import (
+    JOIN_SCOPE,
+    RENDEZVOUS_TOKEN_HEADER,
+    SHOWS_TOKEN_HEADER,
+    SYNCED_SCOPE,
+)
 
 logger = logging.getLogger(__name__)
 
-GLOO_SCOPE: Final = re.compile(r"global|local_.*|cross_.*")
-"""Scopes in which Gloo's processes find each other (`gloo_context.h`)."""
+GLOO_SCOPE: Final = re.compile(r"global.*|local_.*|cross_.*")
+"""Scopes in which Gloo's processes find each other (`gloo_context.h`); those of a process set have a suffix."""
 
-_BODY_LIMIT_BYTES: Final = 1 << 20
+READ_SECONDS: Final = 3.0
+"""How long a client may keep a read waiting, as in Horovod's server."""
+
+_PATH: Final = re.compile(r"/([^/]{1,512})/([^/]{1,512})")
 _KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,4})")
+_LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class RendezvousRequests(Protocol):
@@ -30,24 +40,26 @@ class RendezvousRequests(Protocol):
     def request_place(self, key: SlotKey) -> str | None: ...  # noqa: D102
     def wait_at_barrier(self, key: SlotKey) -> str | None: ...  # noqa: D102
     def synced(self, key: SlotKey) -> str | None: ...  # noqa: D102
-    def register(self, key: SlotKey, registration: Registration) -> None: ...  # noqa: D102
+    def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...  # noqa: D102
     def initialising(self, rank: int) -> None: ...  # noqa: D102
 
 
-class RendezvousServer(RendezvousHTTPServer):  # type: ignore[misc]
-    """Horovod's key-value store, which its C++ side asks, able to serve many workers at once.
+class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
+    """The server that Horovod's C++ side and the workers ask, able to serve many of them at once.
 
-    Horovod listens on all interfaces and with a backlog of 5: of 64 workers that come together most wait a second until
-    TCP tries again.
+    Horovod's own listens on all interfaces and with a backlog of 5: of 64 workers that come together most wait a second
+    until TCP tries again. It answers HEAD with what it knows of the files in its working directory.
     """
 
     request_queue_size = 1024
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: str, requests: RendezvousRequests) -> None:
-        super().__init__((address, 0), RendezvousRequestHandler, 0)
+    def __init__(self, address: str, requests: RendezvousRequests, *, token: str) -> None:
+        super().__init__((address, 0), RendezvousRequestHandler)
         self.requests = requests
+        self.admission = Admission(token)
+        self.store = GlooStore()
         self.broken = False
         """Whether a member of the forming world has died."""
         self._thread = threading.Thread(target=self.serve_forever, name="rendezvous", daemon=True)
@@ -72,7 +84,13 @@ class RendezvousServer(RendezvousHTTPServer):  # type: ignore[misc]
 
     def form(self, slots: tuple[Slot, ...]) -> None:
         """Forget what the last world's processes left and expect those of the new one."""
-        self.init([_slot_info(slot) for slot in slots])
+        self.admission.form(slot.key for slot in slots)
+        sizes = {}
+        for slot in slots:
+            sizes["global"] = slot.size
+            sizes[f"local_{slot.host.alias}"] = slot.local_size
+            sizes[f"cross_{slot.local_rank}"] = slot.cross_size
+        self.store.form(sizes, len(slots))
         self.broken = False
 
     def close(self) -> None:
@@ -82,62 +100,123 @@ class RendezvousServer(RendezvousHTTPServer):  # type: ignore[misc]
         self._thread.join()
 
 
-class RendezvousRequestHandler(RendezvousHandler):  # type: ignore[misc]
-    """Handles one request. Horovod's own elastic handler overrides `_get_value` and `_put_value` as well."""
+class RendezvousRequestHandler(BaseHTTPRequestHandler):
+    """Handles one request, as Horovod's elastic `RendezvousHandler` does."""
 
     server: RendezvousServer
+    timeout = READ_SECONDS
 
-    def do_GET(self) -> None:  # noqa: N802
-        """Answer, unless Gloo is looking for a process that has died while the world was forming.
+    def do_GET(self) -> None:
+        """Answer a worker's question, or with what is stored.
 
-        Gloo would look for it until the Gloo time-out. Any status but 200 and 404 makes it give up after three tries
-        (`http_store.cc`). test_rendezvous_server.py, test_a_broken_world_fails_at_once.
+        Gloo would look for a process that has died while the world was forming until the Gloo time-out. Any status but
+        200 and 404 makes it give up after three tries (`http_store.cc`). test_rendezvous_server.py,
+        test_a_broken_world_fails_at_once.
         """
-        if self.server.broken and GLOO_SCOPE.fullmatch(self.path.strip("/").partition("/")[0]):
-            self.send_status_code(HTTPStatus.GONE)
+        request = self._admitted()
+        if request is None:
             return
-        super().do_GET()
-
-    def do_PUT(self) -> None:  # noqa: N802
-        """Store a body of at most 1 MiB."""
-        if int(self.headers.get("Content-Length") or 0) > _BODY_LIMIT_BYTES:
-            self.send_status_code(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        scope, key, _ = request
+        if self.server.broken and GLOO_SCOPE.fullmatch(scope):
+            self._answer(HTTPStatus.GONE)
             return
-        super().do_PUT()
+        value = self._value(scope, key)
+        self._answer(HTTPStatus.NOT_FOUND if value is None else HTTPStatus.OK, value or b"")
 
-    def _get_value(self, scope: str, key: str) -> bytes | None:
+    def do_PUT(self) -> None:
+        """Store a body of at most VALUE_LIMIT_BYTES, or take a registration."""
+        request, length = self._admitted(), self.headers.get("Content-Length", "")
+        if request is None:
+            return
+        if not _LENGTH.fullmatch(length):
+            self._answer(HTTPStatus.LENGTH_REQUIRED)
+            return
+        if int(length) > VALUE_LIMIT_BYTES:
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return
+        try:
+            value = self.rfile.read(int(length))
+        except TimeoutError:
+            self._answer(HTTPStatus.REQUEST_TIMEOUT)
+            return
+        if len(value) < int(length):
+            self._answer(HTTPStatus.BAD_REQUEST)
+            return
+        self._answer(self._put(*request, value))
+
+    def do_DELETE(self) -> None:
+        """A process has found all others of a scope."""
+        request = self._admitted()
+        if request is not None:
+            scope, key, _ = request
+            self.server.store.delete(scope, key)
+            self._answer(HTTPStatus.OK)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Log nothing: there are several requests for each pair of processes."""
+
+    def _admitted(self) -> tuple[str, str, Proof] | None:
+        """The request's scope, key and proof, if it is believed. If not, it is answered."""
+        match = _PATH.fullmatch(self.path)
+        if match is None:
+            self._answer(HTTPStatus.BAD_REQUEST)
+            return None
+        admission, scope, key = self.server.admission, match[1], match[2]
+        proof = admission.proof(self.headers.get(RENDEZVOUS_TOKEN_HEADER))
+        if not admission.admits(scope, proof):
+            logger.debug("refused %s %s from %s", self.command, self.path, self.client_address[0])
+            self._answer(HTTPStatus.FORBIDDEN)
+            return None
+        return scope, key, proof
+
+    def _answer(self, status: HTTPStatus, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _value(self, scope: str, key: str) -> bytes | None:
         requests = self.server.requests
         methods = {
             GET_RANK_AND_SIZE: requests.request_place,
             JOIN_SCOPE: requests.wait_at_barrier,
             SYNCED_SCOPE: requests.synced,
         }
-        if scope in methods:
-            match = _KEY.fullmatch(key)
-            answer = methods[scope]((match[1], int(match[2]))) if match else None
-            return None if answer is None else answer.encode("ascii")
-        value: bytes | None = super()._get_value(scope, key)
-        return value
+        if scope not in methods:
+            return self.server.store.get(scope, key)
+        slot = _slot_key(key)
+        if slot is None:
+            return None
+        if scope == JOIN_SCOPE:
+            says_so = self.headers.get(SHOWS_TOKEN_HEADER) == "1"
+            if self.server.admission.horovod_of(slot, shows_token=says_so):
+                self.server.store.forget_unproven()
+        answer = methods[scope](slot)
+        return None if answer is None else answer.encode("ascii")
 
-    def _put_value(self, scope: str, key: str, value: bytes) -> None:
+    def _put(self, scope: str, key: str, proof: Proof, value: bytes) -> HTTPStatus:
         if scope == PUT_WORKER_ADDRESSES:
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
-            self._register(key, value)
-            return
-        super()._put_value(scope, key, value)
+            self._register(key, proof, value)
+            return HTTPStatus.OK
+        try:
+            self.server.store.put(scope, key, value, proven=proof is Proof.RIGHT)
+        except StoreFullError:
+            logger.warning("refused %s/%s from %s: too much is stored", scope, key, self.client_address[0])
+            return HTTPStatus.INSUFFICIENT_STORAGE
         if scope == "global" and key.isdecimal():
             self.server.requests.initialising(int(key))
+        return HTTPStatus.OK
 
-    def _register(self, key: str, value: bytes) -> None:
-        match = _KEY.fullmatch(key)
+    def _register(self, key: str, proof: Proof, value: bytes) -> None:
+        slot = _slot_key(key)
         try:
-            if match:
-                self.server.requests.register((match[1], int(match[2])), Registration.parse(value))
+            if slot:
+                self.server.requests.register(slot, Registration.parse(value), proven=proof is Proof.RIGHT)
         except HorovodMessageError as error:
             logger.warning("refused a registration for %s from %s: %s", key, self.client_address[0], error)
 
 
-def _slot_info(slot: Slot) -> SlotInfo:
-    return SlotInfo(
-        slot.host.alias, slot.rank, slot.local_rank, slot.cross_rank, slot.size, slot.local_size, slot.cross_size
-    )
+def _slot_key(key: str) -> SlotKey | None:
+    match = _KEY.fullmatch(key)
+    return (match[1], int(match[2])) if match else None

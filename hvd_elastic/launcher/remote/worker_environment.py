@@ -8,7 +8,7 @@ from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.remote.host_addresses import HostAddresses
 from hvd_elastic.launcher.remote.network_interfaces import interface_address, interface_towards
-from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_TOKEN, ENV_RUN_DIR
 
 GLOO_TIMEOUT_SECONDS: Final = 10
 
@@ -25,10 +25,13 @@ def bind_address(settings: LaunchSettings) -> str:
     return "0.0.0.0"  # noqa: S104 - which interface leads to the hosts is known only once there is one
 
 
-def worker_environment(settings: LaunchSettings, slot: Slot, port: int, addresses: HostAddresses) -> Mapping[str, str]:
-    """The variables of the command in `slot`; `port` is the rendezvous server's. Raises OSError without a network.
+def worker_environment(
+    settings: LaunchSettings, slot: Slot, port: int, addresses: HostAddresses, *, token: str
+) -> Mapping[str, str]:
+    """The variables of the command in `slot`. Raises OSError without a network.
 
-    As Horovod makes them in `gloo_run.create_run_env_vars` and `_slot_info_to_command_fn`.
+    As Horovod makes them in `gloo_run.create_run_env_vars` and `_slot_info_to_command_fn`. `port` is the rendezvous
+    server's, and `token` tells it that a request comes from a process of this job.
     """
     address, gloo_interface, nccl_interfaces = _network(settings, slot, addresses)
     inherited = _inherited(keep_visible_devices=settings.local_hosts is not None)
@@ -46,6 +49,7 @@ def worker_environment(settings: LaunchSettings, slot: Slot, port: int, addresse
         "HOROVOD_GLOO_IFACE": gloo_interface,
         "NCCL_SOCKET_IFNAME": nccl_interfaces,
         "HOROVOD_ELASTIC": "1",
+        ENV_RENDEZVOUS_TOKEN: token,
     }
 
 

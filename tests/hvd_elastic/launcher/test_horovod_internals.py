@@ -16,11 +16,11 @@ horovod = pytest.importorskip("horovod")
 from horovod.runner.common.util import hosts, network, secret  # noqa: E402
 from horovod.runner.elastic import rendezvous, worker  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
-from horovod.runner.http import http_server  # noqa: E402
+from horovod.runner.http import http_client  # noqa: E402
 
 from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
-from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousRequestHandler, RendezvousServer  # noqa: E402
+from hvd_elastic.trainer.elastic import rendezvous_client  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
 
@@ -32,13 +32,7 @@ def test_the_version_is_the_one_that_was_read() -> None:
 @pytest.mark.parametrize(
     ("function", "parameters", "used_by"),
     [
-        (http_server.RendezvousHTTPServer.__init__, ["self", "addr", "handler", "verbose"], RendezvousServer),
-        (http_server.RendezvousHTTPServer.init, ["self", "host_alloc_plan"], RendezvousServer.form),
-        (http_server.KVStoreHandler._get_value, ["self", "scope", "key"], RendezvousRequestHandler._get_value),
-        (http_server.KVStoreHandler._put_value, ["self", "scope", "key", "value"], RendezvousRequestHandler._put_value),
-        (http_server.KVStoreHandler.do_GET, ["self"], RendezvousRequestHandler.do_GET),
-        (http_server.KVStoreHandler.do_PUT, ["self"], RendezvousRequestHandler.do_PUT),
-        (http_server.KVStoreHandler.send_status_code, ["self", "status_code"], RendezvousRequestHandler.do_GET),
+        (http_client.put_data_into_kvstore, ["addr", "port", "scope", "key", "value"], rendezvous_client.register),
         (hosts.get_host_assignments, ["hosts", "min_num_proc", "max_num_proc"], place),
         (network.Wire.write, ["self", "obj", "wfile"], "horovod_messages.Registration"),
         (secret.check_digest, ["key", "message", "digest"], "horovod_messages.Registration"),
@@ -56,7 +50,7 @@ def test_names_and_numbers() -> None:
     assert secret.DIGEST_LENGTH == 32, WHAT_TO_DO
     assert worker.HostUpdateResult.mixed == 3, WHAT_TO_DO
     assert hosts.INVALID_SLOT_INFO.to_response_string() == REMOVED_RESPONSE, WHAT_TO_DO
-    assert issubclass(http_server.RendezvousHandler, http_server.KVStoreHandler), WHAT_TO_DO
+    assert worker.put_data_into_kvstore, f"{WHAT_TO_DO} elastic/worker: host_updates replaces it"
     assert set(vars(network.AckResponse())) == set(), f"{WHAT_TO_DO} network.AckResponse: wire lets it be built"
     assert pickle.dumps(network.AckResponse()), WHAT_TO_DO
 

@@ -2,6 +2,8 @@
 
 import base64
 import http.client
+import pickle
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -11,18 +13,30 @@ from horovod.runner.http.http_client import put_data_into_kvstore
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey, place
+from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, StoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
+
+WORD = "the job's word"
+OURS = {"X-Horovod-Token": WORD}
+"""What this project's workers show."""
+PATCHED = {**OURS, "X-Horovod-Shows-Token": "1"}
+"""What they say if their Horovod shows the token as well."""
+STOCK: dict[str, str] = {}
+STRANGER = {"X-Horovod-Token": "a guess"}
 
 
 class Requests:
     def __init__(self) -> None:
         self.registered: dict[SlotKey, Registration] = {}
+        self.proven: list[bool] = []
+        self.places_asked: list[SlotKey] = []
         self.initialised: list[int] = []
         self.has_synced: list[SlotKey] = []
         self.meeting = threading.Barrier(64)
 
     def request_place(self, key: SlotKey) -> str | None:
+        self.places_asked.append(key)
         return f"0,1,{key[1]},1,0,1"
 
     def wait_at_barrier(self, key: SlotKey) -> str | None:
@@ -33,7 +47,8 @@ class Requests:
         self.has_synced.append(key)
         return ""
 
-    def register(self, key: SlotKey, registration: Registration) -> None:
+    def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
+        self.proven.append(proven)
         self.registered[key] = registration
 
     def initialising(self, rank: int) -> None:
@@ -47,17 +62,19 @@ def requests() -> Requests:
 
 @pytest.fixture
 def server(requests: Requests) -> Iterator[RendezvousServer]:
-    server = RendezvousServer("127.0.0.1", requests)
+    server = RendezvousServer("127.0.0.1", requests, token=WORD)
     server.start()
     server.form(place([Host(alias="a", address="x", slots=2)], None))
     yield server
     server.close()
 
 
-def ask(server: RendezvousServer, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+def ask(
+    server: RendezvousServer, method: str, path: str, body: bytes | None = None, headers: dict[str, str] = STOCK
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     try:
-        connection.request(method, path, body)
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         return response.status, response.read()
     finally:
@@ -70,14 +87,15 @@ def test_a_place_is_answered_in_horovods_form(server: RendezvousServer) -> None:
 
 @pytest.mark.parametrize("path", ["/rank_and_size/x", "/rank_and_size/a:b", "/join/..:1", "/nothing/here"])
 def test_an_unknown_path_is_not_found(server: RendezvousServer, path: str) -> None:
-    assert ask(server, "GET", path)[0] == 404
+    assert ask(server, "GET", path, headers=OURS)[0] == 404
 
 
 def test_sixty_four_workers_wait_at_once(server: RendezvousServer) -> None:
     """Horovod's server listens with a backlog of 5: most of them would wait until TCP tries again."""
     answers: list[tuple[int, bytes]] = []
     threads = [
-        threading.Thread(target=lambda n=n: answers.append(ask(server, "GET", f"/join/h{n}:0"))) for n in range(64)
+        threading.Thread(target=lambda n=n: answers.append(ask(server, "GET", f"/join/h{n}:0", headers=OURS)))
+        for n in range(64)
     ]
     for thread in threads:
         thread.start()
@@ -115,13 +133,138 @@ def test_a_broken_world_fails_at_once(server: RendezvousServer) -> None:
     server.broken = True
     for scope in ("global", "local_a", "cross_0"):
         assert ask(server, "GET", f"/{scope}/0")[0] == 410
+    assert ask(server, "GET", "/global_process_set_hash_7/0")[0] == 410
     assert ask(server, "GET", "/rank_and_size/a:0")[0] == 200
 
 
 def test_a_body_without_end_is_not_taken(server: RendezvousServer) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-    connection.putrequest("PUT", "/global/0")
-    connection.putheader("Content-Length", str(1 << 40))
-    connection.endheaders()
-    assert connection.getresponse().status == 413
-    connection.close()
+    for length, status in ((str(1 << 40), 413), ("-1", 411), ("", 411), ("1e3", 411), ("²", 411)):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection.putrequest("PUT", "/global/0")
+        connection.putheader("Content-Length", length)
+        connection.endheaders()
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+def test_a_body_that_ends_early_is_not_stored(server: RendezvousServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(b"PUT /global/0 HTTP/1.0\r\nContent-Length: 8\r\n\r\nhalf")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100).split()[1] == b"400"
+    assert ask(server, "GET", "/global/0")[0] == 404
+
+
+# --- Strangers --------------------------------------------------------------------------------------------------------
+
+
+def test_other_methods_tell_nothing(server: RendezvousServer) -> None:
+    """Horovod's server derives from one of files: HEAD told of those in the launcher's working directory."""
+    for method in ("HEAD", "POST", "OPTIONS"):
+        assert ask(server, method, "/pyproject.toml")[0] == 501
+
+
+def test_a_path_of_another_form_is_refused(server: RendezvousServer) -> None:
+    for path in ("/", "/pyproject.toml", "/a/b/c", "//a", f"/{'a' * 600}/b"):
+        for method in ("GET", "PUT", "DELETE"):
+            assert ask(server, method, path, b"value")[0] == 400
+
+
+def test_a_wrong_token_is_refused(server: RendezvousServer, requests: Requests) -> None:
+    for path in ("/rank_and_size/a:0", "/join/a:0", "/synced/a:0", "/global/0", "/local_a/0", "/x/y"):
+        for method in ("GET", "PUT", "DELETE"):
+            assert ask(server, method, path, b"value", STRANGER)[0] == 403
+    assert (requests.places_asked, requests.has_synced, requests.initialised) == ([], [], [])
+
+
+def test_what_only_our_workers_ask_needs_the_token(server: RendezvousServer) -> None:
+    for scope in ("join", "synced"):
+        assert ask(server, "GET", f"/{scope}/a:0")[0] == 403
+
+
+def test_once_a_worker_shows_the_token_nobody_asks_for_a_place_without(
+    server: RendezvousServer, requests: Requests
+) -> None:
+    """All workers run the same command. One such question made a rank ask, after which the others were killed."""
+    assert ask(server, "GET", "/rank_and_size/a:0")[0] == 200, "it may be a stock worker"
+    ask(server, "GET", "/synced/a:1", headers=OURS)
+    assert ask(server, "GET", "/rank_and_size/a:0")[0] == 403
+    assert ask(server, "PUT", "/worker_addresses/a:0", b"value")[0] == 403
+    assert ask(server, "GET", "/rank_and_size/a:0", headers=OURS)[0] == 200
+    assert requests.places_asked == [("a", 0)] * 2
+    assert ask(server, "PUT", "/global/0", b"address")[0] == 200, "their Horovod may be a stock one"
+
+
+def come(server: RendezvousServer, requests: Requests, *headers: dict[str, str]) -> None:
+    """The members a:0, a:1 ... come to the barrier together."""
+    requests.meeting = threading.Barrier(len(headers))
+    threads = [
+        threading.Thread(target=ask, args=(server, "GET", f"/join/a:{n}", None, shown))
+        for n, shown in enumerate(headers)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+
+def test_gloos_store_is_closed_to_strangers_once_every_horovod_shows_the_token(
+    server: RendezvousServer, requests: Requests
+) -> None:
+    assert ask(server, "PUT", "/global/0", b"a trap")[0] == 200
+    come(server, requests, PATCHED, PATCHED)
+    assert ask(server, "GET", "/global/0", headers=OURS)[0] == 404, "what a stranger had put there is gone"
+    for method in ("GET", "PUT", "DELETE"):
+        assert ask(server, method, "/global/0", b"value")[0] == 403
+        assert ask(server, method, "/global_process_set_hash_7/0", b"value")[0] == 403
+        assert ask(server, method, "/made/up", b"value")[0] == 403
+    assert ask(server, "PUT", "/global/0", b"address", OURS)[0] == 200
+    assert ask(server, "GET", "/global/0", headers=OURS) == (200, b"address")
+
+
+def test_a_member_with_a_stock_horovod_keeps_gloos_store_open(server: RendezvousServer, requests: Requests) -> None:
+    come(server, requests, PATCHED, OURS)
+    assert ask(server, "PUT", "/global/0", b"address")[0] == 200
+    server.form(place([Host(alias="a", address="x", slots=1)], None))
+    come(server, requests, PATCHED)
+    assert ask(server, "PUT", "/global/0", b"address")[0] == 403, "it has left the world"
+
+
+def test_a_registration_says_whether_it_was_proven(server: RendezvousServer, requests: Requests) -> None:
+    body = base64.b64encode(pickle.dumps(({"lo": [("127.0.0.1", 5)]}, b"key")))
+    for headers in (STOCK, OURS):
+        ask(server, "PUT", "/worker_addresses/a:0", body, headers)
+    assert requests.proven == [False, True]
+
+
+# --- The store --------------------------------------------------------------------------------------------------------
+
+
+def test_a_scope_is_cleared_when_all_have_found_each_other(server: RendezvousServer) -> None:
+    for scope in ("global", "local_a", "global_process_set_hash_1"):
+        for rank in range(2):
+            ask(server, "PUT", f"/{scope}/{rank}", b"address")
+        ask(server, "DELETE", f"/{scope}/0")
+        ask(server, "DELETE", f"/{scope}/0")
+        assert ask(server, "GET", f"/{scope}/1")[0] == 200
+    ask(server, "DELETE", "/global/1")
+    assert [ask(server, "GET", f"/{scope}/0")[0] for scope in ("global", "local_a")] == [404, 200]
+    assert ask(server, "GET", "/global_process_set_hash_1/0")[0] == 404, "the scope of a process set has no size here"
+
+
+def test_the_store_takes_what_its_world_can_need_and_no_more() -> None:
+    store = GlooStore()
+
+    def fill(value: bytes) -> None:
+        store.form({"global": 2}, 2)
+        for number in range(1 << 18):
+            store.put("global", str(number), value, proven=False)
+
+    for value in (b"", bytes(VALUE_LIMIT_BYTES)):
+        with pytest.raises(StoreFullError):
+            fill(value)
+    store.forget_unproven()
+    store.put("global", "0", bytes(VALUE_LIMIT_BYTES), proven=True)
+    store.put("global", "0", b"again", proven=True)
+    store.forget_unproven()
+    assert store.get("global", "0") == b"again"

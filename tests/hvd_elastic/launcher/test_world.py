@@ -1,7 +1,7 @@
 """Single decisions of the world, step by step; test_world_machine.py has the promises that always hold."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +40,7 @@ class Story:
         )
         self.now = 0.0
         self.numbers: dict[SlotKey, int] = {}
-        self._tickets = 0
+        self.tickets = 0
 
     def hosts(self, **slots: int) -> list[Action]:
         self.world.hosts_seen(
@@ -49,13 +49,13 @@ class Story:
         return self.actions()
 
     def joins(self, alias: str, local_rank: int = 0) -> list[Action]:
-        self._tickets += 1
-        self.world.barrier_reached((alias, local_rank), self._tickets, self.now)
+        self.tickets += 1
+        self.world.barrier_reached((alias, local_rank), self.tickets, self.now)
         return self.actions()
 
     def asks(self, alias: str, local_rank: int = 0) -> list[Action]:
-        self._tickets += 1
-        self.world.place_requested((alias, local_rank), self._tickets, self.now)
+        self.tickets += 1
+        self.world.place_requested((alias, local_rank), self.tickets, self.now)
         return self.actions()
 
     def dies(self, alias: str) -> list[Action]:
@@ -188,6 +188,15 @@ def test_a_process_that_waited_at_the_barrier_must_show_that_it_is_alive(story: 
     assert causes(story.joins("b")) == [("c joined", "c[0] lost: signal 9 (SIGKILL)")]
 
 
+@pytest.mark.parametrize("asks", [Story.joins, Story.asks])
+def test_a_request_that_is_open_at_a_death_is_answered(story: Story, asks: Callable[[Story, str], None]) -> None:
+    """It holds a thread and a descriptor of the launcher, whose connection nobody reads any more."""
+    story.hosts(a=1, b=1, c=1)
+    asks(story, "c")
+    ticket = story.tickets
+    assert [action.ticket for action in story.dies("c") if isinstance(action, AnswerRequest)] == [ticket]
+
+
 def test_a_newcomer_holds_the_state_once_it_has_synced() -> None:
     """If all others die before that, the job must restart from the checkpoint: the newcomer has nothing."""
     for has_synced, exit_code in ((True, None), (False, Exit.ALL_WORKERS_LOST)):
@@ -229,7 +238,7 @@ def test_once_the_writer_has_left_with_a_durable_state_the_others_need_not_wait(
     story.asks("a")
     assert not [action for action in story.asks("b") if isinstance(action, AnswerRequest)]
     story.world.exited(story.numbers["a", 0], int(Exit.REMOVED), story.now)
-    assert [action.text for action in story.actions() if isinstance(action, AnswerRequest)] == [REMOVED_RESPONSE]
+    assert AnswerRequest(ticket=story.tickets, text=REMOVED_RESPONSE) in story.actions()
     story.world.exited(story.numbers["b", 0], int(Exit.REMOVED), story.now)
     begun = story.hosts(c=1)
     assert [action.slot.host.alias for action in begun if isinstance(action, StartProcess)] == ["c"]

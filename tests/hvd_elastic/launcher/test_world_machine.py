@@ -3,6 +3,8 @@
 The workers here are a model that follows the protocol (barrier, place, reset); time is a number that the test moves.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, settings
@@ -59,7 +61,11 @@ class Machine(RuleBasedStateMachine):
         self.hosts: list[Host] = []
         self.made = 0
         self.finish: FinishJob | None = None
+        self.last_hosts: tuple[Host, ...] = ()
+        """The hosts that were reported when the job ended."""
         self.notices = 0
+        self.collects = False
+        """Whether events are only reported, and the actions carried out later."""
         self.formed: FormWorld | None = None
         self.releases: list[WorldResized] = []
         self.asked_to_end: set[int] = set()
@@ -130,6 +136,19 @@ class Machine(RuleBasedStateMachine):
             if ticket == worker.ticket and worker.number in self.workers:
                 self.obey(worker, kind, text)
 
+    @precondition(lambda self: self.workers)
+    @rule(indices=st.sets(st.integers(0, 5), min_size=2, max_size=4), steps=st.booleans())
+    def happen_together(self, indices: set[int], steps: bool) -> None:
+        """Several processes die, or all that do not hang make a step, between two decisions."""
+        workers = list(self.workers.values())
+        with self.at_once():
+            for worker in workers if steps else [workers[i] for i in indices if i < len(workers)]:
+                if steps:
+                    self.step(worker)
+                else:
+                    self.failed.add(worker.slot.host.alias)
+                    self.exit(worker, -9)
+
     @rule(count=st.integers(1, 12))
     def work(self, count: int) -> None:
         """Every worker makes some progress."""
@@ -192,9 +211,19 @@ class Machine(RuleBasedStateMachine):
 
     # --- the driver ----------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        self.collects = True
+        with self.world.one_decision(lambda: self.now):
+            yield
+        self.collects = False
+        self.call(lambda: None)
+
     def call(self, event: object) -> None:
         if self.finish is None:
             event()  # type: ignore[operator]
+        if self.collects:
+            return
         while self.finish is None and (actions := self.world.actions.take()):
             for action in actions:
                 self.do(action)
@@ -221,7 +250,7 @@ class Machine(RuleBasedStateMachine):
                 self.releases.append(action)
                 self.check_release()
             case FinishJob():
-                self.finish = action
+                self.finish, self.last_hosts = action, tuple(self.hosts)
 
     def answer(self, ticket: int, text: str) -> None:
         number, kind = self.tickets.pop(ticket)
@@ -270,13 +299,23 @@ class Machine(RuleBasedStateMachine):
             held = {p.ticket for p in self.world.processes if p.ticket is not None}
             waiting = {w.ticket for w in self.workers.values() if w.doing in {"joining", "asking"}}
             assert waiting <= held, "a worker waits for an answer that will never come"
+            assert self.tickets.keys() == held, "a request of a process that has ended stays open"
+
+    @invariant()
+    def nothing_is_left_to_decide(self) -> None:
+        """After most requests the world does not decide, because nothing could follow: so nothing does."""
+        if self.finish is None and hasattr(self, "world"):
+            wakes_at = self.world.actions.wake_at
+            self.world.decide(self.now)
+            assert self.world.actions.take() == []
+            assert wakes_at <= self.world.actions.wake_at, "it would decide too late"
 
     @invariant()
     def it_ends_only_for_a_reason(self) -> None:
         if self.finish is not None:
             assert self.finish.exit_code == Exit.ALL_WORKERS_LOST, self.finish
             failed = {alias.rpartition("-")[0] for alias in self.failed}
-            assert {host.uid for host in self.hosts} & failed, "every pod in which a process failed is gone"
+            assert {host.uid for host in self.last_hosts} & failed, "every pod in which a process failed is gone"
             holders = [
                 p
                 for p in self.world.processes

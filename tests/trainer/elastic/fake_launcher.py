@@ -16,6 +16,9 @@ class FakeLauncher:
 
     answers: dict[str, list[str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    shown: list[tuple[str | None, str | None]] = field(default_factory=list)
+    """The token of each request, and what it says of the worker's Horovod."""
+    put: list[tuple[str, bytes]] = field(default_factory=list)
     inits: list[dict[str, str]] = field(default_factory=list)
     fails: list[str] = field(default_factory=list)
     """With which messages the next inits fail."""
@@ -33,6 +36,14 @@ class FakeLauncher:
         launcher = self
 
         class Handler(RendezvousHandler):  # type: ignore[misc]
+            def parse_request(self) -> bool:
+                parsed: bool = super().parse_request()
+                launcher.shown.append((self.headers["X-Horovod-Token"], self.headers["X-Horovod-Shows-Token"]))
+                return parsed
+
+            def _put_value(self, scope: str, key: str, value: bytes) -> None:
+                launcher.put.append((f"{scope}/{key}", value))
+
             def _get_value(self, scope: str, key: str) -> bytes | None:
                 launcher.asked.append(f"{scope}/{key}")
                 queue = launcher.answers.get(scope, [])

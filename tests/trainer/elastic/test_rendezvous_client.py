@@ -1,11 +1,34 @@
 import os
 
 import pytest
+from horovod.runner.http.http_client import put_data_into_kvstore
 
+from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
+from hvd_elastic.launcher.protocol.horovod_messages import Registration
+from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.trainer.elastic import rendezvous_client
 from hvd_elastic.trainer.elastic.rendezvous_client import Removed, RendezvousLost
 from tests.trainer.elastic.fake_launcher import ASSIGNED, HELD, FakeLauncher
+
+
+class Nobody:
+    """The world behind a server that believes nobody: nothing reaches it."""
+
+    def request_place(self, key: SlotKey) -> str | None:
+        raise AssertionError(key)
+
+    wait_at_barrier = synced = request_place
+
+    def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
+        raise AssertionError(key)
+
+    def initialising(self, rank: int) -> None:
+        raise AssertionError(rank)
+
+
+def address() -> tuple[str, int]:
+    return os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
 
 
 def test_a_stock_launcher_has_no_barrier(launcher: FakeLauncher) -> None:
@@ -65,3 +88,44 @@ def test_a_worker_that_may_leave_does_not_wait_for_a_place_that_nobody_can_give(
         rendezvous_client.take_place(may_leave)
     assert asked == [False, False, False, True]
     assert launcher.asked == ["rank_and_size/uid-1:0"], "asked twice a worker counts as READY twice"
+
+
+def test_every_request_shows_the_jobs_token(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_RENDEZVOUS_TOKEN", "a word")
+    monkeypatch.setattr(rendezvous_client, "_horovod_shows_token", lambda: True)
+    launcher.answers["rank_and_size"] = [ASSIGNED]
+    rendezvous_client.take_place()
+    rendezvous_client.report_synced()
+    rendezvous_client.is_world_broken()
+    rendezvous_client.register(*address(), "worker_addresses", "uid-1:0", 7)
+    assert [path.partition("/")[0] for path in launcher.asked] == ["rank_and_size", "join", "synced", "global"]
+    assert launcher.shown == [("a word", "1")] * 5
+
+
+def test_a_stock_launcher_is_shown_nothing(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOROVOD_RENDEZVOUS_TOKEN", raising=False)
+    rendezvous_client.join()
+    assert launcher.shown == [(None, None)]
+
+
+def test_a_worker_that_the_launcher_does_not_believe_does_not_go_on_without_the_barrier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = RendezvousServer("127.0.0.1", Nobody(), token="a word")
+    server.start()
+    monkeypatch.setenv("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1")
+    monkeypatch.setenv("HOROVOD_GLOO_RENDEZVOUS_PORT", str(server.port))
+    monkeypatch.delenv("HOROVOD_RENDEZVOUS_TOKEN", raising=False)
+    with pytest.raises(RendezvousLost):
+        rendezvous_client.join()
+    monkeypatch.setenv("HOROVOD_RENDEZVOUS_TOKEN", "another")
+    with pytest.raises(RuntimeError, match="403"):
+        rendezvous_client.register(*address(), "worker_addresses", "uid-1:0", 7)
+    server.close()
+
+
+def test_the_notification_service_is_registered_as_horovod_does(launcher: FakeLauncher) -> None:
+    value = ({"lo": [("127.0.0.1", 5)]}, b"key")
+    for register in (put_data_into_kvstore, rendezvous_client.register):
+        register(*address(), "worker_addresses", "uid-1:0", value)
+    assert launcher.put == [("worker_addresses/uid-1:0", launcher.put[0][1])] * 2

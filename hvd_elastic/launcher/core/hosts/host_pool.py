@@ -22,6 +22,7 @@ class HostPool:
         self._holds = holds
         """Hosts on which a process ended in order to be started again: they are used again after a moment."""
         self._hosts: tuple[Host, ...] = ()
+        self._by_alias: dict[str, Host] = {}
         self.unchanged_since = -math.inf
         self._failed: dict[str, float] = {}
         """By alias, when a process has failed on a host, since the last world was formed."""
@@ -34,6 +35,7 @@ class HostPool:
         """Take the list that the source reports."""
         if hosts != self._hosts:
             self._hosts, self.unchanged_since = hosts, now
+            self._by_alias = {host.alias: host for host in hosts}
             self._came = {host.uid: self._came.get(host.uid, now) for host in hosts if host.pod and host.uid}
 
     def eligible(self, now: float) -> tuple[Host, ...]:
@@ -43,7 +45,7 @@ class HostPool:
 
     def has_left(self, alias: str) -> bool:
         """Whether the source does not report the host any more."""
-        return alias not in {host.alias for host in self._hosts}
+        return alias not in self._by_alias
 
     def blacklist(self, alias: str, now: float) -> None:
         """Leave a host out because a process died there."""
@@ -52,7 +54,9 @@ class HostPool:
 
     def _note_failure(self, alias: str, now: float) -> None:
         self._failed.setdefault(alias, now)
-        self._failed_pods |= {host.uid for host in self._hosts if host.alias == alias and host.pod} - {""}
+        host = self._by_alias.get(alias)
+        if host and host.pod and host.uid:
+            self._failed_pods.add(host.uid)
 
     def failed(self) -> bool:
         """Whether a process has failed, since `forget_failures`, on a host that is still reported."""

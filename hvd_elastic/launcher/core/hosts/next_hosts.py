@@ -1,7 +1,7 @@
 """The hosts of the next world: in which order, and with how many slots."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
@@ -18,7 +18,8 @@ def oldest_first(hosts: Iterable[Host], slots: Sequence[Slot]) -> tuple[Host, ..
 
 def next_hosts(hosts: Iterable[Host], processes: ProcessTable) -> tuple[Host, ...]:
     """The hosts, oldest first, each with the slots that could take part in the next world at once."""
-    usable = (_with_usable_slots(host, processes) for host in oldest_first(hosts, processes.slots))
+    leaving = processes.leaving()
+    usable = (_with_usable_slots(host, processes, leaving) for host in oldest_first(hosts, processes.slots))
     return tuple(host for host in usable if host.slots > 0)
 
 
@@ -34,15 +35,15 @@ def state_holders_first(hosts: Sequence[Host], holders: Sequence[Process]) -> tu
     return tuple(sorted(hosts, key=lambda host: host.alias not in aliases)), handover
 
 
-def _with_usable_slots(host: Host, processes: ProcessTable) -> Host:
+def _with_usable_slots(host: Host, processes: ProcessTable, leaving: Set[SlotKey]) -> Host:
     count = 0
-    while count < host.slots and _is_usable((host.alias, count), processes):
+    while count < host.slots and _is_usable((host.alias, count), processes, leaving):
         count += 1
-    return dataclasses.replace(host, slots=count)
+    return host if count == host.slots else dataclasses.replace(host, slots=count)
 
 
-def _is_usable(key: SlotKey, processes: ProcessTable) -> bool:
+def _is_usable(key: SlotKey, processes: ProcessTable, leaving: Set[SlotKey]) -> bool:
     process = processes.at(key)
     if process is None:
-        return not processes.newcomers_join and key not in processes.leaving()
+        return not processes.newcomers_join and key not in leaving
     return not processes.newcomers_join or processes.is_member(process) or process.phase is ProcessPhase.WAITING

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
-
 from hvd_elastic.discovery.snapshot import Host
 
 SlotKey = tuple[str, int]
@@ -55,18 +53,35 @@ REMOVED_RESPONSE = "-1,-1,-1,-1,-1,-1"
 
 
 def place(hosts: Sequence[Host], maximum: int | None) -> tuple[Slot, ...]:
-    """Assign ranks to as many processes as fit, in the order of `hosts`: rank 0 is on the first host."""
-    by_alias = {host.alias: host for host in hosts}
-    infos = [HostInfo(host.alias, host.slots) for host in hosts]
-    return tuple(
-        Slot(
-            host=by_alias[info.hostname],
-            rank=info.rank,
-            size=info.size,
-            local_rank=info.local_rank,
-            local_size=info.local_size,
-            cross_rank=info.cross_rank,
-            cross_size=info.cross_size,
-        )
-        for info in get_host_assignments(infos, 0, maximum)
-    )
+    """Assign ranks to as many processes as fit, in the order of `hosts`: rank 0 is on the first host.
+
+    Horovod's `get_host_assignments`, in one pass over the slots; a test compares the two.
+    """
+    left = sum(host.slots for host in hosts) if maximum is None else maximum
+    taken: list[tuple[Host, int]] = []
+    cross_sizes: list[int] = []
+    for host in hosts:
+        count = min(host.slots, left)
+        left -= count
+        taken.append((host, count))
+        cross_sizes += [0] * (count - len(cross_sizes))
+        for local_rank in range(count):
+            cross_sizes[local_rank] += 1
+    size = sum(count for _, count in taken)
+    cross_ranks = [0] * len(cross_sizes)
+    slots: list[Slot] = []
+    for host, count in taken:
+        for local_rank in range(count):
+            slots.append(
+                Slot(
+                    host=host,
+                    rank=len(slots),
+                    size=size,
+                    local_rank=local_rank,
+                    local_size=count,
+                    cross_rank=cross_ranks[local_rank],
+                    cross_size=cross_sizes[local_rank],
+                )
+            )
+            cross_ranks[local_rank] += 1
+    return tuple(slots)

@@ -68,6 +68,11 @@ class Process:
         """Its name in messages: the host's label and the local rank."""
         return f"{self.slot.host.label}[{self.slot.local_rank}]"
 
+    @property
+    def is_cold(self) -> bool:
+        """Whether it has a place in a world but has never come to one: members that ask do not wait for it."""
+        return self.phase is ProcessPhase.ASSIGNED and self.never_asked
+
     def enter(self, phase: ProcessPhase, now: float) -> None:
         """Go into a phase; does nothing if the process is in it already."""
         if self.phase is not phase:

@@ -49,14 +49,20 @@ class ProcessControl:
     def hold_request(self, process: Process, ticket: Ticket, *, join: bool, now: float) -> None:
         """Keep its request open until `reply` answers it."""
         # A client that asks again has given up its earlier request.
-        self.reply(process, JoinAnswer.WAIT if process.ticket_is_join else REMOVED_RESPONSE)
+        self.close_request(process, JoinAnswer.WAIT)
         process.ticket, process.ticket_is_join, process.ticket_since = ticket, join, now
+        if join:
+            self._actions.wake_by(now + self._limits.join_hold)
 
     def reply(self, process: Process, text: str) -> None:
         """Answer its open request, if it has one."""
         if process.ticket is not None:
             self._actions.add(AnswerRequest(ticket=process.ticket, text=text))
             process.ticket = None
+
+    def close_request(self, process: Process, at_barrier: JoinAnswer = JoinAnswer.AGAIN) -> None:
+        """Answer its open request, if it has one, though nothing is decided for it: unanswered it holds a thread."""
+        self.reply(process, at_barrier if process.ticket_is_join else REMOVED_RESPONSE)
 
     def assign(self, process: Process, slot: Slot, generation: int, now: float) -> None:
         """Answer its request for a place with its slot in this generation."""
@@ -95,7 +101,7 @@ class ProcessControl:
 
     def end(self, process: Process, reason: str, *, at_once: bool) -> None:
         """End it; `at_once`: kill it without asking."""
-        self.reply(process, JoinAnswer.AGAIN if process.ticket_is_join else REMOVED_RESPONSE)
+        self.close_request(process)
         self._processes.dismiss(process)
         process.phase = ProcessPhase.LEAVING
         process.phase_since = math.inf
@@ -139,18 +145,25 @@ class ProcessControl:
         self._clear_host(process.alias, "another process of its host was written off")
 
     def _clear_host(self, alias: str, reason: str) -> None:
-        for process in self._processes.present():
-            if process.alias == alias:
-                self.end(process, reason, at_once=False)
+        for process in self._processes.on_host(alias):
+            self.end(process, reason, at_once=False)
+
+    def _renew_joins(self, now: float) -> None:
+        """Once one request is due, answer most of them: each alone would take a decision, as many as processes."""
+        hold = self._limits.join_hold
+        held = [process for process in self._processes if process.ticket is not None and process.ticket_is_join]
+        if any(now >= process.ticket_since + hold for process in held):
+            for process in held:
+                if now >= process.ticket_since + hold / 2:
+                    self.reply(process, JoinAnswer.WAIT)
+        for process in held:
+            if process.ticket is not None:
+                self._actions.wake_by(process.ticket_since + hold)
 
     def enforce_deadlines(self, now: float) -> None:
         """Answer requests at the barrier before their connections time out; kill processes that do not leave."""
+        self._renew_joins(now)
         for process in self._processes:
-            if process.ticket is not None and process.ticket_is_join:
-                if now >= process.ticket_since + self._limits.join_hold:
-                    self.reply(process, JoinAnswer.WAIT)
-                else:
-                    self._actions.wake_by(process.ticket_since + self._limits.join_hold)
             if process.phase is ProcessPhase.LEAVING:
                 if now >= process.phase_since + self._limits.leave_patience:
                     process.phase_since = math.inf

@@ -28,7 +28,10 @@ class ProcessTable:
         """Whether workers report their first sync, as this project's do and stock ones never do."""
         self._processes: dict[int, Process] = {}
         self._present: dict[SlotKey, Process] = {}
+        self._by_host: dict[str, dict[int, Process]] = {}
+        """Those that are present, by alias and number."""
         self._members: dict[SlotKey, int] = {}
+        self._places: dict[SlotKey, Slot] = {}
         self._count = 0
 
     def __iter__(self) -> Iterator[Process]:
@@ -43,11 +46,16 @@ class ProcessTable:
         """The process that is present in a place."""
         return self._present.get(key)
 
+    def on_host(self, alias: str) -> list[Process]:
+        """The processes that are present on a host."""
+        return list(self._by_host.get(alias, {}).values())
+
     def start(self, slot: Slot, *, generation: int, phase: ProcessPhase, now: float) -> Process:
         """Add a process in a place where no process is present."""
         self._count += 1
         process = Process(number=self._count, slot=slot, slot_generation=generation, phase=phase, phase_since=now)
         self._processes[process.number] = self._present[slot.key] = process
+        self._by_host.setdefault(process.alias, {})[process.number] = process
         return process
 
     def ended(self, number: int) -> Process | None:
@@ -58,16 +66,21 @@ class ProcessTable:
         """The process was told to leave, or has ended: it is not present any more."""
         if self._present.get(process.key) is process:
             del self._present[process.key]
+            there = self._by_host[process.alias]
+            del there[process.number]
+            if not there:
+                del self._by_host[process.alias]
 
     def form(self, slots: tuple[Slot, ...]) -> None:
         """Make the processes that are present in these places the members of a new world."""
         self.generation += 1
         self.slots = slots
-        self._members = {slot.key: self._present[slot.key].number for slot in slots}
+        self._places = {slot.key: slot for slot in slots}
+        self._members = {key: self._present[key].number for key in self._places}
 
     def dissolve(self) -> None:
         """There is no world any more."""
-        self.slots, self._members = (), {}
+        self.slots, self._places, self._members = (), {}, {}
 
     def gains_state(self, process: Process) -> None:
         """The process holds the training state from now on."""
@@ -83,12 +96,12 @@ class ProcessTable:
 
     def slot_of(self, member: Process) -> Slot:
         """A member's place in the current world; it may not know that place yet."""
-        return next(slot for slot in self.slots if slot.key == member.key)
+        return self._places[member.key]
 
     def alive(self) -> list[Process]:
         """The members that are present, by rank."""
-        there = (self._present.get(slot.key) for slot in self.slots)
-        return [process for process in there if process and self.is_member(process)]
+        there = ((self._present.get(key), number) for key, number in self._members.items())
+        return [process for process, number in there if process and process.number == number]
 
     def is_whole(self) -> bool:
         """Whether all members are present."""
@@ -100,4 +113,4 @@ class ProcessTable:
 
     def ending(self) -> set[str]:
         """The aliases of hosts on which every process was told to leave."""
-        return {alias for alias, _ in self.leaving()} - {process.alias for process in self._present.values()}
+        return {alias for alias, _ in self.leaving()} - self._by_host.keys()
