@@ -150,6 +150,24 @@ def test_a_removal_does_not_wait_for_newcomers(story: Story) -> None:
     assert notices(story.hosts(a=1, c=1, d=1)) == 1
 
 
+def test_a_notification_that_fails_is_repeated_after_a_pause(story: Story) -> None:
+    """The coordinator's service may be gone for good: each attempt costs a connection."""
+    assert notices(story.hosts(a=1)) == 1
+    for _ in range(3):
+        story.world.notified(delivered=False, now=story.now)
+        assert notices(story.actions()) == 0
+        assert story.world.actions.wake_at > story.now
+        assert notices(story.wait(story.world.actions.wake_at - story.now)) == 1
+
+
+def test_another_change_of_the_hosts_does_not_wait_for_the_repetition(story: Story) -> None:
+    story.hosts(a=1, b=1, c=1, d=1)
+    story.joins("c")
+    assert notices(story.joins("d")) == 1
+    story.world.notified(delivered=False, now=story.now)
+    assert notices(story.hosts(a=1, b=1, c=1)) == 1
+
+
 def test_a_reset_that_a_worker_wants_by_itself_says_so(story: Story) -> None:
     story.now += 1.0
     story.asks("b")
