@@ -1,4 +1,6 @@
+import itertools
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,3 +67,21 @@ def test_a_worker_that_may_leave_does_not_wait_for_a_place_that_nobody_can_give(
         rendezvous_client.take_place(may_leave)
     assert asked == [False, False, False, True]
     assert launcher.asked == ["rank_and_size/uid-1:0"], "asked twice a worker counts as READY twice"
+
+
+def test_a_place_is_waited_for_as_long_as_it_takes(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inference may keep every GPU for days. Here an hour passes with each look at the clock."""
+    launcher.answers["rank_and_size"] = [HELD, ASSIGNED]
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr(rendezvous_client, "time", SimpleNamespace(monotonic=lambda: next(hours)))
+    looks: list[None] = []
+
+    def looks_around() -> bool:
+        looks.append(None)
+        if len(looks) == 3:
+            launcher.answers["rank_and_size"][0] = ASSIGNED
+            launcher.over.set()
+        return False
+
+    rendezvous_client.take_place(looks_around)
+    assert os.environ["HOROVOD_RANK"] == "1"
