@@ -18,6 +18,7 @@ from hvd_elastic.launcher.core.actions import (
     FormWorld,
     LogWarning,
     NotifyCoordinator,
+    PingProcess,
     StartProcess,
     Ticket,
     WorldResized,
@@ -29,6 +30,7 @@ from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.protocol.held_requests import HeldRequests
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.notifier import Notifier
+from hvd_elastic.launcher.protocol.process_pings import ProcessPings
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import CommandRunner
 from hvd_elastic.launcher.remote.worker_output import OutputStream
@@ -86,6 +88,7 @@ class Driver:
         self._clock = clock
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._notifier = Notifier(self._notified)
+        self._pings = ProcessPings(self._pinged)
         self._requests = HeldRequests()
         self._registrations: dict[SlotKey, Registration] = {}
         self._ranks: dict[int, int] = {}
@@ -152,6 +155,9 @@ class Driver:
 
     def _notified(self, delivered: bool) -> None:
         self._events.put(lambda: self._world.notified(delivered=delivered, now=self._clock()))
+
+    def _pinged(self, number: int, answered: bool) -> None:
+        self._events.put(lambda: self._world.pinged(number, answered=answered, now=self._clock()))
 
     def _ask(self, question: Callable[[Ticket], None]) -> str:
         return self._requests.ask(lambda ticket: self._events.put(lambda: question(ticket)))
@@ -247,6 +253,12 @@ class Driver:
         registration = self._registrations.get(action.key)
         if registration:
             self._notifier.notify(registration)
+
+    @_do.register
+    def _(self, action: PingProcess) -> None:
+        registration = self._registrations.get(action.key)
+        if registration:
+            self._pings.ping(action.number, registration)
 
     @_do.register
     def _(self, action: WorldResized) -> None:

@@ -2,8 +2,9 @@
 
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_control import LATE, Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
 
@@ -11,8 +12,17 @@ from hvd_elastic.mpijob.contract import JoinAnswer
 class JoinBarrier:
     """Works on the members of the world that is forming."""
 
-    def __init__(self, limits: WorldLimits, processes: ProcessTable, control: ProcessControl, hosts: HostPool) -> None:
+    def __init__(
+        self,
+        limits: WorldLimits,
+        processes: ProcessTable,
+        *,
+        control: ProcessControl,
+        hosts: HostPool,
+        signs: SignsOfLife,
+    ) -> None:
         self._limits = limits
+        self._signs = signs
         self._processes = processes
         self._control = control
         self._hosts = hosts
@@ -25,6 +35,8 @@ class JoinBarrier:
             return True
         # While a world forms, a RUNNING process is one that was sent back and has not asked again.
         late = [p for p in members if p.phase in {ProcessPhase.ASSIGNED, ProcessPhase.RUNNING}]
+        self._signs.doubt(now)
+        self._signs.ping(members, now)
         in_time = [self._is_in_time(process, members, now) for process in late]
         recall |= not all(in_time)
         recall |= any(
@@ -36,6 +48,7 @@ class JoinBarrier:
 
     def release(self, now: float) -> None:
         """Let all members into `hvd.init()`."""
+        self._signs.trust()
         for process in self._processes.alive():
             # A member without an open request has not asked yet, or is a stock worker that never will.
             process.go_is_due = process.ticket is None
@@ -52,9 +65,14 @@ class JoinBarrier:
 
     def _is_in_time(self, process: Process, members: list[Process], now: float) -> bool:
         """Whether the members still wait for this one; if not, it is written off."""
-        patience = self._limits.hang_timeout
+        limits = self._limits
         if process.never_asked and process.phase is ProcessPhase.ASSIGNED and not process.uses_barrier:
             has_state = any(p.holds_state for p in members)
-            patience = self._limits.start_timeout if has_state else self._limits.first_start_timeout
-        deadline = process.phase_since + patience
-        return self._control.check_deadline(process, deadline, "did not reach hvd.init() in time", now)
+            patience = limits.start_timeout if has_state else limits.first_start_timeout
+        elif process.registered:
+            patience = limits.hang_timeout
+        else:
+            # It waits at the barrier, and comes back from there at once.
+            patience = min(limits.silence, limits.hang_timeout)
+        deadline = Deadline(at=process.phase_since + patience, reason=LATE)
+        return self._control.check_deadline(process, self._signs.deadline(process) or deadline, now)

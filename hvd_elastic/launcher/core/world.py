@@ -4,7 +4,8 @@ A *world* (Horovod: rendezvous) is the set of slots that train together; each wo
 processes are drawn in `process`. Promises:
 
 1. A new world is formed as soon as every member of the last one asks or is gone. A member that neither asks nor ends
-   while the others wait is written off: after `removed_patience` if its host is gone, else after `hang_timeout`.
+   while the world stands still is written off: after `silence` if it does not answer a ping, after `removed_patience`
+   if the others wait and its host is gone, else after `hang_timeout`. All silent members go in one change.
 2. Rank 0 of a new world holds the training state, as long as any process does. If every host that holds it is to leave
    at once, one of them stays for one world more to hand the state over.
 3. Between two worlds no process is released into `hvd.init()` before all members have arrived there. A death until then
@@ -34,6 +35,7 @@ from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain,
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_control import ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
@@ -52,6 +54,7 @@ class World:
         self._limits = limits
         self._hosts = HostPool(self.processes, blacklist, holds)
         self._resize = PendingResize()
+        self._signs = SignsOfLife(limits, self.actions)
         self._control = ProcessControl(limits, self.processes, self.actions, self._resize, self._hosts)
         self._formation = WorldFormation(
             limits,
@@ -59,9 +62,10 @@ class World:
             hosts=self._hosts,
             control=self._control,
             resize=self._resize,
+            signs=self._signs,
             actions=self.actions,
         )
-        self._barrier = JoinBarrier(limits, self.processes, self._control, self._hosts)
+        self._barrier = JoinBarrier(limits, self.processes, control=self._control, hosts=self._hosts, signs=self._signs)
         self._newcomers = Newcomers(limits, self.processes, self._control)
         self._notices = HostUpdateNotices(limits, self.processes, self.actions)
         self._succeeded = False
@@ -95,6 +99,7 @@ class World:
         if process is None:
             self.actions.add(AnswerRequest(ticket=ticket, text=REMOVED_RESPONSE))
             return
+        self._signs.heard_from(process.number, now)
         self._control.hold_request(process, ticket, join=False, now=now)
         process.go_is_due = False
         generation = self.processes.generation
@@ -113,6 +118,7 @@ class World:
         if process is None:
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
             return
+        self._signs.heard_from(process.number, now)
         process.uses_barrier = True
         self.processes.newcomers_join |= process.never_asked
         knows_its_slot = process.slot_generation == self.processes.generation
@@ -170,6 +176,11 @@ class World:
         """The outcome of the last NotifyCoordinator."""
         if not delivered:
             self._notices.not_delivered(now)
+        self.decide(now)
+
+    def pinged(self, number: int, *, answered: bool, now: float) -> None:
+        """The outcome of a PingProcess."""
+        self._signs.pinged(number, now, answered=answered)
         self.decide(now)
 
     def stop(self, exit_code: int, reason: str) -> None:

@@ -9,9 +9,10 @@ from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
 from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_control import Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
+from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
 
@@ -29,9 +30,11 @@ class WorldFormation:
         hosts: HostPool,
         control: ProcessControl,
         resize: PendingResize,
+        signs: SignsOfLife,
         actions: ActionQueue,
     ) -> None:
         self._limits = limits
+        self._signs = signs
         self._processes = processes
         self._hosts = hosts
         self._control = control
@@ -84,8 +87,16 @@ class WorldFormation:
         """
         alive = self._processes.alive()
         asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
-        if alive and not asking:
+        if alive and not asking and (self.forming or self._processes.is_whole()):
             return
+        since = self._signs.doubt(now)
+        self._signs.ping(alive, now)
+        for process in alive:
+            deadline = self._signs.deadline(process)
+            if deadline is not None:
+                self._control.check_deadline(process, deadline, now)
+        alive = self._processes.alive()
+        asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
         blocking = [
             p
             for p in alive
@@ -95,7 +106,8 @@ class WorldFormation:
             if not blocking:
                 self._actions.finish(Exit.OK, "the script has ended")
             return
-        still_awaited = [self._is_awaited(process, asking, now) for process in blocking]
+        asked = max((p.phase_since for p in asking), default=None)
+        still_awaited = [self._is_awaited(process, since, asked, now) for process in blocking]
         if not any(still_awaited):
             self._leave_world(now)
 
@@ -154,6 +166,7 @@ class WorldFormation:
         self.resets += generation > 1
         self.forming, self._short_since, self._lost_since, self._began_waiting = True, None, None, None
         self._hosts.forget_failures()
+        self._signs.trust()
         self._processes.state_is_durable = False
         self._actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}
@@ -198,11 +211,25 @@ class WorldFormation:
             )
         self._actions.wake_by(deadline)
 
-    def _is_awaited(self, process: Process, asking: list[Process], now: float) -> bool:
-        """Whether the members that ask still wait for this one; if not, it is written off."""
-        patience = self._limits.removed_patience if self._hosts.has_left(process.alias) else self._limits.hang_timeout
-        deadline = max(process.phase_since, *(p.phase_since for p in asking)) + patience
-        return self._control.check_deadline(process, deadline, f"does not answer ({patience:g} s)", now)
+    def _is_awaited(self, process: Process, since: float, asked: float | None, now: float) -> bool:
+        """Whether this member may still take its time; if not, it is written off.
+
+        Args:
+            process: it has not asked for a place. It is not known to be silent.
+            since: when the world has come to stand still.
+            asked: when the last other member has asked; None if no member waits for this one.
+            now: seconds.
+        """
+        limits = self._limits
+        patience = limits.hang_timeout
+        if asked is not None:
+            if self._hosts.has_left(process.alias):
+                patience = limits.removed_patience
+            elif not process.registered:
+                patience = min(limits.entry_patience, limits.hang_timeout)
+        at = max(since, process.phase_since, since if asked is None else asked) + patience
+        deadline = Deadline(at=at, reason=f"does not come ({patience:g} s)")
+        return self._control.check_deadline(process, deadline, now)
 
     def _own_wish(self) -> ResizeCause:
         asking = [p for p in self._processes.alive() if p.phase is ProcessPhase.ASKING]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from horovod.runner.common.util import network, secret
-from horovod.runner.common.util.network import Wire
+from horovod.runner.common.util.network import PingRequest, Wire
 from horovod.runner.elastic.worker import HostsUpdatedRequest, HostUpdateResult
 
 from hvd_elastic.mpijob.contract import HvdElasticError
@@ -79,13 +79,20 @@ class Registration:
         workers skip the sync, and a newcomer of the same world waits for that sync without end (horovod issue 3494).
         Stamps are nanoseconds: with Horovod's whole seconds the second of two changes can be lost.
         """
+        self._ask(HostsUpdatedRequest(stamp_nanoseconds, HostUpdateResult.mixed))
+
+    def ping(self) -> None:
+        """Ask whether the process lives. Raises HorovodMessageError if it does not answer, as `notify`."""
+        self._ask(PingRequest())
+
+    def _ask(self, request: object) -> None:
         failure: Exception = HorovodMessageError("the worker has registered no address")
         for address in self.addresses:
             try:
-                return self._send(address, HostsUpdatedRequest(stamp_nanoseconds, HostUpdateResult.mixed))
+                return self._send(address, request)
             except (OSError, EOFError, struct.error, HorovodMessageError) as error:
                 failure = error
-        raise HorovodMessageError(f"notification failed: {failure}") from failure
+        raise HorovodMessageError(f"{type(request).__name__} failed: {failure}") from failure
 
     def _send(self, address: tuple[str, int], request: object) -> None:
         with (

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import os
 import pickle
+import queue
 import socket
 import threading
 import time
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.launcher.protocol import horovod_messages
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration, load_plain
+from hvd_elastic.launcher.protocol.process_pings import ProcessPings
 
 KEY = b"k" * 32
 
@@ -63,6 +65,14 @@ def test_any_bytes_are_refused_with_one_error(data: bytes) -> None:
         Registration.parse(data)
 
 
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registration]:
+    """A stopped process: the kernel accepts connections for it."""
+    monkeypatch.setattr(horovod_messages, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield Registration((listener.getsockname(),), KEY)
+
+
 class Manager:
     def __init__(self) -> None:
         self.heard: list[tuple[int, object]] = []
@@ -88,6 +98,17 @@ def test_horovods_own_service_understands_the_notification(service: Any) -> None
     assert manager.heard[0][0] < manager.heard[1][0], "two changes in one second are two"
 
 
+def test_horovods_own_service_answers_a_ping_and_a_stopped_one_does_not(service: Any, silent: Registration) -> None:
+    manager, server = service
+    answers: queue.SimpleQueue[tuple[int, bool]] = queue.SimpleQueue()
+    pings = ProcessPings(lambda number, answered: answers.put((number, answered)))
+    for number in range(40):
+        pings.ping(number, silent)
+    pings.ping(40, Registration.parse(body((server.addresses(), KEY))))
+    assert {answers.get(timeout=30) for _ in range(41)} == {*((number, False) for number in range(40)), (40, True)}
+    assert not manager.heard, "a ping is no notification"
+
+
 def test_a_reply_that_would_run_code_is_refused(tmp_path: Any) -> None:
     target = tmp_path / "owned"
     message = pickle.dumps(Evil(str(target)))
@@ -110,7 +131,6 @@ def test_a_reply_that_would_run_code_is_refused(tmp_path: Any) -> None:
     assert not target.exists()
 
 
-def test_a_silent_worker_does_not_hold_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(horovod_messages, "CONNECT_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(HorovodMessageError, match="timed out"):
-        Registration((listener.getsockname(),), KEY).notify(1)
+def test_a_silent_worker_does_not_hold_the_launcher(silent: Registration) -> None:
+    with pytest.raises(HorovodMessageError, match="timed out"):
+        silent.notify(1)

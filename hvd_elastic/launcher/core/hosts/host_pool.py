@@ -45,10 +45,11 @@ class HostPool:
         """Whether the source does not report the host any more."""
         return alias not in {host.alias for host in self._hosts}
 
-    def blacklist(self, alias: str, now: float) -> None:
-        """Leave a host out because a process died there."""
+    def blacklist(self, alias: str, now: float, *, failed: bool = True) -> None:
+        """Leave a host out because a process died there, or (`failed` is false) was written off as silent."""
         self._blacklist.add(alias, now)
-        self._note_failure(alias, now)
+        if failed:
+            self._note_failure(alias, now)
 
     def _note_failure(self, alias: str, now: float) -> None:
         self._failed.setdefault(alias, now)

@@ -1,6 +1,8 @@
 """What is done to single processes: starting them, answering them, assigning places, ending them."""
 
 import math
+from dataclasses import dataclass
+from typing import Final
 
 from hvd_elastic.launcher.core.actions import (
     ActionQueue,
@@ -20,6 +22,19 @@ from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
+
+LATE: Final = "did not reach hvd.init() in time"
+"""The reason for which a process that waits or starts is written off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """When a process is written off, and why."""
+
+    at: float
+    reason: str
+    is_failure: bool = True
+    """Whether the process itself has failed then. A silent one was stopped from outside, or has lost its host."""
 
 
 class ProcessControl:
@@ -101,12 +116,12 @@ class ProcessControl:
         process.phase_since = math.inf
         self._actions.add(EndProcess(number=process.number, at_once=at_once, reason=reason))
 
-    def check_deadline(self, process: Process, deadline: float, reason: str, now: float) -> bool:
-        """Write it off, for this reason, once the deadline has passed. Returns whether it still has time."""
-        if now >= deadline:
-            self._write_off(process, reason, now)
+    def check_deadline(self, process: Process, deadline: Deadline, now: float) -> bool:
+        """Write it off once the deadline has passed. Returns whether it still has time."""
+        if now >= deadline.at:
+            self._write_off(process, deadline, now)
             return False
-        self._actions.wake_by(deadline)
+        self._actions.wake_by(deadline.at)
         return True
 
     def lose(self, process: Process, code: int, verdict: ExitVerdict, message: str, now: float) -> None:
@@ -129,12 +144,13 @@ class ProcessControl:
             self._hosts.hold(process.alias, now, failed=verdict is ExitVerdict.HOST_CHANGE)
         self._clear_host(process.alias, "another process of its host has ended")
 
-    def _write_off(self, process: Process, reason: str, now: float) -> None:
+    def _write_off(self, process: Process, deadline: Deadline, now: float) -> None:
+        reason = deadline.reason
         if self._processes.is_member(process):
             self._resize.add(ResizeCause(kind=CauseKind.HUNG, host=process.slot.host.label, detail=reason))
             self._actions.add(FailFormation(generation=self._processes.generation))
         self._actions.add(LogWarning(text=f"{process.name} is written off: {reason}"))
-        self._hosts.blacklist(process.alias, now)
+        self._hosts.blacklist(process.alias, now, failed=deadline.is_failure)
         self.end(process, reason, at_once=True)
         self._clear_host(process.alias, "another process of its host was written off")
 
