@@ -25,6 +25,7 @@ from hvd_elastic.launcher.core.actions import (
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.protocol.held_requests import HeldRequests
@@ -156,8 +157,8 @@ class Driver:
     def _notified(self, delivered: bool) -> None:
         self._events.put(lambda: self._world.notified(delivered=delivered, now=self._clock()))
 
-    def _pinged(self, number: int, answered: bool) -> None:
-        self._events.put(lambda: self._world.pinged(number, answered=answered, now=self._clock()))
+    def _pinged(self, number: int, outcome: PingOutcome) -> None:
+        self._events.put(lambda: self._world.pinged(number, outcome, self._clock()))
 
     def _ask(self, question: Callable[[Ticket], None]) -> str:
         return self._requests.ask(lambda ticket: self._events.put(lambda: question(ticket)))

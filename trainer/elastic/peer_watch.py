@@ -2,7 +2,7 @@
 
 A lost host sends no FIN. Gloo waits for it until its time-out, TCP itself for a quarter of an hour. A kernel whose
 process computes, or is stopped, still acknowledges what it is sent; a lost one does not. So a peer that leaves
-keep-alive probes or data without any acknowledgement for two seconds is lost, and its connections are shut down:
+keep-alive probes or data without any acknowledgement for some two seconds is lost, and its connections are shut down:
 Horovod's operation fails, as it does when a peer dies.
 
 TCP_USER_TIMEOUT would do the same for data on its way, but it also ends the connection to a living peer that does not
@@ -20,10 +20,13 @@ from typing import Final, Self
 
 logger = logging.getLogger(__name__)
 
-SILENT_MILLISECONDS: Final = 2000
 _PROBES: Final = 2
+_PROBED_MILLISECONDS: Final = 2200
+"""An idle connection is probed after one second and after two. The last probe has 0.2 s to be answered."""
+
 _RETRANSMISSIONS: Final = 3
-"""Linux sends data again after 0.2, 0.6 and 1.4 s."""
+_SENT_MILLISECONDS: Final = 1500
+"""Linux sends data again after 0.2, 0.6 and 1.4 s. The last time has 0.1 s to be answered."""
 
 _LOOK_SECONDS: Final = 0.25
 _LOOKS_PER_SECOND: Final = 4_000
@@ -65,9 +68,11 @@ class TcpInfo:
 
     @property
     def is_peer_lost(self) -> bool:
-        """Whether the peer's kernel has left everything unanswered for SILENT_MILLISECONDS."""
-        asked = self.probes >= _PROBES or (self.unacknowledged > 0 and self.retransmissions >= _RETRANSMISSIONS)
-        return self.is_established and asked and self.acknowledged_milliseconds >= SILENT_MILLISECONDS
+        """Whether the peer's kernel has left several probes, or the same data several times, unanswered."""
+        silence = self.acknowledged_milliseconds
+        probed = self.probes >= _PROBES and silence >= _PROBED_MILLISECONDS
+        is_sending = self.unacknowledged > 0 and self.retransmissions >= _RETRANSMISSIONS
+        return self.is_established and (probed or (is_sending and silence >= _SENT_MILLISECONDS))
 
 
 def probe_when_idle(fd: int) -> None:

@@ -75,4 +75,7 @@ class JoinBarrier:
             # It waits at the barrier, and comes back from there at once.
             patience = min(limits.silence, limits.hang_timeout)
         deadline = Deadline(at=process.phase_since + patience, reason=LATE)
-        return self._control.check_deadline(process, self._signs.deadline(process) or deadline, now)
+        others_wait = any(member.ticket is not None for member in members)
+        return self._control.check_deadline(
+            process, self._signs.deadline(process, others_wait=others_wait) or deadline, now
+        )

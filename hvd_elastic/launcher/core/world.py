@@ -35,7 +35,7 @@ from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain,
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_control import ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
-from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome, SignsOfLife
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
@@ -178,9 +178,9 @@ class World:
             self._notices.not_delivered(now)
         self.decide(now)
 
-    def pinged(self, number: int, *, answered: bool, now: float) -> None:
+    def pinged(self, number: int, outcome: PingOutcome, now: float) -> None:
         """The outcome of a PingProcess."""
-        self._signs.pinged(number, now, answered=answered)
+        self._signs.pinged(number, outcome, now)
         self.decide(now)
 
     def stop(self, exit_code: int, reason: str) -> None:

@@ -92,7 +92,7 @@ class WorldFormation:
         since = self._signs.doubt(now)
         self._signs.ping(alive, now)
         for process in alive:
-            deadline = self._signs.deadline(process)
+            deadline = self._signs.deadline(process, others_wait=bool(asking))
             if deadline is not None:
                 self._control.check_deadline(process, deadline, now)
         alive = self._processes.alive()

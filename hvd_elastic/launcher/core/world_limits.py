@@ -32,9 +32,11 @@ class WorldLimits:
     entry_patience: float = 60.0
     """How long a member that has not entered `elastic.run`, and so cannot be pinged, may do so. At most
     `hang_timeout`."""
-    ping_again: float = 1.0
-    """From the moment in which a world stands still to the first pings, and between two of the same member. Most
+    ping_first: float = 0.1
+    """From the moment in which a world stands still to the first pings, of those that have not asked for a place. Most
     resizes are over before."""
+    ping_again: float = 1.0
+    """Between two pings of the same member."""
     gather: float = 2.0
     """How long a newcomer waits for others that were started, so that all join in one resize. The wait costs the
     newcomer a moment and spares all members a pause."""

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
+from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, HostUnreachableError, Registration
 
 logger = logging.getLogger(__name__)
 
@@ -15,9 +16,9 @@ _AT_A_TIME: Final = 32
 
 
 class ProcessPings:
-    """Pings many processes at a time. `done(number, answered)` is called from a thread after each ping."""
+    """Pings many processes at a time. `done(number, outcome)` is called from a thread after each ping."""
 
-    def __init__(self, done: Callable[[int, bool], None]) -> None:
+    def __init__(self, done: Callable[[int, PingOutcome], None]) -> None:
         self._done = done
         self._waiting: queue.SimpleQueue[tuple[int, Registration]] = queue.SimpleQueue()
         self._threads = 0
@@ -32,13 +33,13 @@ class ProcessPings:
     def _run(self) -> None:
         while True:
             number, registration = self._waiting.get()
-            self._done(number, _answers(number, registration))
+            self._done(number, _ping(number, registration))
 
 
-def _answers(number: int, registration: Registration) -> bool:
+def _ping(number: int, registration: Registration) -> PingOutcome:
     try:
         registration.ping()
     except HorovodMessageError as error:
         logger.debug("process %d: %s", number, error)
-        return False
-    return True
+        return PingOutcome.UNREACHABLE if isinstance(error, HostUnreachableError) else PingOutcome.SILENT
+    return PingOutcome.ANSWERED

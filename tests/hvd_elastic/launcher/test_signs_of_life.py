@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import EndProcess, FinishJob, FormWorld, PingProcess, StartProcess
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 
@@ -17,7 +18,8 @@ LIMITS = WorldLimits(
     hang_timeout=600.0, removed_patience=2.0, start_timeout=120.0, first_start_timeout=600.0,
 )  # fmt: skip
 PING_SECONDS = 2.0
-"""Until a ping without an answer is over."""
+KNOCK_SECONDS = 0.4
+"""Until a ping is over that a process does not answer, and one that no host answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +30,13 @@ class Fate:
     """When it notices the loss. Before, it computes."""
     stops: float = math.inf
     dies: float = math.inf
+    """Its host is taken away."""
+    lost: float = math.inf
+    """Its host is lost without a word."""
 
     @property
     def ends(self) -> float:
-        return min(self.stops, self.dies)
+        return min(self.stops, self.dies, self.lost)
 
     @property
     def comes(self) -> bool:
@@ -40,7 +45,15 @@ class Fate:
     @property
     def gone(self) -> float:
         """When it must have been written off."""
-        return min(max(0.0, self.stops) + LIMITS.silence, self.dies)
+        return min(max(0.0, min(self.stops, self.lost)) + LIMITS.silence, self.dies)
+
+    def outcome(self, now: float) -> tuple[PingOutcome, float]:
+        """What a ping that is sent now shows, and after how long."""
+        if now >= min(self.lost, self.dies):
+            return PingOutcome.UNREACHABLE, KNOCK_SECONDS
+        if now >= self.stops:
+            return PingOutcome.SILENT, PING_SECONDS
+        return PingOutcome.ANSWERED, 0.001
 
 
 class Standstill:
@@ -55,7 +68,7 @@ class Standstill:
         self.names: dict[int, str] = {}
         self.numbers: dict[str, int] = {}
         self.tickets = 0
-        self.pings: list[tuple[float, int, bool]] = []
+        self.pings: list[tuple[float, int, PingOutcome]] = []
         self.ended: dict[str, float] = {}
         self.formed: list[tuple[float, frozenset[str]]] = []
         self.finish: FinishJob | None = None
@@ -94,9 +107,8 @@ class Standstill:
                         self.ended.setdefault(self.names[number], self.now)
                         self.world.exited(number, -9, self.now)
                     case PingProcess(number=number):
-                        fate = self.fates[self.names[number]]
-                        lives = self.now < fate.ends
-                        self.pings.append((self.now + (0.001 if lives else PING_SECONDS), number, lives))
+                        outcome, seconds = self.fates[self.names[number]].outcome(self.now)
+                        self.pings.append((self.now + seconds, number, outcome))
                     case FinishJob():
                         self.finish = action
 
@@ -128,7 +140,7 @@ class Standstill:
                     act(name)
             for ping in [ping for ping in self.pings if ping[0] <= self.now]:
                 self.pings.remove(ping)
-                self.world.pinged(ping[1], answered=ping[2], now=self.now)
+                self.world.pinged(ping[1], ping[2], self.now)
                 self.take()
             self.world.decide(self.now)
             self.take()
@@ -139,6 +151,7 @@ fates = st.builds(
     asks=st.floats(0.0, 400.0),
     stops=st.one_of(st.just(math.inf), st.floats(-5.0, 60.0)),
     dies=st.one_of(st.just(math.inf), st.floats(0.0, 60.0)),
+    lost=st.one_of(st.just(math.inf), st.floats(-5.0, 60.0)),
 )
 
 
@@ -158,9 +171,7 @@ def test_the_silent_are_written_off_and_the_slow_never(members: list[Fate], spar
     (when, world), *more = story.formed
     assert not more
     assert lasting <= world
-    present = {"spare"} | {
-        name for name, fate in story.fates.items() if when < min(fate.stops + LIMITS.silence, fate.dies)
-    }
+    present = {"spare"} | {name for name, fate in story.fates.items() if when < min(fate.gone, fate.dies)}
     assert world <= present
     last = [fate.asks if name in lasting else fate.gone for name, fate in story.fates.items()]
     assert when <= max(last) + 1e-6, "nobody else is waited for"
@@ -171,6 +182,28 @@ def test_all_that_were_stopped_go_in_one_change() -> None:
     story.run(until=100.0)
     assert story.ended == {"m0": LIMITS.silence, "m1": LIMITS.silence}
     assert story.formed == [(LIMITS.silence, frozenset({"m2", "m3"}))]
+
+
+def test_a_lost_host_is_written_off_as_soon_as_the_others_stand_still() -> None:
+    story = Standstill([Fate(lost=-1.0), Fate(), Fate(lost=-2.0), Fate(asks=0.1)], spare=False)
+    story.run(until=100.0)
+    ((when, world),) = story.formed
+    assert world == {"m1", "m3"}
+    assert when == LIMITS.ping_first + KNOCK_SECONDS
+
+
+def test_a_lost_host_on_which_nobody_waits_may_come_back() -> None:
+    """The others compute. Its network may only be cut off from the launcher's."""
+    story = Standstill([Fate(lost=-1.0), Fate(asks=50.0)], spare=False)
+    story.run(until=5.0)
+    assert not story.ended
+
+
+def test_nobody_is_lost_if_no_host_answers() -> None:
+    """The launcher's own network is cut off a moment after the first member has asked."""
+    story = Standstill([Fate(lost=0.1), Fate(lost=0.1), Fate(lost=0.1, asks=0.05)], spare=False)
+    story.run(until=LIMITS.silence)
+    assert not story.ended
 
 
 def test_a_process_that_computes_for_minutes_is_waited_for() -> None:

@@ -24,6 +24,7 @@ from hvd_elastic.launcher.core.actions import (
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
@@ -214,7 +215,8 @@ class Machine(RuleBasedStateMachine):
                 self.call(lambda: self.world.notified(delivered=True, now=self.now))
             case PingProcess(number=number):
                 lives = number in self.workers and self.workers[number].doing != "hung"
-                self.call(lambda: self.world.pinged(number, answered=lives, now=self.now))
+                outcome = PingOutcome.ANSWERED if lives else PingOutcome.SILENT
+                self.call(lambda: self.world.pinged(number, outcome, self.now))
             case AnswerRequest(ticket=ticket, text=text):
                 self.answer(ticket, text)
             case WorldResized():

@@ -5,16 +5,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from hvd_elastic.trainer.elastic.gloo_sockets import WorldSockets
 from hvd_elastic.trainer.elastic.peer_watch import PeerWatch, TcpInfo
 
-LOST = TcpInfo(
-    is_established=True, retransmissions=0, probes=2, unacknowledged=0, acknowledged_milliseconds=2100
-)  # fmt: skip
 PEER = """
 import signal, socket, sys
 server = socket.create_server(("198.51.100.2", 4000))
@@ -25,44 +22,27 @@ signal.pause()
 
 
 @pytest.mark.parametrize(
-    ("info", "lost"),
+    ("probes", "unacknowledged", "retransmissions", "silence", "lost"),
     [
-        (LOST, True),
-        (
-            TcpInfo(is_established=True, retransmissions=3, probes=0, unacknowledged=1, acknowledged_milliseconds=2000),
-            True,
-        ),
-        # An idle connection, whose last probe was answered a second ago; one that is not probed.
-        (
-            TcpInfo(is_established=True, retransmissions=0, probes=0, unacknowledged=0, acknowledged_milliseconds=900),
-            False,
-        ),
-        (
-            TcpInfo(is_established=True, retransmissions=0, probes=0, unacknowledged=0, acknowledged_milliseconds=9000),
-            False,
-        ),
-        # One packet was lost.
-        (
-            TcpInfo(is_established=True, retransmissions=1, probes=0, unacknowledged=5, acknowledged_milliseconds=400),
-            False,
-        ),
-        # A peer that does not read: its kernel answers each probe.
-        (
-            TcpInfo(
-                is_established=True, retransmissions=0, probes=1, unacknowledged=0, acknowledged_milliseconds=60_000
-            ),
-            False,
-        ),
-        (
-            TcpInfo(
-                is_established=False, retransmissions=9, probes=9, unacknowledged=9, acknowledged_milliseconds=9000
-            ),
-            False,
-        ),
+        pytest.param(2, 0, 0, 2300, True, id="two probes"),
+        pytest.param(2, 0, 0, 2010, False, id="the second probe may still be answered"),
+        pytest.param(0, 1, 3, 1600, True, id="data that was sent four times"),
+        pytest.param(0, 5, 1, 400, False, id="one packet was lost"),
+        pytest.param(0, 0, 0, 900, False, id="idle, and answers"),
+        pytest.param(1, 0, 0, 60_000, False, id="does not read, and answers each probe"),
+        pytest.param(0, 0, 0, 9000, False, id="was not asked"),
     ],
 )
-def test_which_peers_are_lost(info: TcpInfo, lost: bool) -> None:
+def test_which_peers_are_lost(probes: int, unacknowledged: int, retransmissions: int, silence: int, lost: bool) -> None:
+    info = TcpInfo(
+        is_established=True,
+        retransmissions=retransmissions,
+        probes=probes,
+        unacknowledged=unacknowledged,
+        acknowledged_milliseconds=silence,
+    )
     assert info.is_peer_lost is lost
+    assert not replace(info, is_established=False).is_peer_lost
 
 
 def test_other_sockets_are_left_alone() -> None:
