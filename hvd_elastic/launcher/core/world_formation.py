@@ -44,6 +44,8 @@ class WorldFormation:
         """Whether the current world waits for members. The owner clears it when the world runs."""
         self.resets = 0
         """Worlds after the first one."""
+        self._stillborn = 0
+        """Worlds in a row that have failed on hosts that stay, before any process held the state."""
         self._short_since: float | None = None
         """Since when there are too few slots for a world."""
         self._lost_since: float | None = None
@@ -64,6 +66,12 @@ class WorldFormation:
         if now < settled and len(slots) != self._limits.maximum:
             self._actions.wake_by(settled)
             return
+        if self._hosts.came_back():
+            self._stillborn += 1
+            if self._stillborn >= self._limits.most_stillborn:
+                why = f"{self._stillborn} worlds in a row failed before any process held the state ({self._why()})"
+                self._actions.finish(Exit.ALL_WORKERS_LOST, why)
+                return
         self._form(slots, now)
 
     def _were_taken_away(self, since: float, now: float) -> bool:
@@ -115,14 +123,14 @@ class WorldFormation:
         alive = self._processes.alive()
         holders = [p for p in alive if p.holds_state]
         limit = self._limits.reset_limit
-        if self._processes.state_exists and not holders:
+        if limit is not None and self.resets >= limit:
+            self._actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
+        elif self._processes.state_exists and not holders:
             self._begin_again(alive, now)
         elif not alive:
             self._processes.dissolve()
             self.forming = False
             self.begin(now)
-        elif limit is not None and self.resets >= limit:
-            self._actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
         else:
             self._form_next(holders, now)
 
@@ -164,6 +172,8 @@ class WorldFormation:
             self._resize.add(self._own_wish())
         generation = self._processes.generation + 1
         self.resets += generation > 1
+        if self._processes.state_exists:
+            self._stillborn = 0
         self.forming, self._short_since, self._lost_since, self._began_waiting = True, None, None, None
         self._hosts.forget_failures()
         self._signs.trust()

@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
+from hvd_elastic.launcher.core.hosts.blacklist import Blacklist, CrashLoops
 from hvd_elastic.launcher.core.hosts.host_lists import describe_hosts
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 
@@ -21,6 +21,7 @@ class HostPool:
         """Hosts on which a process died."""
         self._holds = holds
         """Hosts on which a process ended in order to be started again: they are used again after a moment."""
+        self._crash_loops = CrashLoops()
         self._hosts: tuple[Host, ...] = ()
         self.unchanged_since = -math.inf
         self._failed: dict[str, float] = {}
@@ -39,7 +40,7 @@ class HostPool:
     def eligible(self, now: float) -> tuple[Host, ...]:
         """The hosts that may be used, in the source's order."""
         ending = self._processes.ending()
-        return tuple(host for host in self._hosts if host.alias not in ending and not self._is_barred(host.alias, now))
+        return tuple(host for host in self._hosts if host.alias not in ending and not self._is_barred(host, now))
 
     def has_left(self, alias: str) -> bool:
         """Whether the source does not report the host any more."""
@@ -48,12 +49,17 @@ class HostPool:
     def blacklist(self, alias: str, now: float, *, failed: bool = True) -> None:
         """Leave a host out because a process died there, or (`failed` is false) was written off as silent."""
         self._blacklist.add(alias, now)
+        for uid in self._pods_of(alias):
+            self._crash_loops.failed(uid, now)
         if failed:
             self._note_failure(alias, now)
 
     def _note_failure(self, alias: str, now: float) -> None:
         self._failed.setdefault(alias, now)
-        self._failed_pods |= {host.uid for host in self._hosts if host.alias == alias and host.pod} - {""}
+        self._failed_pods |= self._pods_of(alias)
+
+    def _pods_of(self, alias: str) -> set[str]:
+        return {host.uid for host in self._hosts if host.alias == alias and host.pod} - {""}
 
     def failed(self) -> bool:
         """Whether a process has failed, since `forget_failures`, on a host that is still reported."""
@@ -86,14 +92,16 @@ class HostPool:
 
     def blacklisted(self, now: float) -> tuple[str, ...]:
         """Aliases that are left out because a process died there."""
-        return self._blacklist.blocked(now)
+        looping = (host.alias for host in self._hosts if host.pod and self._crash_loops.blocks(host.uid, now))
+        return tuple(dict.fromkeys((*self._blacklist.blocked(now), *looping)))
 
     def next_return(self, now: float) -> float:
         """When the next host may be used again; infinite if none will."""
-        return min(self._blacklist.next_return(now), self._holds.next_return(now))
+        return min(part.next_return(now) for part in (self._blacklist, self._holds, self._crash_loops))
 
     def __str__(self) -> str:
         return describe_hosts(self._hosts)
 
-    def _is_barred(self, alias: str, now: float) -> bool:
-        return self._blacklist.blocks(alias, now) or self._holds.blocks(alias, now)
+    def _is_barred(self, host: Host, now: float) -> bool:
+        looping = bool(host.pod) and self._crash_loops.blocks(host.uid, now)
+        return looping or self._blacklist.blocks(host.alias, now) or self._holds.blocks(host.alias, now)
