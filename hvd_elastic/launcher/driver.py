@@ -149,7 +149,7 @@ class Driver:
 
     def initialising(self, rank: int) -> None:
         """See RendezvousRequests."""
-        self._events.put(lambda: self._world.initialising(rank, self._clock()))
+        self._ask(lambda ticket: self._world.initialising(rank, ticket, self._clock()))
 
     def _ended(self, number: int, code: int, message: str) -> None:
         self._events.put(lambda: self._world.exited(number, code, self._clock(), message))

@@ -50,10 +50,7 @@ class JoinBarrier:
         """Let all members into `hvd.init()`."""
         self._signs.trust()
         for process in self._processes.alive():
-            # A member without an open request has not asked yet, or is a stock worker that never will.
-            process.go_is_due = process.ticket is None
-            self._control.reply(process, JoinAnswer.GO)
-            process.enter(ProcessPhase.RUNNING, now)
+            self._control.release(process, now)
             # Workers that never report their first sync count as holders from here on.
             process.holds_state |= self._processes.state_exists and not self._processes.reports_sync
 
@@ -62,6 +59,8 @@ class JoinBarrier:
             if process.phase is ProcessPhase.ARRIVED and process.uses_barrier:
                 self._control.reply(process, JoinAnswer.AGAIN)
                 process.enter(ProcessPhase.RUNNING, now)
+            elif process.phase is ProcessPhase.ARRIVED and process.ticket is not None:
+                process.enter(ProcessPhase.ASKING, now)
 
     def _is_in_time(self, process: Process, members: list[Process], now: float) -> bool:
         """Whether the members still wait for this one; if not, it is written off."""

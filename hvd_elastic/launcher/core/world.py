@@ -135,12 +135,19 @@ class World:
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
         self.decide(now)
 
-    def initialising(self, rank: int, now: float) -> None:
-        """Rank `rank` of the forming world is inside `hvd.init()`: how a stock worker shows that it has arrived."""
-        if self.forming and 0 <= rank < len(self.processes.slots):
-            process = self.processes.at(self.processes.slots[rank].key)
-            if process and self.processes.is_member(process):
-                self._arrived_without_barrier(process, now)
+    def initialising(self, rank: int, ticket: Ticket, now: float) -> None:
+        """Rank `rank` is inside `hvd.init()`: how a stock worker shows that it has arrived. It waits for the others."""
+        slots = self.processes.slots
+        process = self.processes.at(slots[rank].key) if self.forming and 0 <= rank < len(slots) else None
+        comes = process is not None and self.processes.is_member(process) and not process.uses_barrier
+        if (
+            process is not None
+            and comes
+            and (process.phase is ProcessPhase.ASSIGNED or process.init_ticket is not None)
+        ):
+            self._control.hold_in_init(process, ticket, now)
+        else:
+            self.actions.add(AnswerRequest(ticket=ticket, text=""))
         self.decide(now)
 
     def registered(self, key: SlotKey, now: float) -> None:
@@ -167,6 +174,7 @@ class World:
         process = self.processes.ended(number)
         if process is None or self.finished:
             return
+        self._control.release_from_init(process)
         if process.phase is not ProcessPhase.LEAVING:
             self.processes.dismiss(process)
             self._ended_unasked(process, code, message, now)

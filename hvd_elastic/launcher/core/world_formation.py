@@ -108,7 +108,8 @@ class WorldFormation:
         blocking = [
             p
             for p in alive
-            if p.phase is not ProcessPhase.ASKING and not (p.phase is ProcessPhase.ASSIGNED and p.never_asked)
+            if p.phase is not ProcessPhase.ASKING
+            and not (p.never_asked and (p.phase is ProcessPhase.ASSIGNED or p.init_ticket is not None))
         ]
         if succeeded:
             if not blocking:

@@ -25,7 +25,10 @@ _KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,4})")
 
 
 class RendezvousRequests(Protocol):
-    """What the server asks for the workers. The first two methods block until there is an answer; None means 404."""
+    """What the server asks for the workers.
+
+    `request_place`, `wait_at_barrier` and `initialising` block until there is an answer; None means 404.
+    """
 
     def request_place(self, key: SlotKey) -> str | None: ...  # noqa: D102
     def wait_at_barrier(self, key: SlotKey) -> str | None: ...  # noqa: D102
@@ -124,9 +127,10 @@ class RendezvousRequestHandler(RendezvousHandler):  # type: ignore[misc]
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
             self._register(key, value)
             return
-        super()._put_value(scope, key, value)
         if scope == "global" and key.isdecimal():
             self.server.requests.initialising(int(key))
+        # A stock worker may have waited above, and what it says belongs to the world that it was waiting for.
+        super()._put_value(scope, key, value)
 
     def _register(self, key: str, value: bytes) -> None:
         match = _KEY.fullmatch(key)

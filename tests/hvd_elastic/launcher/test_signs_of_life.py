@@ -171,7 +171,7 @@ def test_the_silent_are_written_off_and_the_slow_never(members: list[Fate], spar
     (when, world), *more = story.formed
     assert not more
     assert lasting <= world
-    present = {"spare"} | {name for name, fate in story.fates.items() if when < min(fate.gone, fate.dies)}
+    present = {"spare"} | {name for name, fate in story.fates.items() if when <= min(fate.gone, fate.dies)}
     assert world <= present
     last = [fate.asks if name in lasting else fate.gone for name, fate in story.fates.items()]
     assert when <= max(last) + 1e-6, "nobody else is waited for"

@@ -379,6 +379,64 @@ def test_a_pod_that_crashes_once_in_a_while_is_used_at_once() -> None:
         assert any(isinstance(action, StartProcess) for action in _pods(story, "aa-1", f"bb-{generation}"))
 
 
+class StockStory(Story):
+    """Workers that know no barrier: they ask for a place once they have lost a world, and go on into `hvd.init()`."""
+
+    def enters_init(self, rank: int) -> list[Action]:
+        self._tickets += 1
+        self.world.initialising(rank, self._tickets, self.now)
+        return self.actions()
+
+    def forms(self, *ranks: int) -> None:
+        for rank in ranks:
+            self.enters_init(rank)
+        for slot in self.world.processes.slots:
+            self.world.registered(slot.key, self.now)
+        self.actions()
+
+
+def _answers(actions: list[Action]) -> list[str]:
+    return [action.text for action in actions if isinstance(action, AnswerRequest)]
+
+
+def test_stock_workers_wait_in_init_for_the_slowest_import() -> None:
+    """Gloo would give up after its time-out, and a process that Gloo gives up in hvd.init() ends."""
+    story = StockStory(minimum=2)
+    story.hosts(a=1, b=1)
+    assert not _answers(story.enters_init(1))
+    assert not _answers(story.wait(500.0))
+    assert _answers(story.enters_init(0)) == ["", ""]
+
+
+def test_stock_workers_wait_for_their_places_until_a_cold_newcomer_is_there() -> None:
+    story = StockStory()
+    story.hosts(a=1, b=1)
+    story.forms(0, 1)
+    started = story.hosts(a=1, b=1, c=1)
+    started += story.asks("a") + story.asks("b")
+    assert [action.slot.host.alias for action in started if isinstance(action, StartProcess)] == ["c"]
+    assert not _answers(started + story.wait(100.0))
+    assert sorted(_answers(story.enters_init(2))) == ["", "0,3,0,1,0,3", "1,3,0,1,1,3"]
+    assert _answers(story.enters_init(0)) == [""], "nobody waits in a world that runs"
+
+
+@pytest.mark.parametrize("ends", ["dies", "never comes"])
+def test_a_cold_newcomer_that_does_not_come_costs_stock_workers_nothing(ends: str) -> None:
+    """They have not been told of a world with it."""
+    story = StockStory()
+    story.hosts(a=1, b=1)
+    story.forms(0, 1)
+    story.hosts(a=1, b=1, c=1, d=1)
+    story.asks("a")
+    story.asks("b")
+    assert not _answers(story.enters_init(2))
+    actions = story.dies("d") if ends == "dies" else story.wait(121.0)
+    # The newcomer in init has another place now, so it is started anew.
+    actions += story.enters_init(2)
+    assert [answer for answer in _answers(actions) if answer] == ["0,3,0,1,0,3", "1,3,0,1,1,3"]
+    assert not any(isinstance(action, FinishJob) for action in actions)
+
+
 def test_old_hosts_keep_their_order(story: Story) -> None:
     """Rank 0 stays on the oldest host, whatever order the source reports."""
     story.hosts(d=1, b=1, c=1, a=1)

@@ -49,6 +49,8 @@ class Process:
     """Its open request."""
     ticket_is_join: bool = False
     ticket_since: float = 0.0
+    init_ticket: Ticket | None = None
+    """Its open request from inside `hvd.init()`, where a stock worker waits for the others."""
     phase_since: float = 0.0
     go_is_due: bool = False
     """It was released while it had no open request: its next request at the barrier is answered GO."""

@@ -74,11 +74,35 @@ class ProcessControl:
             process.ticket = None
 
     def assign(self, process: Process, slot: Slot, generation: int, now: float) -> None:
-        """Answer its request for a place with its slot in this generation."""
+        """Give it its slot in this generation: it has asked for a place."""
         process.slot, process.slot_generation, process.never_asked = slot, generation, False
-        self.reply(process, slot.response())
-        # A stock worker goes from here straight into hvd.init().
-        process.enter(ProcessPhase.ASSIGNED if process.uses_barrier else ProcessPhase.ARRIVED, now)
+        if process.uses_barrier:
+            self.reply(process, slot.response())
+            process.enter(ProcessPhase.ASSIGNED, now)
+        else:
+            # From the answer a stock worker goes straight into hvd.init(), where it waits for the others no longer
+            # than Gloo's time-out. It gets its answer when they are there.
+            process.enter(ProcessPhase.ARRIVED, now)
+
+    def hold_in_init(self, process: Process, ticket: Ticket, now: float) -> None:
+        """A stock worker has entered `hvd.init()`: keep it there until the others come."""
+        self.release_from_init(process)
+        process.init_ticket = ticket
+        process.enter(ProcessPhase.ARRIVED, now)
+
+    def release_from_init(self, process: Process) -> None:
+        """Let it go on in `hvd.init()`, if it is held there."""
+        if process.init_ticket is not None:
+            self._actions.add(AnswerRequest(ticket=process.init_ticket, text=""))
+            process.init_ticket = None
+
+    def release(self, process: Process, now: float) -> None:
+        """All members are there: let it into `hvd.init()`, or go on in it."""
+        # A member without an open request has not asked yet, or is a stock worker that never will.
+        process.go_is_due = process.ticket is None
+        self.reply(process, JoinAnswer.GO if process.ticket_is_join else process.slot.response())
+        self.release_from_init(process)
+        process.enter(ProcessPhase.RUNNING, now)
 
     def admit(self, process: Process, slot: Slot, generation: int, now: float) -> None:
         """Take it into the new world: assign the slot, or have it ask. A process that can do neither is ended."""
@@ -88,7 +112,7 @@ class ProcessControl:
             process.slot_generation, process.slot = generation, slot
             # It may have died at the barrier a moment ago. If it asks once more, it is alive.
             self.reply(process, JoinAnswer.WAIT)
-            process.enter(ProcessPhase.ASSIGNED, now)
+            process.enter(ProcessPhase.ASSIGNED if process.init_ticket is None else ProcessPhase.ARRIVED, now)
         elif process.uses_barrier or self._processes.newcomers_join:
             self.reply(process, JoinAnswer.AGAIN)
             process.enter(ProcessPhase.ASSIGNED, now)
@@ -111,6 +135,7 @@ class ProcessControl:
     def end(self, process: Process, reason: str, *, at_once: bool) -> None:
         """End it; `at_once`: kill it without asking."""
         self.reply(process, JoinAnswer.AGAIN if process.ticket_is_join else REMOVED_RESPONSE)
+        self.release_from_init(process)
         self._processes.dismiss(process)
         process.phase = ProcessPhase.LEAVING
         process.phase_since = math.inf
