@@ -52,7 +52,7 @@ class World:
         self.actions = ActionQueue()
         self.processes = ProcessTable()
         self._limits = limits
-        self._hosts = HostPool(self.processes, blacklist, holds)
+        self._hosts = HostPool(self.processes, blacklist, holds, return_patience=limits.return_patience)
         self._resize = PendingResize()
         self._signs = SignsOfLife(limits, self.actions)
         self._control = ProcessControl(limits, self.processes, self.actions, self._resize, self._hosts)

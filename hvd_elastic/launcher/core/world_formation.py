@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld, LogWarning
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
+from hvd_elastic.launcher.core.hosts.lost_pods import LostPodsVerdict
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
 from hvd_elastic.launcher.core.pending_resize import PendingResize
@@ -50,12 +51,12 @@ class WorldFormation:
         """Since when there are too few slots for a world."""
         self._lost_since: float | None = None
         """Since when no process holds the state."""
-        self._began_waiting: float | None = None
-        """Since when the job waits to begin again; None in a world, and before the first."""
+        self._waits_to_begin = False
+        """Whether the job waits to begin again, because no process holds the state any more."""
 
     def begin(self, now: float) -> None:
         """Form a world where there is none, once there are enough hosts."""
-        if self._began_waiting is not None and not self._were_taken_away(self._began_waiting, now):
+        if self._waits_to_begin and not self._were_taken_away(now):
             return
         slots = place(self._hosts.eligible(now), self._limits.maximum)
         needed = self._limits.start if self._processes.generation == 0 else self._limits.minimum
@@ -66,7 +67,7 @@ class WorldFormation:
         if now < settled and len(slots) != self._limits.maximum:
             self._actions.wake_by(settled)
             return
-        if self._hosts.came_back():
+        if self._hosts.lost_pods.verdict(now) is LostPodsVerdict.CAME_BACK:
             self._stillborn += 1
             if self._stillborn >= self._limits.most_stillborn:
                 why = f"{self._stillborn} worlds in a row failed before any process held the state ({self._why()})"
@@ -74,19 +75,20 @@ class WorldFormation:
                 return
         self._form(slots, now)
 
-    def _were_taken_away(self, since: float, now: float) -> bool:
+    def _were_taken_away(self, now: float) -> bool:
         """Whether the lost hosts are known to be taken away. If they come back, it was their processes that failed.
 
         Without this a script that runs out of memory on every host would be begun again for ever.
         """
-        if self._hosts.came_back():
-            self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
-            return False
-        deadline = since + self._limits.return_patience
-        if self._hosts.may_come_back() and now < deadline:
-            self._actions.wake_by(deadline)
-            return False
-        return True
+        match self._hosts.lost_pods.verdict(now):
+            case LostPodsVerdict.CAME_BACK:
+                self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
+                return False
+            case LostPodsVerdict.UNKNOWN:
+                self._actions.wake_by(self._hosts.lost_pods.deadline)
+                return False
+            case _:
+                return True
 
     def leave_when_all_ask(self, now: float, *, succeeded: bool) -> None:
         """Leave the current world once all its members ask or are gone.
@@ -152,7 +154,7 @@ class WorldFormation:
             process.enter(ProcessPhase.WAITING, now)
         self._processes.dissolve()
         self._processes.forget_state()
-        self.forming, self._lost_since, self._began_waiting = False, None, now
+        self.forming, self._lost_since, self._waits_to_begin = False, None, True
         self.begin(now)
 
     def _form_next(self, holders: list[Process], now: float) -> None:
@@ -175,7 +177,7 @@ class WorldFormation:
         self.resets += generation > 1
         if self._processes.state_exists:
             self._stillborn = 0
-        self.forming, self._short_since, self._lost_since, self._began_waiting = True, None, None, None
+        self.forming, self._short_since, self._lost_since, self._waits_to_begin = True, None, None, False
         self._hosts.forget_failures()
         self._signs.trust()
         self._processes.state_is_durable = False

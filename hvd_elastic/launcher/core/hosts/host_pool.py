@@ -6,6 +6,7 @@ from typing import Final
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist, CrashLoops
 from hvd_elastic.launcher.core.hosts.host_lists import describe_hosts
+from hvd_elastic.launcher.core.hosts.lost_pods import LostPods
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 
 _LEAD_SECONDS: Final = 5.0
@@ -15,7 +16,9 @@ _LEAD_SECONDS: Final = 5.0
 class HostPool:
     """The hosts that the source reports, and those of them that are left out for a time."""
 
-    def __init__(self, processes: ProcessTable, blacklist: Blacklist, holds: Blacklist) -> None:
+    def __init__(
+        self, processes: ProcessTable, blacklist: Blacklist, holds: Blacklist, *, return_patience: float
+    ) -> None:
         self._processes = processes
         self._blacklist = blacklist
         """Hosts on which a process died."""
@@ -24,18 +27,16 @@ class HostPool:
         self._crash_loops = CrashLoops()
         self._hosts: tuple[Host, ...] = ()
         self.unchanged_since = -math.inf
-        self._failed: dict[str, float] = {}
-        """By alias, when a process has failed on a host, since the last world was formed."""
-        self._failed_pods: set[str] = set()
-        """UIDs of those of them that are pods."""
-        self._came: dict[str, float] = {}
-        """When each of the reported pods, by UID, was reported for the first time."""
+        self._failed: set[str] = set()
+        """Aliases of hosts on which a process has failed since the last world was formed."""
+        self.lost_pods = LostPods(patience=return_patience, lead=_LEAD_SECONDS)
+        """Those of them that are pods."""
 
     def update(self, hosts: tuple[Host, ...], now: float) -> None:
         """Take the list that the source reports."""
         if hosts != self._hosts:
             self._hosts, self.unchanged_since = hosts, now
-            self._came = {host.uid: self._came.get(host.uid, now) for host in hosts if host.pod and host.uid}
+            self.lost_pods.set_listed((host.uid for host in hosts if host.pod and host.uid), now)
 
     def eligible(self, now: float) -> tuple[Host, ...]:
         """The hosts that may be used, in the source's order."""
@@ -55,8 +56,9 @@ class HostPool:
             self._note_failure(alias, now)
 
     def _note_failure(self, alias: str, now: float) -> None:
-        self._failed.setdefault(alias, now)
-        self._failed_pods |= self._pods_of(alias)
+        self._failed.add(alias)
+        for uid in self._pods_of(alias):
+            self.lost_pods.lose(uid, now)
 
     def _pods_of(self, alias: str) -> set[str]:
         return {host.uid for host in self._hosts if host.alias == alias and host.pod} - {""}
@@ -68,21 +70,7 @@ class HostPool:
     def forget_failures(self) -> None:
         """A new world is formed: what failed before is over."""
         self._failed.clear()
-        self._failed_pods.clear()
-
-    def came_back(self) -> bool:
-        """Whether every pod with a failure is reported again: it stayed, and its process was replaced.
-
-        Such a pod is not reported for some seconds, until its next standby is warm.
-        """
-        return bool(self._failed_pods) and self._failed_pods <= self._came.keys()
-
-    def may_come_back(self) -> bool:
-        """Whether pods with a failure may still be reported again: none has come that could be in their place."""
-        if not self._failed_pods:
-            return False
-        first = min(self._failed.values()) - _LEAD_SECONDS
-        return not any(came >= first for uid, came in self._came.items() if uid not in self._failed_pods)
+        self.lost_pods.forget()
 
     def hold(self, alias: str, now: float, *, failed: bool = False) -> None:
         """Leave a host out for a moment; `failed`: its process ended without having been told to."""
