@@ -52,8 +52,8 @@ def _interfaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
 @click.option("--local-hosts", type=click.Path(path_type=Path), metavar="FOLDER", help="Hosts are folders in this one; "
               "commands run on this machine, without ssh.")  # fmt: skip
 @click.option("--always-ssh", is_flag=True, help="Use ssh for this machine's own addresses, too.")
-@click.option("--hang-timeout", "hang_timeout_seconds", type=float, default=60.0, metavar="SECONDS", help="How long a "
-              "process that neither answers nor ends may keep the others waiting.")  # fmt: skip
+@click.option("--hang-timeout", "hang_timeout_seconds", type=float, default=600.0, metavar="SECONDS", help="How long a "
+              "process that lives but does not come may keep the others waiting.")  # fmt: skip
 @click.option("--settle", "settle_seconds", type=float, default=0.5, metavar="SECONDS", help="At the start: wait this "
               "long for more hosts if fewer than --max-np processes fit.")  # fmt: skip
 @click.option("--run-dir", type=click.Path(path_type=Path), metavar="FOLDER",

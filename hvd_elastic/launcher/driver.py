@@ -19,6 +19,7 @@ from hvd_elastic.launcher.core.actions import (
     FormWorld,
     LogWarning,
     NotifyCoordinator,
+    PingProcess,
     StartProcess,
     Ticket,
     WorldResized,
@@ -26,11 +27,13 @@ from hvd_elastic.launcher.core.actions import (
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.protocol.held_requests import HeldRequests
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.notifier import Notifier
+from hvd_elastic.launcher.protocol.process_pings import ProcessPings
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import CommandRunner, start_failure_code
 from hvd_elastic.launcher.remote.worker_output import OutputStream
@@ -88,6 +91,7 @@ class Driver:
         self._clock = clock
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._notifier = Notifier(self._notified)
+        self._pings = ProcessPings(self._pinged)
         self._requests = HeldRequests()
         self._registrations: dict[SlotKey, Registration] = {}
         self._ranks: dict[int, int] = {}
@@ -150,13 +154,16 @@ class Driver:
 
     def initialising(self, rank: int) -> None:
         """See RendezvousRequests."""
-        self._events.put(lambda: self._world.initialising(rank, self._clock()))
+        self._ask(lambda ticket: self._world.initialising(rank, ticket, self._clock()))
 
     def _ended(self, number: int, code: int, message: str) -> None:
         self._events.put(lambda: self._world.exited(number, code, self._clock(), message))
 
     def _notified(self, delivered: bool) -> None:
         self._events.put(lambda: self._world.notified(delivered=delivered, now=self._clock()))
+
+    def _pinged(self, number: int, outcome: PingOutcome) -> None:
+        self._events.put(lambda: self._world.pinged(number, outcome, self._clock()))
 
     def _ask(self, question: Callable[[Ticket], None]) -> str:
         return self._requests.ask(lambda ticket: self._events.put(lambda: question(ticket)))
@@ -262,6 +269,12 @@ class Driver:
         registration = self._registrations.get(action.key)
         if registration:
             self._notifier.notify(registration)
+
+    @_do.register
+    def _(self, action: PingProcess) -> None:
+        registration = self._registrations.get(action.key)
+        if registration:
+            self._pings.ping(action.number, registration)
 
     @_do.register
     def _(self, action: WorldResized) -> None:

@@ -71,8 +71,9 @@ class LaunchSettings:
     always_ssh: bool = False
     """Use ssh for this machine's own addresses, too."""
     on_error: OnError = OnError.END
-    hang_timeout_seconds: float = 60.0
-    """How long a member that neither answers nor ends may keep the others waiting."""
+    hang_timeout_seconds: float = 600.0
+    """How long a member that lives, but neither asks for a place nor ends, may keep the others waiting. One that does
+    not even answer, because it is stopped, may do so for 10 s. The default is that of torch.distributed."""
     settle_seconds: float = 0.5
     """At the start: how long the list of hosts must stay unchanged before fewer than max processes are enough. A host
     that comes a moment late would cost a resize."""

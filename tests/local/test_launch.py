@@ -134,6 +134,45 @@ def test_a_host_that_hangs_and_is_removed_is_not_waited_for(job: Job) -> None:
     job.trains("b:0", "c:0")
 
 
+def test_processes_that_were_stopped_are_written_off_together(job: Job) -> None:
+    job.hosts("a", "b", "c", "d", "e")
+    job.launch("-np", "5", "--min-np", "1", "--hang-timeout", "4", "--gloo-timeout-seconds", "1")
+    job.trains("a:0", "b:0", "c:0", "d:0", "e:0")
+    for name in ("b:0", "d:0"):
+        job.kill(name, signal.SIGSTOP)
+    job.kill("c:0")
+    job.hosts("a", "b", "d", "e")
+    job.trains("a:0", "e:0")
+    assert len(job.status()["resizes"]) == 2
+    job.check_no_step_was_lost()
+
+
+def test_a_slow_process_is_waited_for(job: Job) -> None:
+    """It computes while a third one dies. Its notification service answers meanwhile."""
+    job.hosts("a", "b", "c")
+    job.launch("-np", "3", "--min-np", "1", "--gloo-timeout-seconds", "1")
+    job.trains("a:0", "b:0", "c:0")
+    job.order("b:0", "step", "sleep 12")
+    job.until(lambda: [e for e in job.events("trouble", "b:0") if e["where"] == "step"])
+    job.kill("c:0")
+    job.hosts("a", "b")
+    job.trains("a:0", "b:0")
+    assert len(job.events("started", "b:0")) == 1
+
+
+def test_the_job_begins_again_where_only_a_stopped_process_holds_the_state(job: Job) -> None:
+    """Nobody is left to notice it: the others were taken away, and a newcomer waits for the state."""
+    job.hosts("a", "b")
+    job.launch("-np", "2", "--min-np", "1", "--hang-timeout", "4", "--gloo-timeout-seconds", "1")
+    job.trains("a:0", "b:0")
+    job.kill("a:0", signal.SIGSTOP)
+    job.hosts("a", "c")
+    job.until(lambda: job.events("joins", "c:0"), "the newcomer at the barrier")
+    job.kill("b:0")
+    job.trains("c:0")
+    assert "taken away" in job.said()
+
+
 def test_every_host_replaced_at_once_hands_the_state_over(job: Job) -> None:
     """Stock: "No hosts from previous set remaining, unable to broadcast state", and the job ends."""
     job.hosts("a", "b")
@@ -390,6 +429,17 @@ def test_stock_workers_without_a_barrier(job: Job) -> None:
     job.trains("b:0", "c:0")
     job.kill("b:0")
     job.trains("c:0")
+
+
+def test_stock_workers_outlive_a_newcomer_that_imports_for_longer_than_gloo_waits(job: Job) -> None:
+    command = ["sh", "-c", 'exec "$@" --stock', "sh", os.sys.executable, "-S", "tests/local/harness_worker.py"]  # type: ignore[attr-defined]
+    job.hosts("a", "b")
+    job.launch("-np", "2", "--min-np", "1", "--gloo-timeout-seconds", "2", command=command)
+    job.trains("a:0", "b:0")
+    job.order("c:0", "start", "sleep 5")
+    job.hosts("a", "b", "c")
+    job.trains("a:0", "b:0", "c:0")
+    assert [event["why"] for event in job.events("reset")] == ["HostsUpdated"] * 2
 
 
 def test_output_carries_the_rank_and_goes_to_files(job: Job, tmp_path: Path) -> None:

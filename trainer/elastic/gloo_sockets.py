@@ -13,6 +13,8 @@ import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from hvd_elastic.trainer.elastic.peer_watch import probe_when_idle
+
 _FDS = Path("/proc/self/fd")
 
 
@@ -63,6 +65,12 @@ class WorldSockets:
             init()
         finally:
             self._inodes = frozenset(self._new())
+        for fd in self.descriptors():
+            probe_when_idle(fd)
+
+    def descriptors(self) -> list[int]:
+        """The world's sockets that are open now."""
+        return [fd for inode, fd in open_sockets().items() if inode in self._inodes]
 
     def _new(self) -> dict[str, int]:
         """Gloo's sockets that have appeared since `note` began, as `open_sockets`."""
@@ -81,7 +89,7 @@ class WorldSockets:
 
         The descriptors stay open: Gloo closes them, and if they were closed here a later file could get their number.
         """
-        left = [fd for inode, fd in open_sockets().items() if inode in self._inodes]
+        left = self.descriptors()
         _shut_down(left)
         self._inodes = frozenset()
         return len(left)

@@ -9,6 +9,7 @@ It replaces the work of `hvd.init()` and of the reset inside `hvd.elastic.run`, 
   and not the job. The stock server answers 404: it has no barrier.
 * A member that dies in `hvd.init()` costs the others one more question. Horovod ends them (exit 134); this needs the
   Horovod that `hvd-elastic install-horovod` builds, whose `hvd.init()` raises instead.
+* A host that is lost without a word is noticed within three seconds (`peer_watch`), not after the Gloo time-out.
 * Gloo's leftover sockets are shut down, so that every survivor of a death learns of it at once.
 * A process whose pod is about to end, and whose state is durable, does not wait for a place that may never come.
 * A lost rendezvous server ends the process with `Exit.HOST_CHANGE`, which says that a restart is worth while.
@@ -22,6 +23,7 @@ from typing import Final
 
 from hvd_elastic.trainer.elastic import rendezvous_client
 from hvd_elastic.trainer.elastic.gloo_sockets import WorldSockets
+from hvd_elastic.trainer.elastic.peer_watch import PeerWatch
 from hvd_elastic.trainer.elastic.rendezvous_client import RendezvousLost, never
 from hvd_elastic.trainer.elastic.standby_gate import StandbyGate
 
@@ -46,6 +48,7 @@ class WorldMember:
 
     def __init__(self) -> None:
         self._sockets = WorldSockets()
+        self._peers = PeerWatch(self._sockets.descriptors)
         self._gate: StandbyGate | None = None
         self._has_reported_synced = False
 
@@ -165,6 +168,8 @@ class WorldMember:
             self._sockets.note(init)
         finally:
             over.set()
+        if rendezvous_client.launched():
+            self._peers.start()
 
     def _leave_world(self) -> None:
         import horovod.torch as hvd

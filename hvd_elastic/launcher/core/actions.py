@@ -52,6 +52,14 @@ class NotifyCoordinator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PingProcess:
+    """Ask the process `number` in the place `key` whether it lives. The outcome is due within some seconds."""
+
+    number: int
+    key: SlotKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailFormation:
     """A member of this world is lost: members that are still inside `hvd.init()` must fail at once."""
 
@@ -92,6 +100,7 @@ Action = (
     | EndProcess
     | AnswerRequest
     | NotifyCoordinator
+    | PingProcess
     | FailFormation
     | WorldResized
     | LogWarning

@@ -32,7 +32,7 @@ class HostUpdateNotices:
 
     def not_delivered(self, now: float) -> None:
         """The last notice did not reach the coordinator."""
-        self._next, self._announced = now + self._limits.notify_retry, None
+        self._next = now + self._limits.notify_retry
 
     def send(self, slots: Sequence[Slot], now: float) -> bool:
         """Notify the coordinator if the wanted `slots` are not the running world and a notice is due.

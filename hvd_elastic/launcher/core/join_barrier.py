@@ -2,8 +2,9 @@
 
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_control import LATE, Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
 
@@ -11,8 +12,17 @@ from hvd_elastic.mpijob.contract import JoinAnswer
 class JoinBarrier:
     """Works on the members of the world that is forming."""
 
-    def __init__(self, limits: WorldLimits, processes: ProcessTable, control: ProcessControl, hosts: HostPool) -> None:
+    def __init__(
+        self,
+        limits: WorldLimits,
+        processes: ProcessTable,
+        *,
+        control: ProcessControl,
+        hosts: HostPool,
+        signs: SignsOfLife,
+    ) -> None:
         self._limits = limits
+        self._signs = signs
         self._processes = processes
         self._control = control
         self._hosts = hosts
@@ -32,7 +42,10 @@ class JoinBarrier:
         # While a world forms, a RUNNING process is one that was sent back and has not asked again.
         late = [p for p in members if p.phase in {ProcessPhase.ASSIGNED, ProcessPhase.RUNNING}]
         has_state = any(p.holds_state for p in members)
-        in_time = [self._is_in_time(process, has_state, now) for process in late]
+        others_wait = any(p.ticket is not None for p in members)
+        self._signs.doubt(now)
+        self._signs.ping(members, now)
+        in_time = [self._is_in_time(p, now, has_state=has_state, others_wait=others_wait) for p in late]
         recall |= not all(in_time)
         recall |= any(
             p.never_asked and p.phase is ProcessPhase.ASSIGNED and self._hosts.has_left(p.alias) for p in late
@@ -45,15 +58,13 @@ class JoinBarrier:
     def expect(self, process: Process, now: float) -> None:
         """A late member asks for its place, or was sent back for another one: its time to arrive counts from here."""
         process.phase_since = now
-        self._is_in_time(process, True, now)
+        self._is_in_time(process, now, has_state=True)
 
     def release(self, now: float) -> None:
         """Let all members into `hvd.init()`."""
+        self._signs.trust()
         for process in self._processes.alive():
-            # A member without an open request has not asked yet, or is a stock worker that never will.
-            process.go_is_due = process.ticket is None
-            self._control.reply(process, JoinAnswer.GO)
-            process.enter(ProcessPhase.RUNNING, now)
+            self._control.release(process, now)
             # Workers that never report their first sync count as holders from here on.
             process.holds_state |= self._processes.state_exists and not self._processes.reports_sync
 
@@ -62,12 +73,27 @@ class JoinBarrier:
             if process.phase is ProcessPhase.ARRIVED and process.uses_barrier:
                 self._control.reply(process, JoinAnswer.AGAIN)
                 process.enter(ProcessPhase.RUNNING, now)
-                self._is_in_time(process, True, now)  # it has a deadline to ask by
+                self._is_in_time(process, now, has_state=True)  # it has a deadline to ask by
+            elif process.phase is ProcessPhase.ARRIVED and process.ticket is not None:
+                process.enter(ProcessPhase.ASKING, now)
 
-    def _is_in_time(self, process: Process, has_state: bool, now: float) -> bool:
-        """Whether the members still wait for this one; if not, it is written off. `has_state`: one of them trains."""
-        patience = self._limits.hang_timeout
+    def _is_in_time(self, process: Process, now: float, *, has_state: bool, others_wait: bool = False) -> bool:
+        """Whether the members still wait for this one; if not, it is written off.
+
+        Args:
+            process: a late member.
+            now: seconds.
+            has_state: whether one of the members trains.
+            others_wait: whether one of them has a request open.
+        """
+        limits = self._limits
         if process.never_asked and process.phase is ProcessPhase.ASSIGNED and not process.uses_barrier:
-            patience = self._limits.start_timeout if has_state else self._limits.first_start_timeout
-        deadline = process.phase_since + patience
-        return self._control.check_deadline(process, deadline, "did not reach hvd.init() in time", now)
+            patience = limits.start_timeout if has_state else limits.first_start_timeout
+        elif process.registered:
+            patience = limits.hang_timeout
+        else:
+            # It waits at the barrier, and comes back from there at once.
+            patience = min(limits.silence, limits.hang_timeout)
+        deadline = Deadline(at=process.phase_since + patience, reason=LATE)
+        silent = self._signs.deadline(process, others_wait=others_wait)
+        return self._control.check_deadline(process, silent or deadline, now)

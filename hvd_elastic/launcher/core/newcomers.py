@@ -4,7 +4,7 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.next_hosts import oldest_first
 from hvd_elastic.launcher.core.hosts.slot_placement import place
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_control import LATE, Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 
@@ -25,8 +25,8 @@ class Newcomers:
                 self._control.end(process, "its host has gone", at_once=False)
             elif process.phase is ProcessPhase.STARTED:
                 # Without a deadline its host would stay unused for good.
-                deadline = process.phase_since + self._limits.first_start_timeout
-                self._control.check_deadline(process, deadline, "did not reach hvd.init() in time", now)
+                at = process.phase_since + self._limits.first_start_timeout
+                self._control.check_deadline(process, Deadline(at=at, reason=LATE), now)
 
     def start(self, eligible: tuple[Host, ...], now: float) -> None:
         """Start a process in every free slot. Only for workers that use the barrier: others would not wait there."""

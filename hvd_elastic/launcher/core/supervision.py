@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Final
 
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.hosts.lost_pods import LostPods, LostPodsVerdict
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, judge
 from hvd_elastic.mpijob.contract import Exit
 
@@ -101,12 +102,10 @@ class Supervision:
         self._needed = limits.start
         self._hosts: frozenset[str] = frozenset()
         self._slots = 0
-        self._came: dict[str, float] = {}
-        """When each host was listed for the first time."""
         self._world: frozenset[str] = frozenset()
         """The last list that shared a host with the one before it, since workers run; empty until they do."""
-        self._lost: dict[str, float] = {}
-        """Hosts that have left the list and are not back, and when they left."""
+        self._lost = LostPods(patience=limits.return_patience)
+        """Hosts that have left the list."""
         self._gone: float | None = None
         """Since when none of `_world` is listed."""
         self._changed = -math.inf
@@ -132,12 +131,10 @@ class Supervision:
         self._slots = sum(host.slots for host in listed)
         if names == self._hosts:
             return
-        self._lost.update(dict.fromkeys(self._hosts - names, now))
-        for back in names & self._lost.keys():
-            del self._lost[back]
+        for name in self._hosts - names:
+            self._lost.lose(name, now)
+        self._lost.set_listed(names, now)
         self._hosts, self._changed = names, now
-        for name in names:
-            self._came.setdefault(name, now)
         if names & self._world:
             self._world, self._gone = names, None
         elif self._world and self._gone is None:
@@ -149,18 +146,18 @@ class Supervision:
             case _Phase.STOPPING:
                 self._phase = _Phase.BEGINNING
             case _Phase.HELD:  # it had nothing to do: this is a fault of its own
-                self._phase, self._failed, self._code, self._lost = _Phase.JUDGING, now, exit_code, {}
+                self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
+                self._lost.forget()
             case _:
                 self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
-                oldest = now - self._limits.loss_memory
-                self._lost = {name: when for name, when in self._lost.items() if when >= oldest}
+                self._lost.forget(before=now - self._limits.loss_memory)
                 verdict = judge(worker_code) if worker_code else None
                 self._misformed = self._misformed + 1 if now < self._began + self._limits.forming else 0
                 self._may_show = verdict in _NOBODYS_FAULT and self._misformed <= _MOST_MISFORMED
                 if verdict in {ExitVerdict.SCRIPT_ERROR, ExitVerdict.MISTAKE}:
                     assert worker_code is not None
                     self._code, self._failed = worker_code, -math.inf
-                    self._lost = {}
+                    self._lost.forget()
 
     @property
     def asks_for_workers(self) -> bool:
@@ -190,8 +187,8 @@ class Supervision:
 
     def _enter_run(self, now: float) -> None:
         self._phase, self._began, self._has_run = _Phase.RUNNING, now, True
-        self._world, self._gone, self._lost = frozenset(), None, {}
-        self._came = {name: self._came[name] for name in self._hosts}
+        self._world, self._gone = frozenset(), None
+        self._lost.forget()
 
     def _while_running(self, now: float, *, has_workers: bool) -> Decision | None:
         if has_workers:
@@ -208,7 +205,7 @@ class Supervision:
     def _judge(self, now: float) -> Decision | None:
         if self._code == Exit.OK:
             return Finish(exit_code=Exit.OK, reason="the script has ended")
-        if self._may_show or self._lost:
+        if self._may_show or self._lost.missing:
             self._phase = _Phase.HELD
             return Start(processes=self._needed, held=True)
         if now < self._failed + self._limits.loss_patience:
@@ -217,11 +214,10 @@ class Supervision:
 
     def _while_held(self, now: float) -> Decision | None:
         if not self._may_show:
-            if not self._lost:
+            verdict = self._lost.verdict(now)
+            if verdict in {LostPodsVerdict.NONE, LostPodsVerdict.CAME_BACK}:
                 return self._fail()
-            first = min(self._lost.values())
-            has_successor = any(self._came[name] >= first for name in self._hosts if name not in self._lost)
-            self._may_show = has_successor or now >= max(self._lost.values()) + self._limits.return_patience
+            self._may_show = verdict is LostPodsVerdict.TAKEN_AWAY
         if not self._may_show or self._slots < self._needed or now < self._changed + self._limits.settle:
             return None
         self._enter_run(now)

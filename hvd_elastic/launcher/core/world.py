@@ -4,7 +4,8 @@ A *world* (Horovod: rendezvous) is the set of slots that train together; each wo
 processes are drawn in `process`. Promises:
 
 1. A new world is formed as soon as every member of the last one asks or is gone. A member that neither asks nor ends
-   while the others wait is written off: after `removed_patience` if its host is gone, else after `hang_timeout`.
+   while the world stands still is written off: after `silence` if it does not answer a ping, after `removed_patience`
+   if the others wait and its host is gone, else after `hang_timeout`. All silent members go in one change.
 2. Rank 0 of a new world holds the training state, as long as any process does. If every host that holds it is to leave
    at once, one of them stays for one world more to hand the state over.
 3. Between two worlds no process is released into `hvd.init()` before all members have arrived there. A death until then
@@ -37,6 +38,7 @@ from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain,
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_control import ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome, SignsOfLife
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
@@ -53,8 +55,9 @@ class World:
         self.actions = ActionQueue()
         self.processes = ProcessTable()
         self._limits = limits
-        self._hosts = HostPool(self.processes, blacklist, holds)
+        self._hosts = HostPool(self.processes, blacklist, holds, return_patience=limits.return_patience)
         self._resize = PendingResize()
+        self._signs = SignsOfLife(limits, self.actions)
         self._control = ProcessControl(limits, self.processes, self.actions, self._resize, self._hosts)
         self._formation = WorldFormation(
             limits,
@@ -62,9 +65,10 @@ class World:
             hosts=self._hosts,
             control=self._control,
             resize=self._resize,
+            signs=self._signs,
             actions=self.actions,
         )
-        self._barrier = JoinBarrier(limits, self.processes, self._control, self._hosts)
+        self._barrier = JoinBarrier(limits, self.processes, control=self._control, hosts=self._hosts, signs=self._signs)
         self._awaited = AwaitedMembers(self.processes)
         self._newcomers = Newcomers(limits, self.processes, self._control)
         self._notices = HostUpdateNotices(limits, self.processes, self.actions)
@@ -112,6 +116,7 @@ class World:
         if process is None:
             self.actions.add(AnswerRequest(ticket=ticket, text=REMOVED_RESPONSE))
             return
+        self._signs.heard_from(process.number, now)
         self._control.hold_request(process, ticket, join=False, now=now)
         process.go_is_due = False
         generation = self.processes.generation
@@ -130,6 +135,7 @@ class World:
         if process is None:
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
             return
+        self._signs.heard_from(process.number, now)
         process.uses_barrier = True
         if process.never_asked and not self.processes.newcomers_join:
             self.processes.newcomers_join = True
@@ -149,13 +155,20 @@ class World:
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
         self._decide_unless_others_are_missing(process, now)
 
-    def initialising(self, rank: int, now: float) -> None:
-        """Rank `rank` of the forming world is inside `hvd.init()`: how a stock worker shows that it has arrived."""
-        if self.forming and 0 <= rank < len(self.processes.slots):
-            process = self.processes.at(self.processes.slots[rank].key)
-            if process and self.processes.is_member(process):
-                self._arrived_without_barrier(process, now)
-                self._decide_unless_others_are_missing(process, now)
+    def initialising(self, rank: int, ticket: Ticket, now: float) -> None:
+        """Rank `rank` is inside `hvd.init()`: how a stock worker shows that it has arrived. It waits for the others."""
+        slots = self.processes.slots
+        process = self.processes.at(slots[rank].key) if self.forming and 0 <= rank < len(slots) else None
+        comes = process is not None and self.processes.is_member(process) and not process.uses_barrier
+        if (
+            process is not None
+            and comes
+            and (process.phase is ProcessPhase.ASSIGNED or process.init_ticket is not None)
+        ):
+            self._control.hold_in_init(process, ticket, now)
+            self._decide_unless_others_are_missing(process, now)
+        else:
+            self.actions.add(AnswerRequest(ticket=ticket, text=""))
 
     def registered(self, key: SlotKey, now: float) -> None:
         """The process has entered `elastic.run` and can be notified."""
@@ -186,6 +199,7 @@ class World:
         if process is None or self.finished:
             return
         self._control.close_request(process)
+        self._control.release_from_init(process)
         if process.phase is not ProcessPhase.LEAVING:
             self.processes.dismiss(process)
             self._ended_unasked(process, code, message, now)
@@ -195,6 +209,11 @@ class World:
         """The outcome of the last NotifyCoordinator."""
         if not delivered:
             self._notices.not_delivered(now)
+        self._changed(now)
+
+    def pinged(self, number: int, outcome: PingOutcome, now: float) -> None:
+        """The outcome of a PingProcess."""
+        self._signs.pinged(number, outcome, now)
         self._changed(now)
 
     def stop(self, exit_code: int, reason: str) -> None:

@@ -1,18 +1,19 @@
 """How one world follows another: when the current one is left, and which slots the next one has."""
 
-import math
 from collections.abc import Iterable
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld, LogWarning
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
+from hvd_elastic.launcher.core.hosts.lost_pods import LostPodsVerdict
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
 from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.process_control import Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
+from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
 
@@ -30,9 +31,11 @@ class WorldFormation:
         hosts: HostPool,
         control: ProcessControl,
         resize: PendingResize,
+        signs: SignsOfLife,
         actions: ActionQueue,
     ) -> None:
         self._limits = limits
+        self._signs = signs
         self._processes = processes
         self._hosts = hosts
         self._control = control
@@ -42,16 +45,18 @@ class WorldFormation:
         """Whether the current world waits for members. The owner clears it when the world runs."""
         self.resets = 0
         """Worlds after the first one."""
+        self._stillborn = 0
+        """Worlds in a row that have failed on hosts that stay, before any process held the state."""
         self._short_since: float | None = None
         """Since when there are too few slots for a world."""
         self._lost_since: float | None = None
         """Since when no process holds the state."""
-        self._began_waiting: float | None = None
-        """Since when the job waits to begin again; None in a world, and before the first."""
+        self._waits_to_begin = False
+        """Whether the job waits to begin again, because no process holds the state any more."""
 
     def begin(self, now: float) -> None:
         """Form a world where there is none, once there are enough hosts."""
-        if self._began_waiting is not None and not self._were_taken_away(self._began_waiting, now):
+        if self._waits_to_begin and not self._were_taken_away(now):
             return
         slots = place(self._hosts.eligible(now), self._limits.maximum)
         needed = self._limits.start if self._processes.generation == 0 else self._limits.minimum
@@ -62,21 +67,28 @@ class WorldFormation:
         if now < settled and len(slots) != self._limits.maximum:
             self._actions.wake_by(settled)
             return
+        if self._hosts.lost_pods.verdict(now) is LostPodsVerdict.CAME_BACK:
+            self._stillborn += 1
+            if self._stillborn >= self._limits.most_stillborn:
+                why = f"{self._stillborn} worlds in a row failed before any process held the state ({self._why()})"
+                self._actions.finish(Exit.ALL_WORKERS_LOST, why)
+                return
         self._form(slots, now)
 
-    def _were_taken_away(self, since: float, now: float) -> bool:
+    def _were_taken_away(self, now: float) -> bool:
         """Whether the lost hosts are known to be taken away. If they come back, it was their processes that failed.
 
         Without this a script that runs out of memory on every host would be begun again for ever.
         """
-        if self._hosts.came_back():
-            self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
-            return False
-        deadline = since + self._limits.return_patience
-        if self._hosts.may_come_back() and now < deadline:
-            self._actions.wake_by(deadline)
-            return False
-        return True
+        match self._hosts.lost_pods.verdict(now):
+            case LostPodsVerdict.CAME_BACK:
+                self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
+                return False
+            case LostPodsVerdict.UNKNOWN:
+                self._actions.wake_by(self._hosts.lost_pods.deadline)
+                return False
+            case _:
+                return True
 
     def leave_when_all_ask(self, now: float, *, succeeded: bool) -> None:
         """Leave the current world once all its members ask or are gone.
@@ -85,15 +97,23 @@ class WorldFormation:
         """
         alive = self._processes.alive()
         asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
-        if alive and not asking:
+        if alive and not asking and (self.forming or self._processes.is_whole()):
             return
+        since = self._signs.doubt(now)
+        self._signs.ping(alive, now)
+        for process in alive:
+            deadline = self._signs.deadline(process, others_wait=bool(asking))
+            if deadline is not None:
+                self._control.check_deadline(process, deadline, now)
+        alive = self._processes.alive()
+        asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
         blocking = [p for p in alive if p.phase is not ProcessPhase.ASKING and not p.is_cold]
         if succeeded:
             if not blocking:
                 self._actions.finish(Exit.OK, "the script has ended")
             return
-        last_ask = max((p.phase_since for p in asking), default=-math.inf)
-        still_awaited = [self._is_awaited(process, last_ask, now) for process in blocking]
+        asked = max((p.phase_since for p in asking), default=None)
+        still_awaited = [self._is_awaited(process, since, asked, now) for process in blocking]
         if not any(still_awaited):
             self._leave_world(now)
 
@@ -101,14 +121,14 @@ class WorldFormation:
         alive = self._processes.alive()
         holders = [p for p in alive if p.holds_state]
         limit = self._limits.reset_limit
-        if self._processes.state_exists and not holders:
+        if limit is not None and self.resets >= limit:
+            self._actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
+        elif self._processes.state_exists and not holders:
             self._begin_again(alive, now)
         elif not alive:
             self._processes.dissolve()
             self.forming = False
             self.begin(now)
-        elif limit is not None and self.resets >= limit:
-            self._actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
         else:
             self._form_next(holders, now)
 
@@ -129,7 +149,7 @@ class WorldFormation:
             process.enter(ProcessPhase.WAITING, now)
         self._processes.dissolve()
         self._processes.forget_state()
-        self.forming, self._lost_since, self._began_waiting = False, None, now
+        self.forming, self._lost_since, self._waits_to_begin = False, None, True
         self.begin(now)
 
     def _form_next(self, holders: list[Process], now: float) -> None:
@@ -150,8 +170,11 @@ class WorldFormation:
             self._resize.add(self._own_wish())
         generation = self._processes.generation + 1
         self.resets += generation > 1
-        self.forming, self._short_since, self._lost_since, self._began_waiting = True, None, None, None
+        if self._processes.state_exists:
+            self._stillborn = 0
+        self.forming, self._short_since, self._lost_since, self._waits_to_begin = True, None, None, False
         self._hosts.forget_failures()
+        self._signs.trust()
         self._processes.state_is_durable = False
         self._actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}
@@ -196,11 +219,25 @@ class WorldFormation:
             )
         self._actions.wake_by(deadline)
 
-    def _is_awaited(self, process: Process, last_ask: float, now: float) -> bool:
-        """Whether the members that ask still wait for this one; if not, it is written off."""
-        patience = self._limits.removed_patience if self._hosts.has_left(process.alias) else self._limits.hang_timeout
-        deadline = max(process.phase_since, last_ask) + patience
-        return self._control.check_deadline(process, deadline, f"does not answer ({patience:g} s)", now)
+    def _is_awaited(self, process: Process, since: float, asked: float | None, now: float) -> bool:
+        """Whether this member may still take its time; if not, it is written off.
+
+        Args:
+            process: it has not asked for a place. It is not known to be silent.
+            since: when the world has come to stand still.
+            asked: when the last other member has asked; None if no member waits for this one.
+            now: seconds.
+        """
+        limits = self._limits
+        patience = limits.hang_timeout
+        if asked is not None:
+            if self._hosts.has_left(process.alias):
+                patience = limits.removed_patience
+            elif not process.registered:
+                patience = min(limits.entry_patience, limits.hang_timeout)
+        at = max(since, process.phase_since, since if asked is None else asked) + patience
+        deadline = Deadline(at=at, reason=f"does not come ({patience:g} s)")
+        return self._control.check_deadline(process, deadline, now)
 
     def _own_wish(self) -> ResizeCause:
         asking = [p for p in self._processes.alive() if p.phase is ProcessPhase.ASKING]

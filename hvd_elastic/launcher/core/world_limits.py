@@ -18,13 +18,25 @@ class WorldLimits:
     settle: float
     """At the start: how long the list of hosts must stay unchanged before fewer than `maximum` slots are enough."""
     hang_timeout: float
-    """How long a member that neither answers nor ends may keep the others waiting."""
+    """How long a member that lives, but neither asks for a place nor ends, may keep the others waiting. A script may
+    compute for minutes between two commits."""
     removed_patience: float
     """The same for a member whose host has left the list."""
     start_timeout: float
     """How long members that hold the state wait at the barrier for a newcomer."""
     first_start_timeout: float
     """The same for a world in which no process holds the state, where slow imports do no harm."""
+    silence: float = 10.0
+    """How long a member that does not answer, a stopped process or one on a lost host, may do so. At most
+    `hang_timeout`."""
+    entry_patience: float = 60.0
+    """How long a member that has not entered `elastic.run`, and so cannot be pinged, may do so. At most
+    `hang_timeout`."""
+    ping_first: float = 0.1
+    """From the moment in which a world stands still to the first pings, of those that have not asked for a place. Most
+    resizes are over before."""
+    ping_again: float = 1.0
+    """Between two pings of the same member."""
     gather: float = 2.0
     """How long a newcomer waits for others that were started, so that all join in one resize. The wait costs the
     newcomer a moment and spares all members a pause."""
@@ -39,5 +51,8 @@ class WorldLimits:
     pod that was deleted by force, or a node that was lost, is known to be gone a moment after its processes."""
     return_patience: float = 30.0
     """After the loss of every worker: a pod that is not back after this time was taken away."""
+    most_stillborn: int = 5
+    """Worlds in a row that may fail before any process holds the state, on pods that stay: a script that crashes in its
+    first step would otherwise be begun again for ever."""
     leave_patience: float = 15.0
     """How long a process that was told to leave may take before it is killed."""

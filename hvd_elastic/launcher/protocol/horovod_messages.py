@@ -7,15 +7,16 @@ the two replies of the notification service are built. `test_horovod_messages.py
 
 import base64
 import binascii
+import errno
 import io
 import pickle
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from horovod.runner.common.util import network, secret
-from horovod.runner.common.util.network import Wire
+from horovod.runner.common.util.network import PingRequest, Wire
 from horovod.runner.elastic.worker import HostsUpdatedRequest, HostUpdateResult
 
 from hvd_elastic.mpijob.contract import HvdElasticError
@@ -24,11 +25,20 @@ CONNECT_SECONDS: Final = 2.0
 """For one address. Horovod has no limit here: a lost host holds its driver's lock for minutes."""
 
 _REPLY_LIMIT_BYTES: Final = 65536
+_KNOCKS: Final = 2
+_KNOCK_SECONDS: Final = 0.2
+"""A living host's kernel accepts a connection within the network's round trip, however busy its processes are."""
+_UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT})
+
 _REPLIES: Final = frozenset({"PingResponse", "AckResponse"})
 
 
 class HorovodMessageError(HvdElasticError):
     """A message is not one that Horovod sends, or the peer could not be reached."""
+
+
+class HostUnreachableError(HorovodMessageError):
+    """The peer's host does not answer: its kernel neither accepts nor refuses a connection."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -79,17 +89,31 @@ class Registration:
         workers skip the sync, and a newcomer of the same world waits for that sync without end (horovod issue 3494).
         Stamps are nanoseconds: with Horovod's whole seconds the second of two changes can be lost.
         """
+        self._ask(HostsUpdatedRequest(stamp_nanoseconds, HostUpdateResult.mixed), _connect)
+
+    def ping(self) -> None:
+        """Ask whether the process lives.
+
+        Raises HostUnreachableError if its host does not answer, and HorovodMessageError if only the process does not.
+        """
+        self._ask(PingRequest(), _knock)
+
+    def _ask(self, request: object, connect: Callable[[tuple[str, int]], socket.socket]) -> None:
         failure: Exception = HorovodMessageError("the worker has registered no address")
+        unreachable = 0
         for address in self.addresses:
             try:
-                return self._send(address, HostsUpdatedRequest(stamp_nanoseconds, HostUpdateResult.mixed))
+                return self._send(connect(address), request)
             except (OSError, EOFError, struct.error, HorovodMessageError) as error:
                 failure = error
-        raise HorovodMessageError(f"notification failed: {failure}") from failure
+                unreachable += isinstance(error, HostUnreachableError)
+        is_unreachable = 0 < unreachable == len(self.addresses)
+        error_type = HostUnreachableError if is_unreachable else HorovodMessageError
+        raise error_type(f"{type(request).__name__} failed: {failure}") from failure
 
-    def _send(self, address: tuple[str, int], request: object) -> None:
+    def _send(self, connection: socket.socket, request: object) -> None:
         with (
-            socket.create_connection(address, timeout=CONNECT_SECONDS) as connection,
+            connection,
             connection.makefile("rb") as reader,
             connection.makefile("wb") as writer,
         ):
@@ -100,3 +124,21 @@ class Registration:
             if not secret.check_digest(self.key, message, digest):
                 raise HorovodMessageError("the reply is not signed with the worker's key")
             load_plain(message)
+
+
+def _connect(address: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(address, timeout=CONNECT_SECONDS)
+
+
+def _knock(address: tuple[str, int]) -> socket.socket:
+    """Connect, or say soon that the host does not answer. A single packet may be lost."""
+    for _ in range(_KNOCKS):
+        try:
+            connection = socket.create_connection(address, timeout=_KNOCK_SECONDS)
+        except OSError as error:
+            if not isinstance(error, TimeoutError) and error.errno not in _UNREACHABLE:
+                raise
+        else:
+            connection.settimeout(CONNECT_SECONDS)
+            return connection
+    raise HostUnreachableError(f"{address[0]} does not answer")

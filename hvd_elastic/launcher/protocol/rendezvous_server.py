@@ -35,7 +35,10 @@ _LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class RendezvousRequests(Protocol):
-    """What the server asks for the workers. The first two methods block until there is an answer; None means 404."""
+    """What the server asks for the workers.
+
+    `request_place`, `wait_at_barrier` and `initialising` block until there is an answer; None means 404.
+    """
 
     def request_place(self, key: SlotKey) -> str | None: ...  # noqa: D102
     def wait_at_barrier(self, key: SlotKey) -> str | None: ...  # noqa: D102
@@ -199,13 +202,14 @@ class RendezvousRequestHandler(BaseHTTPRequestHandler):
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
             self._register(key, proof, value)
             return HTTPStatus.OK
+        if scope == "global" and key.isdecimal():
+            self.server.requests.initialising(int(key))
+        # A stock worker may have waited above, and what it says belongs to the world that it was waiting for.
         try:
             self.server.store.put(scope, key, value, proven=proof is Proof.RIGHT)
         except StoreFullError:
             logger.warning("refused %s/%s from %s: too much is stored", scope, key, self.client_address[0])
             return HTTPStatus.INSUFFICIENT_STORAGE
-        if scope == "global" and key.isdecimal():
-            self.server.requests.initialising(int(key))
         return HTTPStatus.OK
 
     def _register(self, key: str, proof: Proof, value: bytes) -> None:

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import os
 import pickle
+import queue
 import socket
 import threading
 import time
@@ -16,8 +17,15 @@ from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationSe
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.protocol import horovod_messages
-from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration, load_plain
+from hvd_elastic.launcher.protocol.horovod_messages import (
+    HorovodMessageError,
+    HostUnreachableError,
+    Registration,
+    load_plain,
+)
+from hvd_elastic.launcher.protocol.process_pings import ProcessPings
 
 KEY = b"k" * 32
 
@@ -63,6 +71,14 @@ def test_any_bytes_are_refused_with_one_error(data: bytes) -> None:
         Registration.parse(data)
 
 
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registration]:
+    """A stopped process: the kernel accepts connections for it."""
+    monkeypatch.setattr(horovod_messages, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield Registration((listener.getsockname(),), KEY)
+
+
 class Manager:
     def __init__(self) -> None:
         self.heard: list[tuple[int, object]] = []
@@ -88,6 +104,34 @@ def test_horovods_own_service_understands_the_notification(service: Any) -> None
     assert manager.heard[0][0] < manager.heard[1][0], "two changes in one second are two"
 
 
+def test_horovods_own_service_answers_a_ping_and_a_stopped_one_does_not(service: Any, silent: Registration) -> None:
+    manager, server = service
+    outcomes: queue.SimpleQueue[tuple[int, PingOutcome]] = queue.SimpleQueue()
+    pings = ProcessPings(lambda number, outcome: outcomes.put((number, outcome)))
+    for number in range(40):
+        pings.ping(number, silent)
+    pings.ping(40, Registration.parse(body((server.addresses(), KEY))))
+    expected = dict.fromkeys(range(40), PingOutcome.SILENT) | {40: PingOutcome.ANSWERED}
+    assert dict(outcomes.get(timeout=30) for _ in range(41)) == expected
+    assert not manager.heard, "a ping is no notification"
+
+
+def test_a_ping_tells_a_lost_host_from_a_silent_process(silent: Registration) -> None:
+    """A full queue drops what would open another connection, as a lost host does."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as stack:
+        with contextlib.suppress(TimeoutError):
+            while True:
+                stack.enter_context(socket.create_connection(listener.getsockname(), timeout=0.3))
+        lost = Registration((listener.getsockname(),), KEY)
+        with pytest.raises(HostUnreachableError):
+            lost.ping()
+        with pytest.raises(HorovodMessageError) as raised:
+            Registration((*silent.addresses, *lost.addresses), KEY).ping()
+        assert not isinstance(raised.value, HostUnreachableError), "one of its addresses is there"
+    with pytest.raises(HorovodMessageError, match="refused"):
+        lost.ping()
+
+
 def test_a_reply_that_would_run_code_is_refused(tmp_path: Any) -> None:
     target = tmp_path / "owned"
     message = pickle.dumps(Evil(str(target)))
@@ -110,7 +154,6 @@ def test_a_reply_that_would_run_code_is_refused(tmp_path: Any) -> None:
     assert not target.exists()
 
 
-def test_a_silent_worker_does_not_hold_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(horovod_messages, "CONNECT_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(HorovodMessageError, match="timed out"):
-        Registration((listener.getsockname(),), KEY).notify(1)
+def test_a_silent_worker_does_not_hold_the_launcher(silent: Registration) -> None:
+    with pytest.raises(HorovodMessageError, match="timed out"):
+        silent.notify(1)

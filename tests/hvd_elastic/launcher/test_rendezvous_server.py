@@ -34,6 +34,8 @@ class Requests:
         self.initialised: list[int] = []
         self.has_synced: list[SlotKey] = []
         self.meeting = threading.Barrier(64)
+        self.is_held, self.holds = threading.Event(), threading.Event()
+        self.holds.set()
 
     def request_place(self, key: SlotKey) -> str | None:
         self.places_asked.append(key)
@@ -52,6 +54,8 @@ class Requests:
         self.registered[key] = registration
 
     def initialising(self, rank: int) -> None:
+        self.is_held.set()
+        self.holds.wait(20)
         self.initialised.append(rank)
 
 
@@ -126,6 +130,19 @@ def test_gloos_store(server: RendezvousServer, requests: Requests) -> None:
     assert requests.initialised == [0]
     server.form(place([Host(alias="a", address="x", slots=2)], None))
     assert ask(server, "GET", "/global/0")[0] == 404, "nothing of the last world is left"
+
+
+def test_a_worker_is_held_inside_init_and_what_it_says_belongs_to_the_world_that_it_waited_for(
+    server: RendezvousServer, requests: Requests
+) -> None:
+    requests.holds.clear()
+    worker = threading.Thread(target=ask, args=(server, "PUT", "/global/0", b"address"))
+    worker.start()
+    assert requests.is_held.wait(20)
+    server.form(place([Host(alias="a", address="x", slots=2)], None))
+    requests.holds.set()
+    worker.join(20)
+    assert ask(server, "GET", "/global/0") == (200, b"address")
 
 
 def test_a_broken_world_fails_at_once(server: RendezvousServer) -> None:

@@ -1,5 +1,6 @@
 """Single decisions of the world, step by step; test_world_machine.py has the promises that always hold."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 class Story:
     """A world, a clock, and workers that act when a test calls them by name."""
 
-    def __init__(self, minimum: int = 1, *, elastic_timeout: float = math.inf) -> None:
+    def __init__(self, minimum: int = 1, *, elastic_timeout: float = math.inf, reset_limit: int | None = None) -> None:
         limits = WorldLimits(
-            start=minimum, minimum=minimum, maximum=None, elastic_timeout=elastic_timeout, reset_limit=None,
+            start=minimum, minimum=minimum, maximum=None, elastic_timeout=elastic_timeout,
+            reset_limit=reset_limit,
             restart_errors=False,
             settle=0.0, hang_timeout=60.0, removed_patience=2.0, start_timeout=120.0, first_start_timeout=600.0,
         )  # fmt: skip
@@ -148,6 +150,24 @@ def test_a_removal_does_not_wait_for_newcomers(story: Story) -> None:
     story.hosts(a=1, b=1, c=1, d=1)
     story.joins("c")
     assert notices(story.hosts(a=1, c=1, d=1)) == 1
+
+
+def test_a_notification_that_fails_is_repeated_after_a_pause(story: Story) -> None:
+    """The coordinator's service may be gone for good: each attempt costs a connection."""
+    assert notices(story.hosts(a=1)) == 1
+    for _ in range(3):
+        story.world.notified(delivered=False, now=story.now)
+        assert notices(story.actions()) == 0
+        assert story.world.actions.wake_at > story.now
+        assert notices(story.wait(story.world.actions.wake_at - story.now)) == 1
+
+
+def test_another_change_of_the_hosts_does_not_wait_for_the_repetition(story: Story) -> None:
+    story.hosts(a=1, b=1, c=1, d=1)
+    story.joins("c")
+    assert notices(story.joins("d")) == 1
+    story.world.notified(delivered=False, now=story.now)
+    assert notices(story.hosts(a=1, b=1, c=1)) == 1
 
 
 def test_a_reset_that_a_worker_wants_by_itself_says_so(story: Story) -> None:
@@ -298,6 +318,132 @@ def test_a_pod_that_does_not_come_back_was_taken_away(comes: str) -> None:
     actions += lost.wait(1.0)
     assert not [action for action in actions if isinstance(action, FinishJob)]
     assert [action for action in actions if isinstance(action, FormWorld)]
+
+
+def _crash_and_come_back(story: Story, generations: range, *, code: int = 139) -> list[FinishJob]:
+    """Both processes fail before they have the state, and come back as the next generations of their pods."""
+    for generation in generations:
+        story.now += 400.0
+        actions = _pods(story, f"aa-{generation}", f"bb-{generation}")
+        started = [action for action in actions if isinstance(action, StartProcess)]
+        for action in started:
+            story.world.barrier_reached(action.slot.key, 1000 + action.number, story.now)
+        story.now += 5.0
+        for action in started:
+            story.world.exited(action.number, code, story.now, "segmentation fault")
+        finished = [action for action in actions + story.actions() if isinstance(action, FinishJob)]
+        if finished:
+            return finished
+    return []
+
+
+def test_the_reset_limit_counts_worlds_in_which_every_process_died() -> None:
+    story = Story(minimum=2, reset_limit=3)
+    (finish,) = _crash_and_come_back(story, range(1, 40))
+    assert finish.exit_code == Exit.RESET_LIMIT
+    assert story.world.resets == 3
+
+
+def test_a_script_that_crashes_on_every_host_at_its_start_ends_the_job() -> None:
+    story = Story(minimum=2)
+    (finish,) = _crash_and_come_back(story, range(1, 40))
+    assert finish.exit_code == Exit.ALL_WORKERS_LOST
+    assert "5 worlds in a row" in finish.reason
+    assert story.world.processes.generation == 5
+
+
+def test_a_pod_that_crashes_again_and_again_is_used_less_and_less_often() -> None:
+    """Each of its processes is a new host, and each of its deaths would cost the others a reset."""
+    story = Story()
+    _pods(story, "aa-1", "bb-1")
+    story.train("aa-1", "bb-1")
+    story.world.synced(("aa-1", 0), story.now)
+    story.dies("bb-1")
+    story.asks("aa-1")
+    story.joins("aa-1")
+    starts = list[float]()
+    for generation in range(2, 3600):
+        story.now += 1.0
+        made = _pods(story, "aa-1", f"bb-{generation}")
+        for action in made:
+            if isinstance(action, StartProcess):
+                starts.append(story.now)
+                story.world.exited(action.number, 139, story.now + 0.5)
+    gaps = [after - before for before, after in itertools.pairwise(starts)]
+    assert gaps[:7] == [1.0, 1.0, 11.0, 21.0, 41.0, 81.0, 161.0]
+    assert set(gaps[7:]) == {301.0}
+    assert story.world.blacklisted(story.now)
+
+
+def test_a_pod_that_crashes_once_in_a_while_is_used_at_once() -> None:
+    story = Story()
+    _pods(story, "aa-1", "bb-1")
+    story.train("aa-1", "bb-1")
+    story.world.synced(("aa-1", 0), story.now)
+    for generation in range(2, 10):
+        story.dies(f"bb-{generation - 1}")
+        story.asks("aa-1")
+        story.joins("aa-1")
+        story.now += 700.0
+        assert any(isinstance(action, StartProcess) for action in _pods(story, "aa-1", f"bb-{generation}"))
+
+
+class StockStory(Story):
+    """Workers that know no barrier: they ask for a place once they have lost a world, and go on into `hvd.init()`."""
+
+    def enters_init(self, rank: int) -> list[Action]:
+        self.tickets += 1
+        self.world.initialising(rank, self.tickets, self.now)
+        return self.actions()
+
+    def forms(self, *ranks: int) -> None:
+        for rank in ranks:
+            self.enters_init(rank)
+        for slot in self.world.processes.slots:
+            self.world.registered(slot.key, self.now)
+        self.actions()
+
+
+def _answers(actions: list[Action]) -> list[str]:
+    return [action.text for action in actions if isinstance(action, AnswerRequest)]
+
+
+def test_stock_workers_wait_in_init_for_the_slowest_import() -> None:
+    """Gloo would give up after its time-out, and a process that Gloo gives up in hvd.init() ends."""
+    story = StockStory(minimum=2)
+    story.hosts(a=1, b=1)
+    assert not _answers(story.enters_init(1))
+    assert not _answers(story.wait(500.0))
+    assert _answers(story.enters_init(0)) == ["", ""]
+
+
+def test_stock_workers_wait_for_their_places_until_a_cold_newcomer_is_there() -> None:
+    story = StockStory()
+    story.hosts(a=1, b=1)
+    story.forms(0, 1)
+    started = story.hosts(a=1, b=1, c=1)
+    started += story.asks("a") + story.asks("b")
+    assert [action.slot.host.alias for action in started if isinstance(action, StartProcess)] == ["c"]
+    assert not _answers(started + story.wait(100.0))
+    assert sorted(_answers(story.enters_init(2))) == ["", "0,3,0,1,0,3", "1,3,0,1,1,3"]
+    assert _answers(story.enters_init(0)) == [""], "nobody waits in a world that runs"
+
+
+@pytest.mark.parametrize("ends", ["dies", "never comes"])
+def test_a_cold_newcomer_that_does_not_come_costs_stock_workers_nothing(ends: str) -> None:
+    """They have not been told of a world with it."""
+    story = StockStory()
+    story.hosts(a=1, b=1)
+    story.forms(0, 1)
+    story.hosts(a=1, b=1, c=1, d=1)
+    story.asks("a")
+    story.asks("b")
+    assert not _answers(story.enters_init(2))
+    actions = story.dies("d") if ends == "dies" else story.wait(121.0)
+    # The newcomer in init has another place now, so it is started anew.
+    actions += story.enters_init(2)
+    assert [answer for answer in _answers(actions) if answer] == ["0,3,0,1,0,3", "1,3,0,1,1,3"]
+    assert not any(isinstance(action, FinishJob) for action in actions)
 
 
 def test_old_hosts_keep_their_order(story: Story) -> None:

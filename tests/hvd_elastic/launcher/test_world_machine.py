@@ -19,6 +19,7 @@ from hvd_elastic.launcher.core.actions import (
     FinishJob,
     FormWorld,
     NotifyCoordinator,
+    PingProcess,
     StartProcess,
     WorldResized,
 )
@@ -26,6 +27,7 @@ from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
@@ -61,8 +63,7 @@ class Machine(RuleBasedStateMachine):
         self.hosts: list[Host] = []
         self.made = 0
         self.finish: FinishJob | None = None
-        self.last_hosts: tuple[Host, ...] = ()
-        """The hosts that were reported when the job ended."""
+        self.listed_at_the_end: set[str] = set()
         self.notices = 0
         self.collects = False
         """Whether events are only reported, and the actions carried out later."""
@@ -233,24 +234,31 @@ class Machine(RuleBasedStateMachine):
             case StartProcess(number=number, slot=slot):
                 assert not [w for w in self.workers.values() if w.slot.key == slot.key], "two processes in one place"
                 self.workers[number] = Worker(number, slot)
-            case EndProcess(number=number) as action:
-                if number in self.workers:
-                    self.asked_to_end.add(number)
-                    if action.at_once:
-                        self.failed.add(self.workers[number].slot.host.alias)  # it hung
-                    self.exit(self.workers[number], -15)
+            case EndProcess(number=number, at_once=at_once):
+                self.end(number, at_once=at_once)
             case FormWorld():
                 self.formed, self.notices = action, 0
             case NotifyCoordinator():
                 self.notices += 1
                 self.call(lambda: self.world.notified(delivered=True, now=self.now))
+            case PingProcess(number=number):
+                lives = number in self.workers and self.workers[number].doing != "hung"
+                outcome = PingOutcome.ANSWERED if lives else PingOutcome.SILENT
+                self.call(lambda: self.world.pinged(number, outcome, self.now))
             case AnswerRequest(ticket=ticket, text=text):
                 self.answer(ticket, text)
             case WorldResized():
                 self.releases.append(action)
                 self.check_release()
             case FinishJob():
-                self.finish, self.last_hosts = action, tuple(self.hosts)
+                self.finish, self.listed_at_the_end = action, {host.uid for host in self.hosts}
+
+    def end(self, number: int, *, at_once: bool) -> None:
+        if number in self.workers:
+            self.asked_to_end.add(number)
+            if at_once:
+                self.failed.add(self.workers[number].slot.host.alias)  # it hung
+            self.exit(self.workers[number], -15)
 
     def answer(self, ticket: int, text: str) -> None:
         number, kind = self.tickets.pop(ticket)
@@ -315,7 +323,7 @@ class Machine(RuleBasedStateMachine):
         if self.finish is not None:
             assert self.finish.exit_code == Exit.ALL_WORKERS_LOST, self.finish
             failed = {alias.rpartition("-")[0] for alias in self.failed}
-            assert {host.uid for host in self.last_hosts} & failed, "every pod in which a process failed is gone"
+            assert self.listed_at_the_end & failed, "every pod in which a process failed is gone"
             holders = [
                 p
                 for p in self.world.processes

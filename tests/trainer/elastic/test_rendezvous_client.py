@@ -1,4 +1,6 @@
+import itertools
 import os
+from types import SimpleNamespace
 
 import pytest
 from horovod.runner.http.http_client import put_data_into_kvstore
@@ -129,3 +131,21 @@ def test_the_notification_service_is_registered_as_horovod_does(launcher: FakeLa
     for register in (put_data_into_kvstore, rendezvous_client.register):
         register(*address(), "worker_addresses", "uid-1:0", value)
     assert launcher.put == [("worker_addresses/uid-1:0", launcher.put[0][1])] * 2
+
+
+def test_a_place_is_waited_for_as_long_as_it_takes(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inference may keep every GPU for days. Here an hour passes with each look at the clock."""
+    launcher.answers["rank_and_size"] = [HELD, ASSIGNED]
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr(rendezvous_client, "time", SimpleNamespace(monotonic=lambda: next(hours)))
+    looks: list[None] = []
+
+    def looks_around() -> bool:
+        looks.append(None)
+        if len(looks) == 3:
+            launcher.answers["rank_and_size"][0] = ASSIGNED
+            launcher.over.set()
+        return False
+
+    rendezvous_client.take_place(looks_around)
+    assert os.environ["HOROVOD_RANK"] == "1"

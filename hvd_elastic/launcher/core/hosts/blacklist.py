@@ -3,6 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
+
+_FREE_CRASHES: Final = 3
+_FIRST_DELAY: Final = 10.0
+_LONGEST_DELAY: Final = 300.0
+"""Seconds; the delays in between are doubled each time, as the kubelet does for a container."""
+_FORGET_AFTER: Final = 600.0
+"""Seconds without a failure after which a pod counts as healthy; the kubelet's too."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,4 +49,35 @@ class Blacklist:
 
     def next_return(self, now: float) -> float:
         """When the next alias may return; infinite if none will."""
+        return min((until for until in self._until.values() if until > now), default=math.inf)
+
+
+class CrashLoops:
+    """Pods whose processes fail again and again.
+
+    A process that is replaced in its pod is a new host, so no blacklist holds it up, and each failure costs the other
+    members a reset. Some failures are free; from then on the pod is left out for longer each time.
+    """
+
+    def __init__(self) -> None:
+        self._count: dict[str, int] = {}
+        self._last: dict[str, float] = {}
+        self._until: dict[str, float] = {}
+
+    def failed(self, uid: str, now: float) -> None:
+        """A process has failed in the pod with this UID."""
+        if now >= self._last.get(uid, -math.inf) + _FORGET_AFTER:
+            self._count[uid] = 0
+        self._count[uid] += 1
+        self._last[uid] = now
+        extra = self._count[uid] - _FREE_CRASHES
+        if extra > 0:
+            self._until[uid] = now + min(_FIRST_DELAY * 2.0 ** min(extra - 1, 60), _LONGEST_DELAY)
+
+    def blocks(self, uid: str, now: float) -> bool:
+        """Whether the pod is left out now."""
+        return self._until.get(uid, -math.inf) > now
+
+    def next_return(self, now: float) -> float:
+        """When the next pod may return; infinite if none will."""
         return min((until for until in self._until.values() if until > now), default=math.inf)

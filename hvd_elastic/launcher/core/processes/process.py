@@ -49,6 +49,8 @@ class Process:
     """Its open request."""
     ticket_is_join: bool = False
     ticket_since: float = 0.0
+    init_ticket: Ticket | None = None
+    """Its open request from inside `hvd.init()`, where a stock worker waits for the others."""
     phase_since: float = 0.0
     go_is_due: bool = False
     """It was released while it had no open request: its next request at the barrier is answered GO."""
@@ -71,7 +73,7 @@ class Process:
     @property
     def is_cold(self) -> bool:
         """Whether it has a place in a world but has never come to one: members that ask do not wait for it."""
-        return self.phase is ProcessPhase.ASSIGNED and self.never_asked
+        return self.never_asked and (self.phase is ProcessPhase.ASSIGNED or self.init_ticket is not None)
 
     def enter(self, phase: ProcessPhase, now: float) -> None:
         """Go into a phase; does nothing if the process is in it already."""

@@ -1,6 +1,8 @@
 """What is done to single processes: starting them, answering them, assigning places, ending them."""
 
 import math
+from dataclasses import dataclass
+from typing import Final
 
 from hvd_elastic.launcher.core.actions import (
     ActionQueue,
@@ -20,6 +22,19 @@ from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
+
+LATE: Final = "did not reach hvd.init() in time"
+"""The reason for which a process that waits or starts is written off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """When a process is written off, and why."""
+
+    at: float
+    reason: str
+    is_failure: bool = True
+    """Whether the process itself has failed then. A silent one was stopped from outside, or has lost its host."""
 
 
 class ProcessControl:
@@ -65,11 +80,35 @@ class ProcessControl:
         self.reply(process, at_barrier if process.ticket_is_join else REMOVED_RESPONSE)
 
     def assign(self, process: Process, slot: Slot, generation: int, now: float) -> None:
-        """Answer its request for a place with its slot in this generation."""
+        """Give it its slot in this generation: it has asked for a place."""
         process.slot, process.slot_generation, process.never_asked = slot, generation, False
-        self.reply(process, slot.response())
-        # A stock worker goes from here straight into hvd.init().
-        process.enter(ProcessPhase.ASSIGNED if process.uses_barrier else ProcessPhase.ARRIVED, now)
+        if process.uses_barrier:
+            self.reply(process, slot.response())
+            process.enter(ProcessPhase.ASSIGNED, now)
+        else:
+            # From the answer a stock worker goes straight into hvd.init(), where it waits for the others no longer
+            # than Gloo's time-out. It gets its answer when they are there.
+            process.enter(ProcessPhase.ARRIVED, now)
+
+    def hold_in_init(self, process: Process, ticket: Ticket, now: float) -> None:
+        """A stock worker has entered `hvd.init()`: keep it there until the others come."""
+        self.release_from_init(process)
+        process.init_ticket = ticket
+        process.enter(ProcessPhase.ARRIVED, now)
+
+    def release_from_init(self, process: Process) -> None:
+        """Let it go on in `hvd.init()`, if it is held there."""
+        if process.init_ticket is not None:
+            self._actions.add(AnswerRequest(ticket=process.init_ticket, text=""))
+            process.init_ticket = None
+
+    def release(self, process: Process, now: float) -> None:
+        """All members are there: let it into `hvd.init()`, or go on in it."""
+        # A member without an open request has not asked yet, or is a stock worker that never will.
+        process.go_is_due = process.ticket is None
+        self.reply(process, JoinAnswer.GO if process.ticket_is_join else process.slot.response())
+        self.release_from_init(process)
+        process.enter(ProcessPhase.RUNNING, now)
 
     def admit(self, process: Process, slot: Slot, generation: int, now: float) -> None:
         """Take it into the new world: assign the slot, or have it ask. A process that can do neither is ended."""
@@ -79,7 +118,7 @@ class ProcessControl:
             process.slot_generation, process.slot = generation, slot
             # It may have died at the barrier a moment ago. If it asks once more, it is alive.
             self.reply(process, JoinAnswer.WAIT)
-            process.enter(ProcessPhase.ASSIGNED, now)
+            process.enter(ProcessPhase.ASSIGNED if process.init_ticket is None else ProcessPhase.ARRIVED, now)
         elif process.uses_barrier or self._processes.newcomers_join:
             self.reply(process, JoinAnswer.AGAIN)
             process.enter(ProcessPhase.ASSIGNED, now)
@@ -102,17 +141,18 @@ class ProcessControl:
     def end(self, process: Process, reason: str, *, at_once: bool) -> None:
         """End it; `at_once`: kill it without asking."""
         self.close_request(process)
+        self.release_from_init(process)
         self._processes.dismiss(process)
         process.phase = ProcessPhase.LEAVING
         process.phase_since = math.inf
         self._actions.add(EndProcess(number=process.number, at_once=at_once, reason=reason))
 
-    def check_deadline(self, process: Process, deadline: float, reason: str, now: float) -> bool:
-        """Write it off, for this reason, once the deadline has passed. Returns whether it still has time."""
-        if now >= deadline:
-            self._write_off(process, reason, now)
+    def check_deadline(self, process: Process, deadline: Deadline, now: float) -> bool:
+        """Write it off once the deadline has passed. Returns whether it still has time."""
+        if now >= deadline.at:
+            self._write_off(process, deadline, now)
             return False
-        self._actions.wake_by(deadline)
+        self._actions.wake_by(deadline.at)
         return True
 
     def lose(self, process: Process, code: int, verdict: ExitVerdict, message: str, now: float) -> None:
@@ -135,12 +175,13 @@ class ProcessControl:
             self._hosts.hold(process.alias, now, failed=verdict is ExitVerdict.HOST_CHANGE)
         self._clear_host(process.alias, "another process of its host has ended")
 
-    def _write_off(self, process: Process, reason: str, now: float) -> None:
+    def _write_off(self, process: Process, deadline: Deadline, now: float) -> None:
+        reason = deadline.reason
         if self._processes.is_member(process):
             self._resize.add(ResizeCause(kind=CauseKind.HUNG, host=process.slot.host.label, detail=reason))
             self._actions.add(FailFormation(generation=self._processes.generation))
         self._actions.add(LogWarning(text=f"{process.name} is written off: {reason}"))
-        self._hosts.blacklist(process.alias, now)
+        self._hosts.blacklist(process.alias, now, failed=deadline.is_failure)
         self.end(process, reason, at_once=True)
         self._clear_host(process.alias, "another process of its host was written off")
 
