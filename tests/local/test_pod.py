@@ -90,6 +90,11 @@ def world(request: pytest.FixtureRequest) -> Iterator[list[dict[str, str]]]:
     server.stop()
 
 
+def of_script(output: str) -> str:
+    """The output without the warning of a Horovod that lacks patches."""
+    return "".join(line for line in output.splitlines(keepends=True) if "hvd-elastic install-horovod" not in line)
+
+
 @pytest.mark.parametrize("world", [2], indirect=True)
 def test_two_standbys_become_a_world_of_two(real: Yard, world: list[dict[str, str]]) -> None:
     real.write(SCRIPT)
@@ -98,7 +103,7 @@ def test_two_standbys_become_a_world_of_two(real: Yard, world: list[dict[str, st
         for pod in pods:
             pod.ready()
         clients = [pod.adopt(env=env, cwd=real.folder) for pod, env in zip(pods, world, strict=True)]
-        outputs = [client.communicate(timeout=DEADLINE_SECONDS)[0].decode() for client in clients]
+        outputs = [of_script(client.communicate(timeout=DEADLINE_SECONDS)[0].decode()) for client in clients]
         assert outputs == ["rank 0 of 2 sum 3.0\n", "rank 1 of 2 sum 3.0\n"]
         assert [client.returncode for client in clients] == [20, 21]
 
@@ -137,7 +142,7 @@ def test_a_killed_rank_is_followed_by_a_standby_and_an_error_is_shown_as_python_
         pod.ready(generation=2)
         code, output = pod.run(cwd=real.folder, env={"SECONDS": "0"})
         assert code == 1
-        assert output == (
+        assert of_script(output) == (
             "up\n"
             "Traceback (most recent call last):\n"
             f'  File "{real.folder}/train.py", line 7, in <module>\n'
