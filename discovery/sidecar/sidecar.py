@@ -313,8 +313,12 @@ class Sidecar:
             self._update_targets()
 
     def _note_beginning(self, job: JobView, now: float) -> None:
-        """Before any list goes out: a launcher that finds one must know whether the job has begun before."""
-        if not self._has_begun and (job.begun or self._state.inventory.is_training()):
+        """Before any list goes out: a launcher that finds one must know whether the job has begun before.
+
+        That it begins now is looked for once a second: it means a look at every worker.
+        """
+        is_due = now - self._last_maintenance >= TURN_SECONDS
+        if not self._has_begun and (job.begun or (is_due and self._state.inventory.is_training())):
             mark_begun(self._options.run_dir)
             self._has_begun = True
         if self._has_begun:
