@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from hvd_elastic.horovod.patch_set import read_patches
 from hvd_elastic.mpijob.contract import (
     ADOPT_FILE,
     ENV_GRACE_SECONDS,
@@ -39,6 +40,8 @@ FAKE_MODULES: Final = {
     "torch/__init__.py": "",
     "torch/_dynamo.py": "",
     "horovod/__init__.py": "",
+    "horovod/common/__init__.py": "",
+    "horovod/common/hvd_elastic_patches.py": f"NAMES = {tuple(patch.name for patch in read_patches())}",
     "horovod/torch/__init__.py": """
 from horovod.torch import elastic
 _up = False
