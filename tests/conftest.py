@@ -1,8 +1,14 @@
 """What holds for all tests."""
 
+import signal
+
 import pytest
 
 from hvd_elastic.horovod.patch_set import installed_patches
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has it ignored by what it starts in the background, and what the tests start would obey that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LONG = ("cluster", "horovod")
 """Marks of tests that start real processes."""

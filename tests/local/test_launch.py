@@ -434,9 +434,9 @@ def test_stock_workers_without_a_barrier(job: Job) -> None:
 def test_stock_workers_outlive_a_newcomer_that_imports_for_longer_than_gloo_waits(job: Job) -> None:
     command = ["sh", "-c", 'exec "$@" --stock', "sh", os.sys.executable, "-S", "tests/local/harness_worker.py"]  # type: ignore[attr-defined]
     job.hosts("a", "b")
-    job.launch("-np", "2", "--min-np", "1", "--gloo-timeout-seconds", "2", command=command)
+    job.launch("-np", "2", "--min-np", "1", "--gloo-timeout-seconds", "4", command=command)
     job.trains("a:0", "b:0")
-    job.order("c:0", "start", "sleep 5")
+    job.order("c:0", "start", "sleep 9")
     job.hosts("a", "b", "c")
     job.trains("a:0", "b:0", "c:0")
     assert [event["why"] for event in job.events("reset")] == ["HostsUpdated"] * 2

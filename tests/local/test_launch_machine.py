@@ -30,7 +30,7 @@ class Machine(RuleBasedStateMachine):
         self.made = 3
         self.names = ["h1-1", SAFE, "h3-1"]
         self.job.hosts(*self.names)
-        flags = ["--min-np", "1", "--max-np", "5", "--hang-timeout", "0.5", "--gloo-timeout-seconds", "1"]
+        flags = ["--min-np", "1", "--max-np", "5", "--hang-timeout", "2", "--gloo-timeout-seconds", "1"]
         self.job.launch("-np", "3", *flags)
         self.job.trains(*(f"{name}:0" for name in self.names))
 

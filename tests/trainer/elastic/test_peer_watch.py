@@ -14,7 +14,7 @@ from hvd_elastic.trainer.elastic.peer_watch import PeerWatch, TcpInfo
 
 PEER = """
 import signal, socket, sys
-server = socket.create_server(("198.51.100.2", 4000))
+server = socket.create_server((sys.argv[1], 4000))
 print("listening", flush=True)
 connection, _ = server.accept()
 signal.pause()
@@ -73,15 +73,24 @@ class Machine:
         subprocess.run(["ip", "-n", self.name, "link", "set", f"{self.name}b", "down"], check=True)
 
 
+def connected_as_gloo_does(address: str) -> socket.socket:
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    connection.set_inheritable(True)
+    connection.connect((address, 4000))
+    return connection
+
+
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     name = f"peer{os.getpid()}"
+    here, there = (f"198.51.100.{os.getpid() % 64 * 4 + host}" for host in (1, 2))  # of a test beside this one: another
     commands = [
         f"ip netns add {name}",
         f"ip link add {name}a type veth peer name {name}b netns {name}",
-        f"ip addr add 198.51.100.1/30 dev {name}a",
+        f"ip addr add {here}/30 dev {name}a",
         f"ip link set {name}a up",
-        f"ip -n {name} addr add 198.51.100.2/30 dev {name}b",
+        f"ip -n {name} addr add {there}/30 dev {name}b",
         f"ip -n {name} link set {name}b up",
     ]
     with contextlib.ExitStack() as stack:
@@ -90,13 +99,13 @@ def machine() -> Iterator[Machine]:
         for command in commands:
             if subprocess.run(command.split(), check=False, capture_output=True).returncode:
                 pytest.skip("makes network namespaces: needs root and iproute2")
-        listener = ["ip", "netns", "exec", name, sys.executable, "-c", PEER]
+        listener = ["ip", "netns", "exec", name, sys.executable, "-c", PEER, there]
         peer = stack.enter_context(subprocess.Popen(listener, stdout=subprocess.PIPE, text=True))
         stack.callback(peer.kill)
         assert peer.stdout is not None
         assert peer.stdout.readline() == "listening\n"
         world, made = WorldSockets(), list[socket.socket]()
-        world.note(lambda: made.append(socket.create_connection(("198.51.100.2", 4000))))
+        world.note(lambda: made.append(connected_as_gloo_does(there)))
         stack.callback(made[0].close)
         yield Machine(name, world, made[0])
 
