@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from tests.cluster.kube import firewall
 from tests.cluster.kube.errors import ClusterError
-from tests.cluster.kube.policy import Direction, Pod, World, selected
+from tests.cluster.kube.policy import Direction, Pod, World
 
 NAMESPACES = {"shop": {"team": "shop"}, "bank": {"team": "bank"}}
 WEB = Pod(namespace="shop", name="web", labels={"app": "web"}, address="10.0.0.1", node="a")
@@ -95,25 +95,9 @@ def test_egress_is_closed_only_by_a_policy_that_speaks_of_it() -> None:
     assert not world(policy(DB, egress=[{"to": [BANK]}])).passes(DATABASE, "1.1.1.1", 443, "tcp", Direction.EGRESS)
 
 
-@pytest.mark.parametrize(
-    ("expression", "matches"),
-    [
-        ({"operator": "In", "values": ["web", "db"]}, True),
-        ({"operator": "In", "values": ["db"]}, False),
-        ({"operator": "NotIn", "values": ["db"]}, True),
-        ({"operator": "Exists"}, True),
-        ({"operator": "DoesNotExist"}, False),
-    ],
-)
-def test_expressions_of_selectors(expression: dict[str, Any], matches: bool) -> None:
-    assert selected({"matchExpressions": [{"key": "app", **expression}]}, {"app": "web"}) is matches
-
-
 def test_what_is_not_known_is_not_guessed() -> None:
     with pytest.raises(ClusterError, match="named ports"):
         world(policy(DB, ingress=[{"ports": [{"port": "sql"}]}])).admits(WEB, DATABASE, 5432)
-    with pytest.raises(ClusterError, match="Gt"):
-        selected({"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]}, {"app": "2"})
 
 
 def test_an_ended_pod_has_no_address_that_a_policy_could_mean() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from hvd_elastic.jobs.label_selector import selects
 from tests.cluster.kube.errors import ClusterError
 
 Object = Mapping[str, Any]
@@ -128,31 +129,10 @@ class World:
         namespaces = {home}
         if (selector := peer.get("namespaceSelector")) is not None:
             labels = {name: {_NAMESPACE_NAME: name, **each} for name, each in self.namespaces.items()}
-            namespaces = {name for name, each in labels.items() if selected(selector, each)}
+            namespaces = {name for name, each in labels.items() if selects(selector, each)}
         for pod in self.pods:
-            if pod.address and pod.namespace in namespaces and selected(peer.get("podSelector") or {}, pod.labels):
+            if pod.address and pod.namespace in namespaces and selects(peer.get("podSelector") or {}, pod.labels):
                 yield pod
-
-
-def selected(selector: Object, labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector selects; an empty one selects all."""
-    if not (selector.get("matchLabels") or {}).items() <= labels.items():
-        return False
-    return all(_expression(each, labels) for each in selector.get("matchExpressions") or ())
-
-
-def _expression(each: Object, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(each["key"]), each.get("values") or ()
-    match each["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    raise ClusterError(f"a label selector has the operator {each['operator']!r}")
 
 
 def _selects(policy: Object, pod: Pod, direction: Direction) -> bool:
@@ -162,7 +142,7 @@ def _selects(policy: Object, pod: Pod, direction: Direction) -> bool:
     return (
         direction in types
         and policy["metadata"]["namespace"] == pod.namespace
-        and selected(spec.get("podSelector") or {}, pod.labels)
+        and selects(spec.get("podSelector") or {}, pod.labels)
     )
 
 
