@@ -117,12 +117,12 @@ def sponge(site: Site, system: System, found: Found) -> None:
     try:
         with namespace(site, f"bench-{system.name}") as (kubectl, timeline):
             load = inference.deploy(site, kubectl)
-            yardsticks(kubectl, load, timeline, found)
             applied = timeline.mark("applied")
             job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
             job.wait_size(SIZE, within_seconds=180)
             found.add("job applied → first step at full size", first_step(job, SIZE) - applied)
             job.wait_steps(20)
+            yardsticks(site, kubectl, load, timeline, found)
             preempt(job, load, timeline, found)
             kill(job, system, timeline, found)
             found.sizes = [(step["time"] - applied, step["size"]) for step in job.account.steps]
@@ -131,34 +131,32 @@ def sponge(site: Site, system: System, found: Found) -> None:
         spot.set_gpus(site.kubectl, spot.node.gpus)
 
 
-def yardsticks(kubectl: Kubectl, load: Inference, timeline: Timeline, found: Found) -> None:
-    """What inference waits for without any training: on an idle GPU, and for victims that end as soon as they are told.
+def yardsticks(site: Site, kubectl: Kubectl, load: Inference, timeline: Timeline, found: Found) -> None:
+    """What inference waits for beside the same training, but without its help: on one more GPU, which is idle at first.
 
-    The first pod of a node is left out: it brings the image into the page cache.
+    Then a pod that ends as soon as it is told has that GPU: of equals the scheduler preempts the youngest. The first
+    inference pod is left out: it brings its image into the page cache.
     """
+    spot = site.local().nodes["spot"]
+    spot.set_gpus(site.kubectl, SIZE + 1)
     for row in (None, "the same, on an idle GPU"):
         ask(load, timeline, found, row)
         load.scale(0)
         load.wait(0)
-    names = [f"at-once-{index}" for index in range(SIZE)]
-    victims = [
-        pod(
-            name,
-            image=store.PAUSE_IMAGE,
-            selector={"kubernetes.io/hostname": "spot"},
-            gpus=1,
-            priority="preemptible-pc",
-            grace_seconds=30,
-        )
-        for name in names
-    ]
-    kubectl.apply(victims)
-    for name in names:
-        wait_ready(kubectl, name)
-    ask(load, timeline, found, "the same, from pods that end at once")
+    victim = pod(
+        "at-once",
+        image=store.PAUSE_IMAGE,
+        selector={"kubernetes.io/hostname": "spot"},
+        gpus=1,
+        priority="preemptible-pc",
+        grace_seconds=30,
+    )
+    kubectl.apply([victim])
+    wait_ready(kubectl, "at-once")
+    ask(load, timeline, found, "the same, from a pod that ends at once")
     load.scale(0)
-    kubectl("delete", "pods", *names, "--ignore-not-found", "--wait=true")
     load.wait(0)
+    spot.set_gpus(site.kubectl, SIZE)
 
 
 def ask(load: Inference, timeline: Timeline, found: Found, row: str | None) -> None:
