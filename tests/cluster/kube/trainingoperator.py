@@ -73,7 +73,8 @@ def _describe(machine: Cluster) -> tuple[Daemon, str]:
     plane = machine.plane
     kubeconfig = addons.as_account(plane, machine.kubectl, NAMESPACE, _NAME)
     program = gomodules.binaries(gomodules.TRAINING_OPERATOR) / "training-operator.v1"
-    webhooks, health = free_ports("127.0.0.1", 2)
+    # On all addresses, as it listens: the API server's port is free on the loopback device.
+    webhooks, health = free_ports("0.0.0.0", 2)
     folder = _own_tmp(machine)
     described = plane.daemon(
         _NAME,
