@@ -25,7 +25,7 @@ class ClusterError(HvdElasticError):
     """The cluster could not be asked, or it refused."""
 
 
-class NoClusterError(ClusterError):
+class NotConfiguredError(ClusterError):
     """No cluster is configured here."""
 
     exit_code = Exit.BAD_INPUT
@@ -74,7 +74,7 @@ class ClusterClient:
     ) -> "ClusterClient":
         """Log in: in a pod with its own account, unless a context is named; else as the kubeconfig says.
 
-        Sends nothing. Raises NoClusterError if no cluster is configured, or the `kubernetes` package is missing.
+        Sends nothing. Raises NotConfiguredError if no cluster is configured, or the `kubernetes` package is missing.
         """
         from hvd_elastic.jobs.login import log_in
 

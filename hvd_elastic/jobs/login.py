@@ -6,19 +6,19 @@ from typing import Any
 
 from yaml import YAMLError
 
-from hvd_elastic.jobs.cluster_client import NoClusterError
+from hvd_elastic.jobs.cluster_client import NotConfiguredError
 
 
 def log_in(context: str | None) -> tuple[Any, str]:
     """A `kubernetes.client.ApiClient` that has sent nothing yet, and the default namespace.
 
-    A pod's own account counts only if no context is named and there is no KUBECONFIG. Raises NoClusterError.
+    A pod's own account counts only if no context is named and there is no KUBECONFIG. Raises NotConfiguredError.
     """
     try:
         from kubernetes import client, config
         from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
     except ImportError as error:
-        raise NoClusterError("this needs the extra: pip install 'hvd-elastic[cluster]'") from error
+        raise NotConfiguredError("this needs the extra: pip install 'hvd-elastic[cluster]'") from error
     settings = client.Configuration()
     settings.retries = False
     try:
@@ -32,5 +32,5 @@ def log_in(context: str | None) -> tuple[Any, str]:
             namespace = chosen["context"].get("namespace", "")
     except (config.ConfigException, OSError, TypeError, YAMLError) as error:
         said = " ".join(str(error).split())
-        raise NoClusterError(f"no cluster to talk to: {said}: set KUBECONFIG, or name a --context") from error
+        raise NotConfiguredError(f"no cluster to talk to: {said}: set KUBECONFIG, or name a --context") from error
     return client.ApiClient(settings), namespace or "default"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hvd_elastic.jobs.cluster_client import ClusterClient
-from hvd_elastic.jobs.doctor.diagnosis import Finding, Level
+from hvd_elastic.jobs.doctor.diagnosis import Diagnosis, Level
 from hvd_elastic.jobs.doctor.examination import examine
 from hvd_elastic.jobs.doctor.fact_reader import FactReader
 from tests.cluster.kube import waiting
@@ -33,7 +33,7 @@ def here(cluster: Site) -> Iterator[Kubectl]:
     remove_namespace(cluster, "doctor")
 
 
-def examined(kubectl: Kubectl, *, impersonate: str | None = None, namespace: str = "") -> list[Finding]:
+def examined(kubectl: Kubectl, *, impersonate: str | None = None, namespace: str = "") -> list[Diagnosis]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubectl.kubeconfig))
         patch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
@@ -41,7 +41,7 @@ def examined(kubectl: Kubectl, *, impersonate: str | None = None, namespace: str
     return examine(FactReader(cluster, cluster.namespace).read())
 
 
-def bad(findings: list[Finding]) -> set[tuple[str, Level]]:
+def bad(findings: list[Diagnosis]) -> set[tuple[str, Level]]:
     return {(one.check, one.verdict.level) for one in findings if one.verdict.level is not Level.OK}
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.jobs.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.jobs.doctor.operators import arguments, images
 from hvd_elastic.priorityclasses import AUTOSCALER_CUTOFF, DEFAULTS, PreemptionPolicy, Tier
 
 _APPLY: Final = "hvd-elastic priorityclasses | kubectl apply -f -"
@@ -35,15 +36,15 @@ def our_classes(facts: ClusterFacts) -> Iterator[Verdict]:
         return
     values = {tier: int(one["value"]) for tier, one in ours.items()}
     shown = " > ".join(f"{_NAMES[tier]} {values[tier]}" for tier in Tier)
-    if not values[Tier.INFERENCE] > values[Tier.PRESERVED] > values[Tier.PREEMPTIBLE]:
+    if values[Tier.INFERENCE] > values[Tier.PRESERVED] > values[Tier.PREEMPTIBLE]:
+        yield ok(shown)
+    else:
         yield error(f"the order is wrong, {shown} is not true", _REPLACE)
     if _policy(ours[Tier.INFERENCE]) == PreemptionPolicy.NEVER:
         yield error(f"{_NAMES[Tier.INFERENCE]} never preempts: inference waits until training ends", _REPLACE)
     for tier in (Tier.PRESERVED, Tier.PREEMPTIBLE):
         if _policy(ours[tier]) != PreemptionPolicy.NEVER:
             yield warning(f"pods of {_NAMES[tier]} preempt pods below them: training takes GPUs from others", _REPLACE)
-    if values[Tier.INFERENCE] > values[Tier.PRESERVED] > values[Tier.PREEMPTIBLE]:
-        yield ok(shown)
 
 
 @check("default-class", Fact.PRIORITY_CLASSES)
@@ -89,12 +90,10 @@ def autoscaler_cutoff(facts: ClusterFacts) -> Iterator[Verdict]:
 
 def _cutoff(deployment: Mapping[str, Any]) -> int | None:
     """The cutoff of a Cluster Autoscaler; None for every other Deployment."""
-    containers = deployment["spec"]["template"]["spec"]["containers"]
-    if not any("cluster-autoscaler" in container["image"] for container in containers):
+    if not any("cluster-autoscaler" in image for image in images(deployment)):
         return None
-    for container in containers:
-        for argument in [*container.get("command", ()), *container.get("args", ())]:
-            flag, _, value = str(argument).partition("=")
-            if flag.lstrip("-") == "expendable-pods-priority-cutoff":
-                return int(value)
+    for argument in arguments(deployment):
+        flag, _, value = argument.partition("=")
+        if flag.lstrip("-") == "expendable-pods-priority-cutoff":
+            return int(value)
     return AUTOSCALER_CUTOFF

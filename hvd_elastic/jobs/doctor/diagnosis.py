@@ -27,7 +27,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Diagnosis:
     """A verdict, and the name of the check that gave it."""
 
     check: str

@@ -4,7 +4,7 @@ from typing import Final
 
 from hvd_elastic.jobs.doctor import class_checks, control_plane_checks, namespace_checks, node_checks, operator_checks
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts
-from hvd_elastic.jobs.doctor.diagnosis import Check, Finding, Verdict, warning
+from hvd_elastic.jobs.doctor.diagnosis import Check, Diagnosis, Verdict, warning
 
 CHECKS: Final = (
     control_plane_checks.kubernetes_version,
@@ -30,9 +30,9 @@ CHECKS: Final = (
 )
 
 
-def examine(facts: ClusterFacts) -> list[Finding]:
+def examine(facts: ClusterFacts) -> list[Diagnosis]:
     """Every verdict of every check."""
-    return [Finding(check=one.name, verdict=verdict) for one in CHECKS for verdict in _verdicts(one, facts)]
+    return [Diagnosis(check=one.name, verdict=verdict) for one in CHECKS for verdict in _verdicts(one, facts)]
 
 
 def _verdicts(one: Check, facts: ClusterFacts) -> list[Verdict]:

@@ -43,19 +43,13 @@ class FactReader:
         self._namespace = namespace
         self._unreadable: dict[Fact, str] = {}
 
-    def read(self, progress: Callable[[Fact], None] = lambda _fact: None) -> ClusterFacts:
-        """Everything, in about thirty short requests. Raises ClusterError if the API server cannot be asked at all.
-
-        Args:
-            progress: told what is read next.
-        """
+    def read(self) -> ClusterFacts:
+        """Everything, in some forty short requests. Raises ClusterError if the API server cannot be asked at all."""
         # The first question is the only one that must be answered: nobody is forbidden to ask for the version.
-        progress(Fact.VERSION)
         version = self._cluster.ask("GET", "/version")
         offset = (version.time - datetime.now(UTC)).total_seconds() if version.time else 0.0
 
         def ask(fact: Fact, question: Callable[[], _T], otherwise: _T) -> _T:
-            progress(fact)
             try:
                 return question()
             except NotFoundError:

@@ -17,7 +17,7 @@ _BYTES_PER_PAIR: Final = 1 << 10
 """Every process stores an address for each other one, in each scope."""
 
 
-class StoreFullError(Exception):
+class GlooStoreFullError(Exception):
     """More is stored than the processes of the world can need."""
 
 
@@ -48,12 +48,12 @@ class GlooStore:
             return self._values[scope].get(key) if scope in self._values else None
 
     def put(self, scope: str, key: str, value: bytes, *, proven: bool) -> None:
-        """Store a value; `proven`: a process of the job has sent it. Raises StoreFullError."""
+        """Store a value; `proven`: a process of the job has sent it. Raises GlooStoreFullError."""
         with self._lock:
             self._delete(scope, key)
             is_full = self._keys >= _KEYS + _KEYS_PER_PROCESS * self._world
             if is_full or self._bytes + len(value) > _BYTES + _BYTES_PER_PAIR * self._world**2:
-                raise StoreFullError
+                raise GlooStoreFullError
             self._values[scope][key] = value
             self._keys, self._bytes = self._keys + 1, self._bytes + len(value)
             if not proven:

@@ -12,7 +12,7 @@ from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDR
 
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.admission import Admission, Proof
-from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, StoreFullError
+from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
 from hvd_elastic.mpijob.contract import (
     JOIN_SCOPE,
@@ -207,7 +207,7 @@ class RendezvousRequestHandler(BaseHTTPRequestHandler):
         # A stock worker may have waited above, and what it says belongs to the world that it was waiting for.
         try:
             self.server.store.put(scope, key, value, proven=proof is Proof.RIGHT)
-        except StoreFullError:
+        except GlooStoreFullError:
             logger.warning("refused %s/%s from %s: too much is stored", scope, key, self.client_address[0])
             return HTTPStatus.INSUFFICIENT_STORAGE
         return HTTPStatus.OK

@@ -11,7 +11,7 @@ from hvd_elastic.jobs.cluster_client import (
     ClusterClient,
     CredentialsError,
     ForbiddenError,
-    NoClusterError,
+    NotConfiguredError,
     NotFoundError,
     RefusedError,
     UnreachableError,
@@ -97,11 +97,11 @@ def test_nobody_answers(kubeconfig: Path) -> None:
 def test_no_usable_kubeconfig(kubeconfig: Path, content: str | None) -> None:
     if content is not None:
         kubeconfig.write_text(content)
-    with pytest.raises(NoClusterError, match="set KUBECONFIG"):
+    with pytest.raises(NotConfiguredError, match="set KUBECONFIG"):
         ClusterClient.connect()
 
 
 def test_no_such_context(api: KubeApi, kubeconfig: Path) -> None:
     configure(kubeconfig, api.port)
-    with pytest.raises(NoClusterError, match="elsewhere"):
+    with pytest.raises(NotConfiguredError, match="elsewhere"):
         ClusterClient.connect(context="elsewhere")

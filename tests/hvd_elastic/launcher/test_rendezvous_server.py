@@ -13,7 +13,7 @@ from horovod.runner.http.http_client import put_data_into_kvstore
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey, place
-from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, StoreFullError
+from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 
@@ -278,7 +278,7 @@ def test_the_store_takes_what_its_world_can_need_and_no_more() -> None:
             store.put("global", str(number), value, proven=False)
 
     for value in (b"", bytes(VALUE_LIMIT_BYTES)):
-        with pytest.raises(StoreFullError):
+        with pytest.raises(GlooStoreFullError):
             fill(value)
     store.forget_unproven()
     store.put("global", "0", bytes(VALUE_LIMIT_BYTES), proven=True)

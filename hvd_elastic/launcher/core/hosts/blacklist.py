@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from hvd_elastic.system.backoff import Backoff
+
 _FREE_CRASHES: Final = 3
-_FIRST_DELAY: Final = 10.0
-_LONGEST_DELAY: Final = 300.0
-"""Seconds; the delays in between are doubled each time, as the kubelet does for a container."""
+_DELAY: Final = Backoff(first_seconds=10.0, most_seconds=300.0)
+"""As the kubelet's for a container."""
 _FORGET_AFTER: Final = 600.0
 """Seconds without a failure after which a pod counts as healthy; the kubelet's too."""
 
@@ -72,7 +73,7 @@ class CrashLoops:
         self._last[uid] = now
         extra = self._count[uid] - _FREE_CRASHES
         if extra > 0:
-            self._until[uid] = now + min(_FIRST_DELAY * 2.0 ** min(extra - 1, 60), _LONGEST_DELAY)
+            self._until[uid] = now + _DELAY.ceiling(extra)
 
     def blocks(self, uid: str, now: float) -> bool:
         """Whether the pod is left out now."""
