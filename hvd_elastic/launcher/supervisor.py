@@ -5,6 +5,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import threading
@@ -38,8 +39,6 @@ logger = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 0.2
 _END_SECONDS: Final = 10.0
 """From SIGTERM to SIGKILL. horovodrun gives its workers 5 s (`GRACEFUL_TERMINATION_TIME_S`)."""
-_WORKER_AGE_SECONDS: Final = 3.0
-"""A run of the discovery script is over before, the session of a worker is not."""
 _HELD_SCRIPT: Final = "held-hosts"
 """In RUN_DIR: the discovery script of a horovodrun that is started held. It prints no host while _HOLD exists."""
 _HOLD: Final = "hold"
@@ -101,7 +100,8 @@ class _Supervisor:
             now = time.monotonic()
             self._supervision.set_hosts(self._listed.hosts, now)
             asks, pid = self._supervision.asks_for_workers, self._pid
-            decision = self._supervision.decide(now, has_workers=asks and pid is not None and has_workers(pid))
+            worker = oldest_worker(pid) if asks and pid is not None else None
+            decision = self._supervision.decide(now, oldest_worker=worker)
             if isinstance(decision, Finish):
                 return self._finish(decision)
             self._carry_out(decision)
@@ -170,7 +170,7 @@ class _Supervisor:
                 return
             if received is not None and received.si_signo in hurried_by:
                 break
-            if not has_workers(pid, age_seconds=0.0):
+            if oldest_worker(pid) is None:
                 break
         child_processes.send(pid, signal.SIGKILL)
         while self._pid is not None:
@@ -201,18 +201,18 @@ def _signal_process(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def has_workers(pid: int, *, age_seconds: float = _WORKER_AGE_SECONDS) -> bool:
-    """Whether horovodrun, process `pid`, runs a command on any host.
+def oldest_worker(pid: int) -> float | None:
+    """For how many seconds the oldest command runs that horovodrun, process `pid`, has on a host; None: there is none.
 
     It starts each by a process of its own (`runner/common/util/safe_shell_exec.py`), so the command is a grandchild.
     """
-    latest = time.clock_gettime(time.CLOCK_BOOTTIME) - age_seconds
     children = child_processes.children_by_parent()
-    commands = (command for helper in children.get(pid, ()) for command in children.get(helper, ()))
-    return any(_started(command) <= latest for command in commands)
+    commands = [command for helper in children.get(pid, ()) for command in children.get(helper, ())]
+    started = min(map(_started, commands), default=math.inf)
+    return None if started == math.inf else time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
 def _started(pid: int) -> float:
     """Seconds since boot at which the process was started; infinite if it is gone."""
     stat = read_stat(pid)
-    return float("inf") if stat is None or stat.state == "Z" else stat.start_ticks / os.sysconf("SC_CLK_TCK")
+    return math.inf if stat is None or stat.state == "Z" else stat.start_ticks / os.sysconf("SC_CLK_TCK")

@@ -75,6 +75,8 @@ class SupervisionLimits:
     """A pod that is not back after this time was taken away. Its next standby imports the script meanwhile."""
     leave_patience: float = 60.0
     """How long the workers of hosts that are gone may take to end, once there are enough others."""
+    worker_age: float = 3.0
+    """What horovodrun has run on a host for this long is a worker: a run of the discovery script is over before."""
 
 
 _NOBODYS_FAULT: Final = frozenset({ExitVerdict.REMOVED, ExitVerdict.HOST_CHANGE})
@@ -103,7 +105,7 @@ class Supervision:
         self._hosts: frozenset[str] = frozenset()
         self._slots = 0
         self._world: frozenset[str] = frozenset()
-        """The last list that shared a host with the one before it, since workers run; empty until they do."""
+        """The last list that shared a host with the one before it; empty until the run is shown one."""
         self._lost = LostPods(patience=limits.return_patience)
         """Hosts that have left the list."""
         self._gone: float | None = None
@@ -116,7 +118,7 @@ class Supervision:
         self._began = 0.0
         """When the present run began."""
         self._misformed = 0
-        """Runs in a row that ended because a world did not form."""
+        """Runs in a row that ended before `forming` was over."""
         self._failed = 0.0
         """When the launcher ended with `_code`."""
         self._code = 0
@@ -135,42 +137,51 @@ class Supervision:
             self._lost.lose(name, now)
         self._lost.set_listed(names, now)
         self._hosts, self._changed = names, now
-        if names & self._world:
+        if names & self._world or not self._world:
             self._world, self._gone = names, None
-        elif self._world and self._gone is None:
+        elif self._gone is None:
             self._gone = now
 
     def launcher_ended(self, exit_code: int, now: float, *, worker_code: int | None = None) -> None:
         """Take the launcher's end. `worker_code`: the exit code of the worker that ended it, if it names one."""
-        match self._phase:
-            case _Phase.STOPPING:
-                self._phase = _Phase.BEGINNING
-            case _Phase.HELD:  # it had nothing to do: this is a fault of its own
-                self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
-                self._lost.forget()
-            case _:
-                self._phase, self._failed, self._code = _Phase.JUDGING, now, exit_code
-                self._lost.forget(before=now - self._limits.loss_memory)
-                verdict = judge(worker_code) if worker_code else None
-                self._misformed = self._misformed + 1 if now < self._began + self._limits.forming else 0
-                self._may_show = verdict in _NOBODYS_FAULT and self._misformed <= _MOST_MISFORMED
-                if verdict in {ExitVerdict.SCRIPT_ERROR, ExitVerdict.MISTAKE}:
-                    assert worker_code is not None
-                    self._code, self._failed = worker_code, -math.inf
-                    self._lost.forget()
+        if self._phase is _Phase.HELD:  # it had nothing to do: this is a fault of its own
+            self._fail_later(exit_code, now)
+            self._lost.forget()
+            return
+        verdict = judge(worker_code) if worker_code else None
+        self._misformed = self._misformed + 1 if now < self._began + self._limits.forming else 0
+        may_begin_again = self._misformed <= _MOST_MISFORMED
+        if verdict in {ExitVerdict.SCRIPT_ERROR, ExitVerdict.MISTAKE}:
+            assert worker_code is not None
+            self._fail_later(worker_code, -math.inf)
+            self._lost.forget()
+        elif self._phase is _Phase.STOPPING:  # what became of its hosts is asked only if it never gets far
+            self._phase, self._code, self._may_show = _Phase.BEGINNING, exit_code, may_begin_again
+        else:
+            self._fail_later(exit_code, now)
+            self._lost.forget(before=now - self._limits.loss_memory)
+            self._may_show = verdict in _NOBODYS_FAULT and may_begin_again
+
+    def _fail_later(self, exit_code: int, failed: float) -> None:
+        self._phase, self._code, self._failed, self._may_show = _Phase.JUDGING, exit_code, failed, False
 
     @property
     def asks_for_workers(self) -> bool:
-        """Whether the next decision depends on `has_workers`, which costs a look at every process of the machine."""
-        return self._phase is _Phase.RUNNING and (self._gone is not None or not self._world)
+        """Whether the next decision depends on `oldest_worker`, which costs a look at every process of the machine."""
+        is_beginning = self._needed != self._limits.minimum
+        return self._phase is _Phase.RUNNING and (self._gone is not None or is_beginning)
 
-    def decide(self, now: float, *, has_workers: bool) -> Decision | None:
-        """What is to be done now; None for nothing. `has_workers`: whether processes of the launcher still run."""
+    def decide(self, now: float, *, oldest_worker: float | None) -> Decision | None:
+        """What is to be done now; None for nothing.
+
+        `oldest_worker`: for how many seconds the oldest process that the launcher has on a host has run; None: there is
+        none.
+        """
         match self._phase:
             case _Phase.BEGINNING:
                 return self._start(now)
             case _Phase.RUNNING:
-                return self._while_running(now, has_workers=has_workers)
+                return self._while_running(now, oldest_worker)
             case _Phase.JUDGING:
                 return self._judge(now)
             case _Phase.HELD:
@@ -180,24 +191,23 @@ class Supervision:
 
     def _start(self, now: float) -> Decision:
         if self._has_run:
-            self._phase, self._may_show = _Phase.HELD, True
+            self._phase = _Phase.HELD
             return Start(processes=self._needed, held=True)
         self._enter_run(now)
         return Start(processes=self._needed)
 
     def _enter_run(self, now: float) -> None:
         self._phase, self._began, self._has_run = _Phase.RUNNING, now, True
-        self._world, self._gone = frozenset(), None
+        self._world, self._gone = self._hosts, None
         self._lost.forget()
 
-    def _while_running(self, now: float, *, has_workers: bool) -> Decision | None:
-        if has_workers:
+    def _while_running(self, now: float, oldest_worker: float | None) -> Decision | None:
+        if oldest_worker is not None and oldest_worker >= self._limits.worker_age:
             self._needed = self._limits.minimum
-            self._world = self._world or self._hosts
         if self._gone is None:
             return None
         replaced = self._slots >= self._needed and now >= self._gone + self._limits.leave_patience
-        if has_workers and not replaced:
+        if oldest_worker is not None and not replaced:
             return None
         self._phase = _Phase.STOPPING
         return Stop(reason="none of its hosts is left")

@@ -26,22 +26,22 @@ def running(*names: str) -> Supervision:
     """Horovodrun trains on these hosts at time 0."""
     supervision = Supervision(LIMITS)
     supervision.set_hosts(hosts(*names), 0.0)
-    assert supervision.decide(0.0, has_workers=False) == Start(processes=4)
-    assert supervision.decide(0.0, has_workers=True) is None
+    assert supervision.decide(0.0, oldest_worker=None) == Start(processes=4)
+    assert supervision.decide(0.0, oldest_worker=30.0) is None
     return supervision
 
 
 def wait(
-    supervision: Supervision, start: float, *, seconds: float = 10.0, has_workers: bool = False
+    supervision: Supervision, start: float, *, seconds: float = 10.0, oldest_worker: float | None = None
 ) -> Decision | None:
     """The first decision from `start` on."""
     ticks = (start + n / 10 for n in range(int(seconds * 10)))
-    return next((made for now in ticks if (made := supervision.decide(now, has_workers=has_workers))), None)
+    return next((made for now in ticks if (made := supervision.decide(now, oldest_worker=oldest_worker))), None)
 
 
 def test_the_first_start_does_not_wait_for_hosts() -> None:
     """Horovodrun does that itself, and says so."""
-    assert Supervision(LIMITS).decide(0.0, has_workers=False) == Start(processes=4)
+    assert Supervision(LIMITS).decide(0.0, oldest_worker=None) == Start(processes=4)
 
 
 def test_every_host_was_taken() -> None:
@@ -49,16 +49,65 @@ def test_every_host_was_taken() -> None:
     supervision = running("a", "b", "c", "d")
     supervision.set_hosts([], 10.0)
     supervision.launcher_ended(1, 11.0)
-    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    assert supervision.decide(11.0, oldest_worker=None) == Start(processes=2, held=True)
     assert wait(supervision, 11.0, seconds=5) is None
     supervision.set_hosts(hosts("e", "x"), 16.0)
     supervision.set_hosts(hosts("e", "x", "y"), 17.0)
     assert wait(supervision, 16.0, seconds=2.5) is None, "another host may come while the world is formed"
-    assert supervision.decide(19.0, has_workers=False) == Release()
+    assert supervision.decide(19.0, oldest_worker=None) == Release()
     assert wait(supervision, 19.0, seconds=45) is None
-    supervision.set_hosts([], 66.0)
-    supervision.set_hosts(hosts("f", "g"), 67.0)
-    assert wait(supervision, 67.0) is None, "it has no world yet that it could have lost"
+
+
+def test_every_host_is_taken_again_at_once() -> None:
+    """Its workers are young then, or not yet started: horovodrun would wait for hosts that it has, for ever."""
+    supervision = running("a", "b")
+    now = 10.0
+    for attempt in range(20):
+        supervision.set_hosts([], now)
+        assert supervision.decide(now, oldest_worker=1.0) is None, "its workers still save their state"
+        assert isinstance(supervision.decide(now + 0.5, oldest_worker=None), Stop)
+        supervision.launcher_ended(143, now + 1.0)
+        assert supervision.decide(now + 1.0, oldest_worker=None) == Start(processes=2, held=True)
+        supervision.set_hosts(hosts(f"c{attempt}", f"d{attempt}"), now + 10)
+        assert supervision.decide(now + 12, oldest_worker=None) == Release()
+        now += 13
+
+
+def test_processes_that_die_at_each_beginning_end_the_job() -> None:
+    """A pod leaves the list with its process, and horovodrun may be stopped for it before it ends by itself."""
+    supervision = running("uid-of-a-0", "uid-of-b-0")
+    for attempt in range(1, 7):
+        now = attempt * 20.0
+        supervision.set_hosts([], now)
+        assert isinstance(supervision.decide(now, oldest_worker=None), Stop)
+        supervision.launcher_ended(1, now, worker_code=139)
+        assert supervision.decide(now, oldest_worker=None) == Start(processes=2, held=True)
+        supervision.set_hosts(hosts(f"uid-of-a-{attempt}", f"uid-of-b-{attempt}"), now + 5)
+        made = supervision.decide(now + 7, oldest_worker=None)
+        assert made == (Release() if attempt < 6 else made)
+    assert isinstance(made, Finish)
+
+
+def test_an_error_of_the_script_counts_though_its_hosts_have_left_the_list() -> None:
+    supervision = running("uid-of-a-1", "uid-of-b-1")
+    supervision.set_hosts([], 10.0)
+    assert isinstance(supervision.decide(10.0, oldest_worker=None), Stop)
+    supervision.launcher_ended(143, 10.5, worker_code=3)
+    made = supervision.decide(10.5, oldest_worker=None)
+    assert isinstance(made, Finish)
+    assert made.exit_code == 3
+
+
+def test_a_young_process_is_not_yet_a_worker() -> None:
+    """It may be the discovery script. Until workers run, beginning again takes as many as the start."""
+    supervision = Supervision(LIMITS)
+    supervision.set_hosts(hosts("a", "b"), 0.0)
+    supervision.decide(0.0, oldest_worker=None)
+    assert supervision.decide(1.0, oldest_worker=1.0) is None
+    supervision.set_hosts([], 1.0)
+    assert isinstance(supervision.decide(1.0, oldest_worker=None), Stop)
+    supervision.launcher_ended(143, 2.0)
+    assert supervision.decide(2.0, oldest_worker=None) == Start(processes=4, held=True)
 
 
 def test_every_host_was_replaced_before_the_launcher_ended() -> None:
@@ -66,8 +115,8 @@ def test_every_host_was_replaced_before_the_launcher_ended() -> None:
     supervision.set_hosts([], 10.0)
     supervision.set_hosts(hosts("c", "d"), 10.1)
     supervision.launcher_ended(1, 10.2, worker_code=137)
-    assert supervision.decide(10.2, has_workers=False) == Start(processes=2, held=True)
-    assert supervision.decide(12.2, has_workers=False) == Release()
+    assert supervision.decide(10.2, oldest_worker=None) == Start(processes=2, held=True)
+    assert supervision.decide(12.2, oldest_worker=None) == Release()
 
 
 def test_a_world_that_does_not_form_is_nobodys_fault() -> None:
@@ -76,8 +125,8 @@ def test_a_world_that_does_not_form_is_nobodys_fault() -> None:
     for attempt in range(5):
         now = 100.0 * attempt
         supervision.launcher_ended(1, now + 20, worker_code=77)
-        assert supervision.decide(now + 20, has_workers=False) == Start(processes=2, held=True)
-        assert supervision.decide(now + 20, has_workers=False) == Release()
+        assert supervision.decide(now + 20, oldest_worker=None) == Start(processes=2, held=True)
+        assert supervision.decide(now + 20, oldest_worker=None) == Release()
     supervision.launcher_ended(1, 430.0, worker_code=78)
     assert isinstance(wait(supervision, 430.0), Finish)
 
@@ -86,18 +135,18 @@ def test_hosts_that_stay_away_were_taken() -> None:
     supervision = running("a", "b")
     supervision.set_hosts([], 10.0)
     supervision.launcher_ended(1, 11.0)
-    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    assert supervision.decide(11.0, oldest_worker=None) == Start(processes=2, held=True)
     assert wait(supervision, 11.0, seconds=60) is None
     supervision.set_hosts(hosts("c", "d"), 100.0)
-    assert supervision.decide(102.0, has_workers=False) == Release()
+    assert supervision.decide(102.0, oldest_worker=None) == Release()
 
 
 def test_the_list_follows_the_deaths() -> None:
     supervision = running("a", "b")
     supervision.launcher_ended(1, 10.0, worker_code=CONNECTION_LOST)
-    assert supervision.decide(10.0, has_workers=False) is None
+    assert supervision.decide(10.0, oldest_worker=None) is None
     supervision.set_hosts(hosts("b"), 12.0)
-    assert supervision.decide(12.0, has_workers=False) == Start(processes=2, held=True)
+    assert supervision.decide(12.0, oldest_worker=None) == Start(processes=2, held=True)
 
 
 def test_a_failure_on_hosts_that_stay() -> None:
@@ -114,18 +163,18 @@ def test_a_process_that_is_replaced_in_its_pod_was_not_taken_away() -> None:
     supervision.set_hosts(hosts("uid-of-b-1"), 10.0)
     supervision.set_hosts([], 10.5)
     supervision.launcher_ended(1, 11.0, worker_code=137)
-    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    assert supervision.decide(11.0, oldest_worker=None) == Start(processes=2, held=True)
     supervision.set_hosts(hosts("uid-of-a-2"), 16.0)
     assert wait(supervision, 16.0, seconds=3) is None
     supervision.set_hosts(hosts("uid-of-a-2", "uid-of-b-2"), 19.0)
-    assert isinstance(supervision.decide(19.0, has_workers=False), Finish)
+    assert isinstance(supervision.decide(19.0, oldest_worker=None), Finish)
 
 
 def test_an_error_of_the_script_ends_the_job_with_its_code_at_once() -> None:
     supervision = running("uid-of-a-1", "uid-of-b-1")
     supervision.set_hosts([], 10.5)
     supervision.launcher_ended(1, 11.0, worker_code=3)
-    made = supervision.decide(11.0, has_workers=False)
+    made = supervision.decide(11.0, oldest_worker=None)
     assert isinstance(made, Finish)
     assert made.exit_code == 3
 
@@ -134,7 +183,7 @@ def test_a_held_launcher_that_ends_has_a_fault_of_its_own() -> None:
     supervision = running("a", "b")
     supervision.set_hosts([], 10.0)
     supervision.launcher_ended(1, 11.0)
-    assert supervision.decide(11.0, has_workers=False) == Start(processes=2, held=True)
+    assert supervision.decide(11.0, oldest_worker=None) == Start(processes=2, held=True)
     supervision.launcher_ended(2, 12.0)
     made = wait(supervision, 12.0)
     assert isinstance(made, Finish)
@@ -155,59 +204,59 @@ def test_a_host_that_was_lost_long_ago_takes_no_part_in_the_judgement() -> None:
     supervision.set_hosts(hosts("uid-of-a-1", "uid-of-b-1", "uid-of-d-1"), 20.0)
     supervision.set_hosts([], 3600.0)
     supervision.launcher_ended(1, 3601.0, worker_code=137)
-    assert supervision.decide(3601.0, has_workers=False) == Start(processes=2, held=True)
+    assert supervision.decide(3601.0, oldest_worker=None) == Start(processes=2, held=True)
     supervision.set_hosts(hosts("uid-of-a-2", "uid-of-b-2", "uid-of-d-2"), 3610.0)
-    assert isinstance(supervision.decide(3610.0, has_workers=False), Finish)
+    assert isinstance(supervision.decide(3610.0, oldest_worker=None), Finish)
 
 
 def test_success_is_success_even_without_hosts() -> None:
     supervision = running("a", "b")
     supervision.set_hosts([], 10.0)
     supervision.launcher_ended(0, 10.5)
-    assert supervision.decide(10.5, has_workers=False) == Finish(exit_code=0, reason="the script has ended")
+    assert supervision.decide(10.5, oldest_worker=None) == Finish(exit_code=0, reason="the script has ended")
 
 
 def test_horovodrun_stands_still_after_all_its_hosts_were_replaced() -> None:
     supervision = running("a", "b")
     supervision.set_hosts([], 10.0)
-    assert wait(supervision, 10.0, seconds=50, has_workers=True) is None
+    assert wait(supervision, 10.0, seconds=50, oldest_worker=30.0) is None
     supervision.set_hosts(hosts("c", "d"), 60.0)
-    assert supervision.decide(60.0, has_workers=True) is None, "its workers still save their state"
-    assert isinstance(supervision.decide(61.0, has_workers=False), Stop)
-    assert supervision.decide(61.5, has_workers=False) is None
+    assert supervision.decide(60.0, oldest_worker=30.0) is None, "its workers still save their state"
+    assert isinstance(supervision.decide(61.0, oldest_worker=None), Stop)
+    assert supervision.decide(61.5, oldest_worker=None) is None
     supervision.launcher_ended(143, 62.0)
-    assert supervision.decide(62.0, has_workers=False) == Start(processes=2, held=True)
-    assert supervision.decide(62.0, has_workers=False) == Release()
+    assert supervision.decide(62.0, oldest_worker=None) == Start(processes=2, held=True)
+    assert supervision.decide(62.0, oldest_worker=None) == Release()
 
 
 def test_horovodrun_without_hosts_and_workers_is_started_anew_before_the_hosts_come() -> None:
     supervision = running("a", "b")
     supervision.set_hosts([], 10.0)
-    assert isinstance(supervision.decide(10.0, has_workers=False), Stop)
+    assert isinstance(supervision.decide(10.0, oldest_worker=None), Stop)
 
 
 def test_workers_that_never_end_are_not_waited_for() -> None:
     supervision = running("a", "b")
     supervision.set_hosts(hosts("c", "d"), 10.0)
-    assert wait(supervision, 10.0, seconds=59, has_workers=True) is None
-    assert isinstance(supervision.decide(70.0, has_workers=True), Stop)
+    assert wait(supervision, 10.0, seconds=59, oldest_worker=30.0) is None
+    assert isinstance(supervision.decide(70.0, oldest_worker=30.0), Stop)
 
 
 def test_hosts_that_return_under_their_names_are_the_same() -> None:
     supervision = running("a", "b")
     supervision.set_hosts([], 10.0)
-    assert wait(supervision, 10.0, seconds=2, has_workers=True) is None
+    assert wait(supervision, 10.0, seconds=2, oldest_worker=30.0) is None
     supervision.set_hosts(hosts("a", "b"), 12.0)
-    assert wait(supervision, 12.0, has_workers=False) is None
+    assert wait(supervision, 12.0, oldest_worker=None) is None
 
 
 def test_before_the_job_has_begun_it_needs_its_full_start() -> None:
     supervision = Supervision(LIMITS)
     supervision.set_hosts(hosts("a", "b"), 0.0)
-    supervision.decide(0.0, has_workers=False)
+    supervision.decide(0.0, oldest_worker=None)
     supervision.set_hosts(hosts("c", "d"), 10.0)
     supervision.launcher_ended(1, 11.0)
-    assert supervision.decide(11.0, has_workers=False) == Start(processes=4, held=True)
+    assert supervision.decide(11.0, oldest_worker=None) == Start(processes=4, held=True)
 
 
 def test_beginning_again_asks_for_the_minimum() -> None:
