@@ -8,7 +8,7 @@ The way of a job's data, from the pods to the training process::
     worker pod ──(watch, reach test)──► discovery ──► SNAPSHOT_FILE ──► HOSTS_SCRIPT ──► horovodrun
                                                             └─────────────────────────► hvd-elastic launch
     launcher ──(ssh, or a local process)──► ADOPT_FILE ──(AF_UNIX)──► entry point ──► standby = training process
-    training process ──► HEARTBEAT_FILE ──► entry point ──(READY_PORT)──► discovery, `hvd-elastic status`
+    training process ──► HEARTBEAT_FILE, FIGURES_FILE ──► entry point ──(READY_PORT)──► discovery ──► ledger
 """
 
 from enum import IntEnum, StrEnum
@@ -50,6 +50,15 @@ ANNOTATION_LEAVE: Final = "hvd-elastic.dev/leave"
 
 ANNOTATION_SPEC: Final = "hvd-elastic.dev/job"
 """On the MPIJob: the job description from which it was rendered, as JSON, for `status` and a later `generate`."""
+
+
+ANNOTATION_STATUS: Final = "hvd-elastic.dev/status"
+"""On the MPIJob, by the sidecar: `hvd_elastic.discovery.ledger.live_status.LiveStatus` as one line of JSON."""
+
+LEDGER_SUFFIX: Final = "-ledger"
+LEDGER_KEY: Final = "ledger.jsonl"
+"""The ConfigMap JOB-ledger, generated empty, and its key with the job's ledger. The sidecar appends to it, and shortens
+it before it is too long. Its lines: `hvd_elastic.discovery.ledger.entries`."""
 
 
 class Role(StrEnum):
@@ -188,6 +197,16 @@ HEARTBEAT_FILE: Final = "heartbeat"
 SSH_KEY: Final = ".ssh/id_rsa"
 """In the home of the launcher's and the workers' user: the job's own ssh key, which the operator mounts there."""
 
+FIGURES_FILE: Final = "figures.json"
+"""In RUN_DIR of a worker. Rank 0's training process replaces it at most once a second with one line of JSON, 4 KiB at
+most; what is not known is left out::
+
+    {"unix": WHEN, "step": S, "size": N, "epoch": E, "steps_per_second": R, "loss": L, "durable_step": S,
+     "durable": UNIX, "pauses": [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
+
+`loss` is the last value that the script logged under that name, `pauses` the last eight resizes that this process saw,
+oldest first: `step` is the step that training went on with, `repeated` how many steps are done again."""
+
 CHECKPOINT_REQUEST_FILE: Final = "checkpoint-now"
 """In RUN_DIR of a worker. It exists while the job is about to fall below min workers, or this pod is about to end. The
 next `State.commit()` writes a durable checkpoint before it returns; if LEAVE_FILE exists too and other pods stay, in
@@ -225,6 +244,7 @@ reach test. A connection is answered with one line and may send one::
     client: checkpoint KEY REASON                        optional: write CHECKPOINT_REQUEST_FILE
     client: leave KEY                                    optional: training leaves, and the pod stays
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
+    client: figures                                      optional: answered with FIGURES_FILE, or an empty line
 
 KEY is made of SSH_KEY (`hvd_elastic.system.job_key`). A worker that has one ignores requests with another KEY; one that
 has none believes every `checkpoint` and no `leave`. GENERATION counts the standbys of this pod. `UID-GENERATION` is the

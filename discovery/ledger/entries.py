@@ -1,0 +1,221 @@
+"""The ledger of a job: what has happened to it, one JSON object a line, in the order in which it became known.
+
+The sidecar writes it and every later launcher's sidecar goes on with it. It outlives pods and launchers, so `status`,
+`events` and `cost` tell the truth after them. Each line is one of the classes below; `kind` names it. A reader skips
+kinds and keys that it does not know, so that an old program reads a new ledger.
+
+Times are Unix seconds of the cluster's clock where the API server gives one (a pod's binding, its end), else of the
+launcher's pod.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Final, TypeVar
+
+
+class Departure(StrEnum):
+    """Why a worker pod has gone."""
+
+    PREEMPTED = "preempted"
+    """The scheduler gave its GPU to a pod of a higher priority."""
+    EVICTED = "evicted"
+    """Through the eviction API, or by its kubelet."""
+    NODE_LOST = "node-lost"
+    DRAINED = "drained"
+    """Its node is emptied: a spot interruption, an autoscaler, a shutdown."""
+    SCALED_DOWN = "scaled-down"
+    SUSPENDED = "suspended"
+    """The job was suspended, or has ended."""
+    FAILED = "failed"
+    """Its container has ended by itself."""
+    DELETED = "deleted"
+    """Somebody deleted it, and nothing says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherStarted:
+    """A launcher's sidecar has begun its work."""
+
+    kind: ClassVar[str] = "launcher-started"
+    unix: float
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherEnded:
+    """A launcher's pod has ended, or is gone."""
+
+    kind: ClassVar[str] = "launcher-ended"
+    unix: float
+    pod: str
+    uid: str
+    exit_code: int | None = None
+    """None: it was taken away, and counts no restart."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerBound:
+    """A worker pod has a node: from now on its GPUs are the job's."""
+
+    kind: ClassVar[str] = "worker-bound"
+    unix: float
+    pod: str
+    uid: str
+    node: str
+    gpus: int = 0
+    machine: str = ""
+    """The node's instance type; empty if nodes may not be read."""
+    spot: bool | None = None
+    """None if nodes may not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLeaving:
+    """It is known that a worker pod goes; its GPUs are the job's until WorkerGone."""
+
+    kind: ClassVar[str] = "worker-leaving"
+    unix: float
+    pod: str
+    uid: str
+    why: Departure
+    by: str = ""
+    """Of PREEMPTED: `NAMESPACE/NAME` of the pod that took its GPU, `uid:UID` if the name is not known."""
+    detail: str = ""
+    """The words of whoever took it: a taint's key, a pod's reason, an exit code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGone:
+    """A worker pod holds its GPUs no longer. Its WorkerLeaving says why."""
+
+    kind: ClassVar[str] = "worker-gone"
+    unix: float
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldChanged:
+    """Training goes on with another set of workers."""
+
+    kind: ClassVar[str] = "world-changed"
+    unix: float
+    """When the new world ran its first step, or was first seen."""
+    workers: tuple[str, ...]
+    """Pods that train, rank 0's first; empty: nobody trains."""
+    step: int = -1
+    """The last step that is done; -1: not known."""
+    pause_seconds: float | None = None
+    """How long training stood still; None: not known, or the first world."""
+    repeated_steps: int = 0
+    """Steps that are done once more, because the world before lost them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerProcessLost:
+    """A training process has ended or hung, and its pod stays."""
+
+    kind: ClassVar[str] = "worker-process-lost"
+    unix: float
+    pod: str
+    uid: str
+    detail: str = ""
+    """`killed`, `hung`, an exit code in words; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedChanged:
+    """The number of workers that are asked for."""
+
+    kind: ClassVar[str] = "wanted-changed"
+    unix: float
+    workers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnded:
+    """The launcher has ended for good."""
+
+    kind: ClassVar[str] = "job-ended"
+    unix: float
+    succeeded: bool
+    exit_code: int | None = None
+    step: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The sums over all earlier entries, in their place: the first line of a ledger that was shortened.
+
+    What has not ended at `unix` (a worker that holds GPUs, a wait for one that was preempted, a world) stands behind
+    it as an entry of its own, with its own time, and is counted in full from `unix` on.
+    """
+
+    kind: ClassVar[str] = "totals"
+    unix: float
+    began: float
+    """When the first launcher started."""
+    entries: int = 0
+    """How many were summed up."""
+    gpu_seconds: dict[str, float]
+    """GPU-seconds that the job held, by `MACHINE|spot`, `MACHINE|on-demand` or `MACHINE|unknown`."""
+    lent_gpu_seconds: float = 0.0
+    """GPU-seconds between a worker's preemption and the binding of the one in its place, or the job's end."""
+    stalled_gpu_seconds: float = 0.0
+    """Pauses of resizes, times the GPUs held then."""
+    training_seconds: float = 0.0
+    """Seconds in which somebody trained, pauses included."""
+    pause_seconds: float = 0.0
+    repeated_steps: int = 0
+    resizes: int = 0
+    preemptions: int = 0
+    launchers: int = 0
+
+
+Entry = (
+    LauncherStarted
+    | LauncherEnded
+    | WorkerBound
+    | WorkerLeaving
+    | WorkerGone
+    | WorldChanged
+    | WorkerProcessLost
+    | WantedChanged
+    | JobEnded
+    | Totals
+)
+
+_CLASSES: Final[dict[str, type[Any]]] = {made.kind: made for made in Entry.__args__}
+
+_Made = TypeVar("_Made")
+
+
+def to_line(entry: Entry) -> str:
+    """One line of JSON with its newline. Fields that have their default are left out."""
+    defaults = {field.name: field.default for field in fields(entry)}
+    document = {name: value for name, value in asdict(entry).items() if value != defaults[name]}
+    return json.dumps({"kind": entry.kind, **document}, separators=(",", ":")) + "\n"
+
+
+def from_lines(lines: Iterable[str]) -> Iterator[Entry]:
+    """The entries of a ledger. A line that is torn, or of an unknown kind, is left out."""
+    for line in lines:
+        try:
+            document = json.loads(line)
+            made = _CLASSES[document.pop("kind")]
+            yield _from_document(made, document)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+
+
+def _from_document(made: type[_Made], document: dict[str, Any]) -> _Made:
+    known = {name: value for name, value in document.items() if name in made.__dataclass_fields__}  # type: ignore[attr-defined]
+    if made is WorldChanged:
+        known["workers"] = tuple(known["workers"])
+    if made is WorkerLeaving:
+        known["why"] = Departure(known["why"])
+    return made(**known)

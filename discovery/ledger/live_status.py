@@ -1,0 +1,67 @@
+"""The state of a job in one line of JSON, as the sidecar last saw it: an annotation of the MPIJob.
+
+It is what `list` shows of a thousand jobs, and what `kubectl describe mpijob` says of one. It is written at once when
+the world changes, and every half minute while training goes on. What is not known is left out.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+
+class Activity(StrEnum):
+    """What the job does."""
+
+    STARTING = "starting"
+    """Nobody has trained yet."""
+    TRAINING = "training"
+    WAITING = "waiting"
+    """It has trained, and now nobody trains: too few workers are there."""
+    STALLED = "stalled"
+    """Workers are in training, and no step was done for a minute and twenty times the usual step."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStatus:
+    """Counters are over the life of the job."""
+
+    unix: float
+    """When it was written."""
+    activity: Activity
+    since: float
+    """Unix seconds since which the activity and the number of workers are the same."""
+    workers: int = 0
+    """How many train."""
+    wanted: int = 0
+    step: int = -1
+    steps_per_second: float | None = None
+    loss: float | None = None
+    stepped: float | None = None
+    """Unix seconds of the last step."""
+    durable_step: int = -1
+    durable: float | None = None
+    """Unix seconds of the last durable checkpoint."""
+    resizes: int = 0
+    pause_seconds: float = 0.0
+    repeated_steps: int = 0
+    preemptions: int = 0
+    launchers: int = 0
+    gpu_seconds: float = 0.0
+    lent_gpu_seconds: float = 0.0
+    training_seconds: float = 0.0
+
+    def to_json(self) -> str:
+        """One line."""
+        document = {name: value for name, value in asdict(self).items() if value not in {None, -1}}
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "LiveStatus | None":
+        """None if the text is not a status. Keys that are not known are left out."""
+        try:
+            document = json.loads(text)
+            known = {name: value for name, value in document.items() if name in cls.__dataclass_fields__}
+            return cls(**{**known, "activity": Activity(known["activity"])})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
