@@ -35,6 +35,10 @@ from tests.cluster.site import Site, attach, make_namespace, remove_namespace, r
 from tests.cluster.timeline import Timeline
 
 SIZE: Final = 3
+ASKS: Final = 3
+"""How often inference asks in each round, of each kind."""
+OLD_SECONDS: Final = 5.0
+"""Age of a pod that is to end at once. A kubelet that has only just started a pod takes seconds to end it."""
 GROWS_SECONDS: Final = 60.0
 """A job that has not grown back so long after it could is said never to."""
 LOST_SECONDS: Final = 90.0
@@ -123,7 +127,8 @@ def sponge(site: Site, system: System, found: Found) -> None:
             found.add("job applied → first step at full size", first_step(job, SIZE) - applied)
             job.wait_steps(20)
             yardsticks(site, kubectl, load, timeline, found)
-            preempt(job, load, timeline, found)
+            for _ in range(ASKS):
+                preempt(job, load, timeline, found)
             kill(job, system, timeline, found)
             found.sizes = [(step["time"] - applied, step["size"]) for step in job.account.steps]
             found.marks = [(mark - applied, what) for mark, what in timeline.marks if mark > applied]
@@ -139,10 +144,9 @@ def yardsticks(site: Site, kubectl: Kubectl, load: Inference, timeline: Timeline
     """
     spot = site.local().nodes["spot"]
     spot.set_gpus(site.kubectl, SIZE + 1)
-    for row in (None, "the same, on an idle GPU"):
+    for row in (None, *["the same, on an idle GPU"] * ASKS):
         ask(load, timeline, found, row)
-        load.scale(0)
-        load.wait(0)
+        give_back(load)
     victim = pod(
         "at-once",
         image=store.PAUSE_IMAGE,
@@ -151,12 +155,19 @@ def yardsticks(site: Site, kubectl: Kubectl, load: Inference, timeline: Timeline
         priority="preemptible-pc",
         grace_seconds=30,
     )
-    kubectl.apply([victim])
-    wait_ready(kubectl, "at-once")
-    ask(load, timeline, found, "the same, from a pod that ends at once")
+    for _ in range(ASKS):
+        kubectl.apply([victim])
+        wait_ready(kubectl, "at-once")
+        time.sleep(OLD_SECONDS)
+        ask(load, timeline, found, "the same, from a pod that ends at once")
+        give_back(load)
+    spot.set_gpus(site.kubectl, SIZE)
+
+
+def give_back(load: Inference) -> None:
+    """Inference needs no GPU any more."""
     load.scale(0)
     load.wait(0)
-    spot.set_gpus(site.kubectl, SIZE)
 
 
 def ask(load: Inference, timeline: Timeline, found: Found, row: str | None) -> None:
