@@ -1,54 +1,61 @@
 """The API server, reached as kubectl reaches it: contexts, every way to log in, in-cluster accounts, impersonation.
 
-It is built on the `kubernetes` package, whose import takes about a second: only verbs that need a cluster import it.
-Objects are plain JSON, as the API server writes them.
+Requests go over urllib3. Objects are plain JSON, as the API server writes them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, NoReturn
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
-from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.jobs.cluster_errors import (
+    Cause,
+    ClusterError,
+    ConflictError,
+    CredentialsError,
+    ForbiddenError,
+    NotConfiguredError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+    error_of,
+)
+from hvd_elastic.jobs.connection_pool import CONNECT_SECONDS, open_pool
+from hvd_elastic.jobs.login import Login, log_in
+
+if TYPE_CHECKING:
+    import urllib3
+
+__all__ = [
+    "Answer",
+    "Cause",
+    "ClusterClient",
+    "ClusterError",
+    "ConflictError",
+    "CredentialsError",
+    "ForbiddenError",
+    "Json",
+    "NotConfiguredError",
+    "NotFoundError",
+    "Read",
+    "RefusedError",
+    "UnreachableError",
+]
 
 Json = dict[str, Any]
 
-CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 30.0
 PAGE_SIZE: Final = 500
 """Objects per page of a list: what kubectl asks for (`--chunk-size`)."""
-
-
-class ClusterError(HvdElasticError):
-    """The cluster could not be asked, or it refused."""
-
-
-class NotConfiguredError(ClusterError):
-    """No cluster is configured here."""
-
-    exit_code = Exit.BAD_INPUT
-
-
-class UnreachableError(ClusterError):
-    """The API server does not answer."""
-
-
-class CredentialsError(ClusterError):
-    """The API server does not know who asks: HTTP 401."""
-
-
-class ForbiddenError(ClusterError):
-    """The caller may not do this: HTTP 403."""
-
-
-class NotFoundError(ClusterError):
-    """There is no such object, or no such kind: HTTP 404."""
-
-
-class RefusedError(ClusterError):
-    """The API server refused the request for another reason, which it says."""
+MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+"""JSON is YAML."""
+_STREAM_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +67,20 @@ class Answer:
     """The server's clock, whole seconds, UTC."""
 
 
-class ClusterClient:
-    """One caller at one API server."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A GET of one object, or of a list in one page."""
 
-    def __init__(self, api: Any, *, namespace: str) -> None:
-        self._api = api
-        self.namespace = namespace
-        """The context's namespace, or the pod's."""
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+class ClusterClient:
+    """One caller at one API server. Any thread may use it."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._pool = open_pool(login)
 
     @classmethod
     def connect(
@@ -74,14 +88,25 @@ class ClusterClient:
     ) -> "ClusterClient":
         """Log in: in a pod with its own account, unless a context is named; else as the kubeconfig says.
 
-        Sends nothing. Raises NotConfiguredError if no cluster is configured, or the `kubernetes` package is missing.
+        Sends nothing. Raises NotConfiguredError if no cluster is configured, or the extra `cluster` is missing.
         """
-        from hvd_elastic.jobs.login import log_in
-
-        api, default_namespace = log_in(context)
+        login = log_in(context)
+        if namespace:
+            login = replace(login, namespace=namespace)
         if impersonate:
-            api.set_default_header("Impersonate-User", impersonate)
-        return cls(api, namespace=namespace or default_namespace)
+            others = (pair for pair in login.impersonation if pair[0] != "Impersonate-User")
+            login = replace(login, impersonation=(("Impersonate-User", impersonate), *others))
+        return cls(login)
+
+    @property
+    def namespace(self) -> str:
+        """The one that was asked for, else the context's, or the pod's."""
+        return self._login.namespace
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self._login.server
 
     def get(self, path: str, **query: str) -> Json:
         """One object, or one answer of another kind (`/version`). Raises ClusterError."""
@@ -98,9 +123,59 @@ class ClusterClient:
             if not going_on:
                 return
 
+    def gather(self, reads: Sequence[Read]) -> Sequence[Json | ClusterError]:
+        """Several GETs at the same time: all together take one round trip. The answers are in the order of `reads`.
+
+        What the API server refuses (NotFoundError, ForbiddenError, RefusedError) stands in its answer's place. What
+        concerns all of them (UnreachableError, CredentialsError) is raised.
+        """
+        answers: list[Json | ClusterError] = [NotFoundError("not asked")] * len(reads)
+
+        def one(place: int, read: Read) -> None:
+            try:
+                answers[place] = self.get(read.path, **read.query)
+            except ClusterError as error:
+                answers[place] = error
+
+        threads = [threading.Thread(target=one, args=pair, daemon=True) for pair in enumerate(reads)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for answer in answers:
+            if isinstance(answer, UnreachableError | CredentialsError):
+                raise answer
+        return answers
+
     def create(self, path: str, body: Json, **query: str) -> Json:
         """A new object, or a question that is asked as one (`SelfSubjectAccessReview`). Raises ClusterError."""
         return self.ask("POST", path, body=body, query=query).body
+
+    def patch(self, path: str, body: Json, **query: str) -> Json:
+        """Merge `body` into an object (RFC 7396): None removes a key. Raises ClusterError."""
+        return self.ask("PATCH", path, body=body, query=query, content_type=MERGE_PATCH).body
+
+    def apply(self, path: str, body: Json, *, manager: str, force: bool = False, dry_run: bool = False) -> Json:
+        """Server-side apply of an object's fields as `manager`, and the object after it.
+
+        Raises ConflictError if another manager owns a field (`causes` say which, and whose), unless `force`.
+        """
+        query = {"fieldManager": manager, "force": str(force).lower(), **({"dryRun": "All"} if dry_run else {})}
+        return self.ask("PATCH", path, body=body, query=query, content_type=APPLY_PATCH).body
+
+    def delete(self, path: str, *, uid: str = "", propagation: str = "", dry_run: bool = False) -> Json:
+        """Delete an object, with what it owns as `propagation` says: `Background` (the default) or `Foreground`.
+
+        Raises NotFoundError; ConflictError if `uid` is given, and the object of this name has another.
+        """
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        if dry_run:
+            options["dryRun"] = ["All"]
+        return self.ask("DELETE", path, body=options).body
 
     def ask(
         self,
@@ -112,57 +187,81 @@ class ClusterClient:
         content_type: str = "application/json",
     ) -> Answer:
         """Any request. Raises ClusterError: one sentence that says what was asked and why it failed."""
-        import urllib3
-        from kubernetes.client.exceptions import ApiException
-
-        headers = {"Accept": "application/json", **({"Content-Type": content_type} if body is not None else {})}
-        try:
-            response = self._api.call_api(
-                path,
-                method,
-                query_params=list((query or {}).items()),
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
-            )
-            text = response.read()
-        except ApiException as error:
-            self._raise(error, method, path)
-        except urllib3.exceptions.HTTPError as error:
-            raise UnreachableError(f"{self._server} does not answer: {_root_cause(error)}") from error
+        with self._errors():
+            response = self._send(method, path, query, body=body, content_type=content_type)
+            text = response.data
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise error_of(response.status, text, method=method, path=path, server=self.server)
         date = response.headers.get("Date")
-        return Answer(body=json.loads(text), time=parsedate_to_datetime(date) if date else None)
+        try:
+            return Answer(body=json.loads(text), time=parsedate_to_datetime(date) if date else None)
+        except ValueError as error:
+            raise UnreachableError(f"what answers at {self.server} is not a Kubernetes API server") from error
 
-    @property
-    def _server(self) -> str:
-        return str(self._api.configuration.host)
+    def stream(self, path: str, query: Mapping[str, str], *, silence_seconds: float | None = None) -> Iterator[bytes]:
+        """The lines of a watch or of a log as they come, without their line breaks.
 
-    def _raise(self, error: Any, method: str, path: str) -> NoReturn:
-        said = _message(error)
-        match error.status:
-            case 401:
-                raise CredentialsError(
-                    f"{self._server} does not accept these credentials ({said}): "
-                    "log in again, or choose another --context"
-                ) from error
-            case 403:
-                raise ForbiddenError(said) from error
-            case 404:
-                raise NotFoundError(f"{said} ({path})") from error
-            case 0:
-                raise UnreachableError(f"{self._server} does not answer: {said}") from error
-            case status:
-                raise RefusedError(f"{method} {path}: HTTP {status}: {said}") from error
+        Ends when the server ends the answer, or closes the connection; a line that was not whole then is left out.
+        Whoever stops reading, by KeyboardInterrupt too, closes the connection. Raises ClusterError before the first
+        line; UnreachableError if nothing comes for `silence_seconds` (None: waits for ever).
+        """
+        import urllib3
+
+        with self._errors():
+            timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=silence_seconds)
+            response = self._send("GET", path, query, preload_content=False, timeout=timeout)
+            try:
+                if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+                    raise error_of(response.status, response.read(), method="GET", path=path, server=self.server)
+                yield from _lines(response)
+            finally:
+                response.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        *,
+        body: Json | None = None,
+        content_type: str = "",
+        **options: Any,
+    ) -> "urllib3.BaseHTTPResponse":
+        from urllib3 import HTTPHeaderDict
+
+        headers = HTTPHeaderDict({"Accept": "application/json", "User-Agent": "hvd-elastic"})
+        for name, value in self._login.impersonation:
+            headers.add(name, value)
+        if authorization := self._login.authorization():
+            headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = content_type
+            options["body"] = json.dumps(body)
+        url = self.server + path + (f"?{urlencode(query)}" if query else "")
+        return self._pool.urlopen(method, url, headers=headers, redirect=False, **options)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        import urllib3
+
+        try:
+            yield
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(f"{self.server} does not answer: {_root_cause(error)}") from error
 
 
-def _message(error: Any) -> str:
-    """What the API server's Status says; the start of anything else."""
+def _lines(response: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:
+    from urllib3.exceptions import ProtocolError
+
+    rest = b""
     try:
-        return str(json.loads(error.body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return str(error.body or error.reason or "")[:200]
+        for piece in response.stream(_STREAM_BYTES):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole
+    except ProtocolError:
+        return  # the connection was closed in the middle of a line, or of a chunk
+    if rest:
+        yield rest
 
 
 def _root_cause(error: BaseException) -> str:

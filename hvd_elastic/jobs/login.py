@@ -1,36 +1,73 @@
-"""How a person or a pod logs in to the API server, by the `kubernetes` package."""
+"""How one caller reaches one API server: its address, whom to trust, and how to log in."""
 
 import os
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from yaml import YAMLError
+from hvd_elastic.discovery.kube.credentials import SERVICE_ACCOUNT, own_namespace
+from hvd_elastic.jobs.cluster_errors import NotConfiguredError
 
-from hvd_elastic.jobs.cluster_client import NotConfiguredError
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Everything that a connection needs, as values: no file of a kubeconfig is read after this."""
+
+    server: str
+    """`https://HOST:PORT`, and a path before `/api` for some proxies."""
+    namespace: str = "default"
+    """The context's namespace, or the pod's."""
+    certificate_authority: str = ""
+    """PEM. Empty: the system's authorities."""
+    client_certificate: str = ""
+    client_key: str = field(default="", repr=False)
+    """PEM. Empty: none."""
+    authorization: Callable[[], str] = field(default=lambda: "", repr=False)
+    """The header's value, asked for each request, because tokens expire; empty: none. Any thread may call it."""
+    tls_server_name: str = ""
+    """The name in the server's certificate, if it is not the address's."""
+    insecure: bool = False
+    """Trust any server."""
+    proxy: str = ""
+    """URL. Empty: what the environment says (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)."""
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers. One name may come several times (`Impersonate-Group`)."""
 
 
-def log_in(context: str | None) -> tuple[Any, str]:
-    """A `kubernetes.client.ApiClient` that has sent nothing yet, and the default namespace.
+def log_in(context: str | None) -> Login:
+    """The caller of this process: a pod's own account, or who the kubeconfig says.
 
-    A pod's own account counts only if no context is named and there is no KUBECONFIG. Raises NotConfiguredError.
+    A pod's own account counts only if no context is named and there is no KUBECONFIG. Sends nothing, unless the
+    kubeconfig names a program that logs in. Raises NotConfiguredError.
     """
+    from hvd_elastic.jobs.kubeconfig import kubeconfig_paths, login_of, read_kubeconfig
+
+    if context is None and "KUBECONFIG" not in os.environ and (SERVICE_ACCOUNT / "token").exists():
+        return pod_login()
+    paths = kubeconfig_paths()
     try:
-        from kubernetes import client, config
-        from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
-    except ImportError as error:
-        raise NotConfiguredError("this needs the extra: pip install 'hvd-elastic[cluster]'") from error
-    settings = client.Configuration()
-    settings.retries = False
-    try:
-        if context is None and "KUBECONFIG" not in os.environ and Path(SERVICE_TOKEN_FILENAME).exists():
-            config.load_incluster_config(client_configuration=settings)
-            namespace = Path(SERVICE_TOKEN_FILENAME).with_name("namespace").read_text(encoding="ascii").strip()
-        else:
-            config.load_kube_config(client_configuration=settings, context=context)
-            contexts, active = config.list_kube_config_contexts()
-            chosen = next((entry for entry in contexts if entry["name"] == context), active)
-            namespace = chosen["context"].get("namespace", "")
-    except (config.ConfigException, OSError, TypeError, YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise NotConfiguredError(f"no cluster to talk to: {said}: set KUBECONFIG, or name a --context") from error
-    return client.ApiClient(settings), namespace or "default"
+        config = read_kubeconfig(paths)
+        chosen = config.choose(context)
+        if not chosen.needs_plugin:
+            return login_of(chosen)
+    except NotConfiguredError as error:
+        raise NotConfiguredError(f"no cluster to talk to: {error}: set KUBECONFIG, or name a --context") from error
+    from hvd_elastic.jobs.login_plugins import plugin_login
+
+    return plugin_login(chosen, paths)
+
+
+def pod_login() -> Login:
+    """A pod's own service account. Raises NotConfiguredError outside a pod.
+
+    The token's file is read for each request, because the kubelet replaces it before the token expires.
+    """
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise NotConfiguredError(f"{SERVICE_ACCOUNT} has a token, and KUBERNETES_SERVICE_HOST is not set")
+    token = SERVICE_ACCOUNT / "token"
+    return Login(
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        namespace=own_namespace() or "default",
+        certificate_authority=(SERVICE_ACCOUNT / "ca.crt").read_text(encoding="ascii"),
+        authorization=lambda: f"Bearer {token.read_text(encoding='ascii').strip()}",
+    )
