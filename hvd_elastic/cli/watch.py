@@ -1,0 +1,78 @@
+"""`hvd-elastic watch`: one job or all, live."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from hvd_elastic.cli.cluster_options import cluster_options
+
+if TYPE_CHECKING:
+    from hvd_elastic.jobs.cluster_client import ClusterClient
+
+_READ_SECONDS: Final = 2.0
+_T = TypeVar("_T")
+
+
+@click.command
+@click.argument("job", required=False)
+@click.option("-A", "--all-namespaces", is_flag=True, help="Without JOB: the jobs of all namespaces.")
+@cluster_options
+def command(
+    *, job: str | None, all_namespaces: bool, context: str | None, namespace: str | None, impersonate: str | None
+) -> None:
+    """Watch JOB, or all jobs: world size over time, workers with reasons, loss, throughput, inference that waits.
+
+    Without a terminal it prints a line for each thing that happens. Leaving it leaves the jobs alone.
+    """
+    from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.jobs.job_lookup import find_job
+
+    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    if job:
+        find_job(cluster, job, cluster.namespace)
+    where = None if all_namespaces else cluster.namespace
+    try:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            _watch_live(cluster, job, where)
+        else:
+            for line in _plain_lines(cluster, job, where):
+                click.echo(line)
+    except KeyboardInterrupt:
+        click.echo("no longer watched; the jobs go on", err=True)
+
+
+def _watch_live(cluster: "ClusterClient", job: str | None, namespace: str | None) -> None:
+    from rich.console import Console
+
+    from hvd_elastic.jobs.watch.keyboard import Keyboard
+    from hvd_elastic.jobs.watch.live_watch import LiveWatch
+
+    chosen = (cluster.namespace, job) if job else None
+    LiveWatch(cluster, Console(), job=chosen, namespace=namespace).run(Keyboard())
+
+
+def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | None) -> Iterator[str]:
+    from hvd_elastic.jobs.report.job_list import list_job_states
+    from hvd_elastic.jobs.watch.job_view import JobViewReader
+    from hvd_elastic.jobs.watch.plain_watch import job_lines, list_lines
+
+    if job:
+        reader = JobViewReader(cluster, job, cluster.namespace)
+        return job_lines(_again_and_again(reader.read))
+    return list_lines(_again_and_again(lambda: list_job_states(cluster, namespace)))
+
+
+def _again_and_again(read: Callable[[], _T]) -> Iterator[_T]:
+    """What is read now, and again each time after a while. A cluster that is away for a moment is waited for."""
+    from hvd_elastic.jobs.cluster_client import UnreachableError
+
+    yield read()
+    while True:
+        time.sleep(_READ_SECONDS)
+        try:
+            yield read()
+        except UnreachableError as error:
+            click.echo(f"{error}: trying again", err=True)

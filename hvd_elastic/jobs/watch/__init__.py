@@ -1,0 +1,1 @@
+"""The live view of one job or of all."""
