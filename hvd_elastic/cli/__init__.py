@@ -23,6 +23,7 @@ VERBS: Final = {
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
     "run": "Run a job on this machine, without a cluster.",
     "schema": "Print the JSON Schema of a job description.",
+    "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
     "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }
 """Name and one-line help of each verb. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
