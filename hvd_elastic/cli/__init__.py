@@ -14,6 +14,7 @@ VERBS: Final = {
     "discover": "Show which workers of a job may be used, and why the others may not.",
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
     "doctor": "Look whether a cluster has what elastic training needs, and say how to mend what is missing.",
+    "events": "Tell the story of a job in order, with causes, from its ledger, its pods and the scheduler.",
     "generate": "Print the Kubernetes manifests of a job.",
     "horovodrun": "Run the stock launcher, and begin again in place when its workers were taken away.",
     "install-horovod": "Build Horovod for the installed torch, once, and install it.",
