@@ -10,6 +10,7 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 VERBS: Final = {
     "checkpoints": "List the durable checkpoints below a URL. The job that writes them does not notice.",
+    "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",
     "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
     "discover": "Show which workers of a job may be used, and why the others may not.",
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
