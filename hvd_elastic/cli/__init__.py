@@ -10,19 +10,23 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 VERBS: Final = {
     "checkpoints": "List the durable checkpoints below a URL. The job that writes them does not notice.",
+    "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",
     "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
     "discover": "Show which workers of a job may be used, and why the others may not.",
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
     "doctor": "Look whether a cluster has what elastic training needs, and say how to mend what is missing.",
+    "events": "Tell the story of a job in order, with causes, from its ledger, its pods and the scheduler.",
     "generate": "Print the Kubernetes manifests of a job.",
     "horovodrun": "Run the stock launcher, and begin again in place when its workers were taken away.",
     "install-horovod": "Build Horovod for the installed torch, once, and install it.",
     "launch": "Start and drive an elastic Horovod job: horovodrun's flags, but no single failure ends it.",
     "lint": "List the hazards of any MPIJob, and how to remove them.",
+    "list": "List the jobs of a namespace or of all: state, size, steps, useful time, GPU-hours.",
     "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
     "run": "Run a job on this machine, without a cluster.",
     "schema": "Print the JSON Schema of a job description.",
+    "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
     "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }
 """Name and one-line help of each verb. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""

@@ -20,6 +20,7 @@ class Format(StrEnum):
     """The values of `-o`. Each verb has some of them."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
     NAME = "name"

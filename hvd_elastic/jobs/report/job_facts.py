@@ -1,0 +1,128 @@
+"""Everything that the cluster knows of one job, read at one time. Nothing here judges."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from hvd_elastic.discovery.ledger.entries import Entry, from_lines
+from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError
+from hvd_elastic.jobs.job_lookup import find_job
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_STATUS,
+    LABEL_JOB_NAME,
+    LABEL_JOB_ROLE,
+    LABEL_REPLICA_TYPE,
+    LEDGER_KEY,
+    LEDGER_SUFFIX,
+    Role,
+)
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""On a job that Kueue admits (https://kueue.sigs.k8s.io/docs/tasks/run/kubeflow/mpijobs/)."""
+_JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+"""On the Workload that Kueue makes for a job (https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/)."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """Objects as the API server writes them."""
+
+    job: Json
+    """The MPIJob."""
+    now: float
+    """Unix seconds of the API server's clock."""
+    pods: tuple[Json, ...] = ()
+    """Of launchers and workers."""
+    launcher_job: Json | None = None
+    ledger: tuple[Entry, ...] | None = None
+    """None: the job has none, or it may not be read."""
+    workload: Json | None = None
+    """Of Kueue."""
+    events: tuple[Json, ...] = ()
+    """`v1/Event` of the job, its pods and the launcher's Job; only if they were asked for."""
+    unreadable: tuple[str, ...] = ()
+    """What the caller may not read, in the API server's words."""
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return str(self.job["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace."""
+        return str(self.job["metadata"].get("namespace", ""))
+
+    @property
+    def live(self) -> LiveStatus | None:
+        """What the sidecar last said of it."""
+        return LiveStatus.from_json((self.job["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS) or "")
+
+    def pods_of(self, role: Role) -> list[Json]:
+        """The pods of this role that are there."""
+        return [pod for pod in self.pods if _role(pod) == role]
+
+
+class JobFactReader:
+    """Reads the facts of one job after the other, with one connection."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._unreadable: list[str] = []
+
+    def read(self, name: str, namespace: str, *, events: bool = False) -> JobFacts:
+        """The facts of a job. Events only if they are asked for: a namespace may have thousands.
+
+        Raises UnknownJobError, ForeignJobError or another ClusterError. What the caller may not read is left out and
+        noted, but for the MPIJob itself.
+        """
+        found = find_job(self._cluster, name, namespace)
+        here, meta = f"/namespaces/{namespace}", found.job["metadata"]
+        return JobFacts(
+            job=found.job,
+            now=found.now,
+            pods=self._ask(lambda: self._pods(f"/api/v1{here}/pods", name), ()),
+            launcher_job=self._ask(lambda: self._cluster.get(f"/apis/batch/v1{here}/jobs/{name}-launcher"), None),
+            ledger=self._ask(lambda: self._ledger(f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"), None),
+            workload=self._ask(lambda: self._workload(here, meta), None),
+            events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if events else (),
+            unreadable=tuple(self._unreadable),
+        )
+
+    def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return question()
+        except NotFoundError:
+            return otherwise
+        except ForbiddenError as error:
+            self._unreadable.append(str(error))
+            return otherwise
+
+    def _pods(self, path: str, name: str) -> tuple[Json, ...]:
+        return tuple(self._cluster.list(path, labelSelector=f"{LABEL_JOB_NAME}={name}"))
+
+    def _ledger(self, path: str) -> tuple[Entry, ...]:
+        data = self._cluster.get(path).get("data") or {}
+        return tuple(from_lines(str(data.get(LEDGER_KEY) or "").splitlines()))
+
+    def _workload(self, here: str, meta: dict[str, Any]) -> Json | None:
+        if QUEUE_LABEL not in (meta.get("labels") or {}):
+            return None
+        path = f"/apis/kueue.x-k8s.io/v1beta1{here}/workloads"
+        return next(self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL}={meta['uid']}"), None)
+
+    def _events(self, path: str, name: str) -> tuple[Json, ...]:
+        # A field selector names one object; the job has many, and some of them are gone.
+        mine = re.compile(rf"{re.escape(name)}(-launcher(-[a-z0-9]+)?|-worker-\d+)?", re.ASCII)
+        return tuple(
+            event for event in self._cluster.list(path) if mine.fullmatch(event["involvedObject"].get("name") or "")
+        )
+
+
+def _role(pod: Json) -> str:
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get(LABEL_JOB_ROLE) or labels.get(LABEL_REPLICA_TYPE) or "")

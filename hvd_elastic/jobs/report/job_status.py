@@ -1,0 +1,171 @@
+"""The truth about one job, as one value: what `status` shows and what its Python function returns."""
+
+import json
+from dataclasses import dataclass
+
+from hvd_elastic.discovery.ledger.account import Account, fold
+from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
+from hvd_elastic.discovery.rules.restart_budget import backoff_limit, was_taken
+from hvd_elastic.jobs.cluster_client import ClusterClient, Json
+from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
+from hvd_elastic.jobs.report.job_state import JobState, condition, find_state
+from hvd_elastic.jobs.report.worker_status import WorkerState, WorkerStatus, worker_statuses
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
+
+_GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """What is known of a job. None, and a step of -1: not known. Counters are over the job's life."""
+
+    name: str
+    namespace: str
+    state: JobState
+    since: float | None
+    """Unix seconds since which it is in this state."""
+    why: str
+    """Why it is in this state, where that says more."""
+    now: float
+    """Unix seconds of the API server's clock when this was read."""
+    size: int
+    """How many workers train."""
+    min_workers: int
+    max_workers: int
+    wanted: int
+    workers: tuple[WorkerStatus, ...] = ()
+    step: int = -1
+    steps_per_second: float | None = None
+    loss: float | None = None
+    heartbeat_age_seconds: float | None = None
+    """How old the last step was when the sidecar last spoke of it; None: nobody trains."""
+    word_age_seconds: float | None = None
+    """How long ago the sidecar last spoke."""
+    durable_step: int = -1
+    durable_age_seconds: float | None = None
+    """Since the last durable checkpoint."""
+    resizes: int = 0
+    pause_seconds: float = 0.0
+    """How long training stood still in all its resizes."""
+    repeated_steps: int = 0
+    preemptions: int = 0
+    restarts_used: int = 0
+    restarts: int = 0
+    """How many launchers may fail by themselves. Those that were taken away do not count."""
+    has_ledger: bool = False
+    notes: tuple[str, ...] = ()
+    """What one might take amiss."""
+
+
+def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> JobStatus:
+    """Read a job and say the truth about it. Raises UnknownJobError, ForeignJobError or another ClusterError."""
+    reader, where = JobFactReader(cluster), namespace or cluster.namespace
+    facts = reader.read(name, where)
+    # Without a ledger only the scheduler's Events tell who preempted a worker.
+    return job_status(facts if facts.ledger else reader.read(name, where, events=True))
+
+
+def job_status(facts: JobFacts) -> JobStatus:
+    """What these facts say."""
+    found, live, workers = find_state(facts), facts.live, worker_statuses(facts)
+    account = fold(facts.ledger, settled_at(facts)) if facts.ledger else _account_of(live)
+    lowest, highest, replicas = worker_bounds(facts.job)
+    training = found.state is JobState.TRAINING
+    return JobStatus(
+        name=facts.name,
+        namespace=facts.namespace,
+        state=found.state,
+        since=found.since,
+        why=found.why,
+        now=facts.now,
+        size=_size(live, workers) if training else 0,
+        min_workers=lowest,
+        max_workers=highest,
+        wanted=_wanted(facts.job, replicas),
+        workers=workers,
+        step=_last_step(account, live, found.state),
+        steps_per_second=live.steps_per_second if live and training else None,
+        loss=live.loss if live else None,
+        heartbeat_age_seconds=live.unix - live.stepped if live and live.stepped and training else None,
+        word_age_seconds=facts.now - live.unix if live else None,
+        durable_step=live.durable_step if live else -1,
+        durable_age_seconds=facts.now - live.durable if live and live.durable else None,
+        resizes=account.resizes,
+        pause_seconds=account.pause_seconds,
+        repeated_steps=account.repeated_steps,
+        preemptions=account.preemptions,
+        restarts_used=_restarts_used(facts),
+        restarts=backoff_limit((facts.job.get("spec") or {}).get("runPolicy")),
+        has_ledger=facts.ledger is not None,
+        notes=_notes(facts, found.state),
+    )
+
+
+def settled_at(facts: JobFacts) -> float:
+    """The time up to which the job's sums count: now, unless it has ended, or holds nothing while it is suspended."""
+    status = facts.job.get("status") or {}
+    if ended := status.get("completionTime"):
+        return unix_seconds(ended)
+    suspended = condition(facts.job, "Suspended")
+    if suspended and not facts.pods_of(Role.WORKER):
+        return unix_seconds(suspended.get("lastTransitionTime")) or facts.now
+    return facts.now
+
+
+def worker_bounds(job: Json) -> tuple[int, int, int]:
+    """Min and max workers of the job's description, and the replicas that the MPIJob has now."""
+    replicas = int((job["spec"].get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
+    try:
+        workers = json.loads(job["metadata"]["annotations"][ANNOTATION_SPEC])["workers"]
+    except (ValueError, KeyError, TypeError):
+        workers = {}
+    highest = int(workers.get("max", replicas))
+    return int(workers.get("min", 1)), highest, replicas
+
+
+def _size(live: LiveStatus | None, workers: tuple[WorkerStatus, ...]) -> int:
+    return live.workers if live else sum(worker.state is WorkerState.TRAINING for worker in workers)
+
+
+def _wanted(job: Json, replicas: int) -> int:
+    wanted = str((job["metadata"].get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS) or "")
+    return int(wanted) if wanted.isascii() and wanted.isdigit() else replicas
+
+
+def _last_step(account: Account, live: LiveStatus | None, state: JobState) -> int:
+    """The ledger tells it at each change, the sidecar's last word in between."""
+    spoken = live.step if live else -1
+    first, second = (account.step, spoken) if state.is_final else (spoken, account.step)
+    return first if first >= 0 else second
+
+
+def _account_of(live: LiveStatus | None) -> Account:
+    """The sums that the sidecar last told, where the ledger may not be read."""
+    if live is None:
+        return Account()
+    return Account(
+        step=live.step,
+        resizes=live.resizes,
+        pause_seconds=live.pause_seconds,
+        repeated_steps=live.repeated_steps,
+        preemptions=live.preemptions,
+        launchers=live.launchers,
+        lent_gpu_seconds=live.lent_gpu_seconds,
+        training_seconds=live.training_seconds,
+    )
+
+
+def _restarts_used(facts: JobFacts) -> int:
+    """Launchers that failed by themselves: their pods stay, and the sidecar forgives the Job all others."""
+    launchers = (PodView.from_json(pod) for pod in facts.pods_of(Role.LAUNCHER))
+    return sum(pod.phase == "Failed" and not was_taken(pod) for pod in launchers)
+
+
+def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
+    failed, notes = condition(facts.job, "Failed"), []
+    if failed and failed.get("reason") == "MPIJobEvicted" and not state.is_final:
+        notes.append(_GOES_ON)
+    if facts.ledger is None and not facts.unreadable:
+        notes.append("this job has no ledger: only what its pods and Events tell is known (generate it anew)")
+    return (*notes, *facts.unreadable)

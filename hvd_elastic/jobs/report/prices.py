@@ -1,0 +1,103 @@
+"""What machines cost an hour: a small dated table ships, and `--prices` takes another.
+
+The file is YAML::
+
+    currency: USD
+    machines:
+      p4d.24xlarge: {gpus: 8, on_demand: 21.96, spot: 9.5}   # of the whole machine; spot may be left out
+
+The name is the node's label `node.kubernetes.io/instance-type`. Other keys, `as_of` and `source` among them, are for
+people.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
+
+SHIPPED: Final = "gpu_prices.yaml"
+_HOUR: Final = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachinePrice:
+    """Of one instance type, an hour of the whole machine."""
+
+    gpus: int
+    on_demand: float
+    spot: float | None = None
+    """None: not known."""
+
+    def per_gpu_second(self, *, spot: bool) -> float | None:
+        """None: not known."""
+        price = self.spot if spot else self.on_demand
+        return None if price is None else price / self.gpus / _HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceList:
+    """Prices of one currency."""
+
+    currency: str
+    machines: Mapping[str, MachinePrice]
+    as_of: str = ""
+    """The day of the oldest price; empty: the file does not say."""
+
+
+def read_prices(path: Path | None = None) -> PriceList:
+    """The price list of a file, or the one that ships. Raises InvalidInputError with all problems."""
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8") if path else files(__package__).joinpath(SHIPPED).read_text("utf-8")
+        document = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidInputError([Problem(path="--prices", value=str(path), what=str(error))]) from error
+    problems = list(_problems(document))
+    if problems:
+        raise InvalidInputError(problems)
+    return PriceList(
+        currency=str(document["currency"]),
+        as_of=str(document.get("as_of", "")),
+        machines={str(name): _price(entry) for name, entry in document["machines"].items()},
+    )
+
+
+def _price(entry: Mapping[str, Any]) -> MachinePrice:
+    spot = entry.get("spot")
+    return MachinePrice(
+        gpus=entry["gpus"], on_demand=float(entry["on_demand"]), spot=None if spot is None else float(spot)
+    )
+
+
+def _problems(document: object) -> Iterator[Problem]:
+    if not isinstance(document, dict):
+        yield Problem(path="--prices", value=..., what="is not a mapping with the keys currency and machines")
+        return
+    if not isinstance(document.get("currency"), str):
+        yield Problem(path="currency", value=document.get("currency"), what="is not a currency", way_out="such as USD")
+    machines = document.get("machines")
+    if not isinstance(machines, dict):
+        yield Problem(path="machines", value=..., what="is not a mapping from instance types to prices")
+        return
+    for name, entry in machines.items():
+        yield from _problems_of_machine(f"machines.{name}", entry)
+
+
+def _problems_of_machine(path: str, entry: object) -> Iterator[Problem]:
+    if not isinstance(entry, dict):
+        yield Problem(path=path, value=entry, what="is not a mapping with gpus and on_demand")
+        return
+    gpus = entry.get("gpus")
+    if not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1:
+        yield Problem(path=f"{path}.gpus", value=gpus, what="is not a whole number above 0")
+    for key in ("on_demand", "spot"):
+        price = entry.get(key)
+        is_price = isinstance(price, int | float) and not isinstance(price, bool) and 0 <= price < inf
+        if not is_price and not (key == "spot" and price is None):
+            yield Problem(path=f"{path}.{key}", value=price, what="is not a price an hour")

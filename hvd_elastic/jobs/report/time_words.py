@@ -1,0 +1,26 @@
+"""Times and durations as people read them."""
+
+from datetime import datetime
+from typing import Final
+
+_DAY: Final = 86400
+
+
+def duration_words(seconds: float) -> str:
+    """`0.4 s`, `52 s`, `3 min 05 s`, `2 h 10 min`, `3 d 04 h`."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f} s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    if whole < _DAY:
+        return f"{whole // 3600} h {whole // 60 % 60:02} min"
+    return f"{whole // _DAY} d {whole // 3600 % 24:02} h"
+
+
+def clock_words(unix: float, now: float) -> str:
+    """The local time of day; with the date if that was not in the last 20 hours."""
+    then = datetime.fromtimestamp(unix).astimezone()
+    return then.strftime("%H:%M:%S" if now - unix < 20 * 3600 else "%Y-%m-%d %H:%M")
