@@ -27,6 +27,7 @@ VERBS: Final = {
     "run": "Run a job on this machine, without a cluster.",
     "schema": "Print the JSON Schema of a job description.",
     "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
+    "watch": "Watch one job or all, live: world size over time, workers with reasons, loss, inference that waits.",
     "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }
 """Name and one-line help of each verb. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""

@@ -395,8 +395,9 @@ def _line(kind: str, thing: Json) -> bytes:
 def _selected(thing: Json, query: dict[str, str]) -> bool:
     labels = thing["metadata"].get("labels", {})
     wanted = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
-    name = query.get("fieldSelector", "").removeprefix("metadata.name=")
-    return all(labels.get(key) == value for key, value in wanted) and name in {"", thing["metadata"]["name"]}
+    fields = [pair.split("=") for pair in query.get("fieldSelector", "").split(",") if pair]
+    known = {"metadata.name": thing["metadata"]["name"], "status.phase": thing.get("status", {}).get("phase")}
+    return all(labels.get(key) == value for key, value in wanted) and all(known[key] == value for key, value in fields)
 
 
 def _merge(into: Json, patch: Json) -> None:

@@ -10,7 +10,7 @@ from hvd_elastic.jobs.report.worker_status import WorkerState, WorkerStatus
 
 def status_text(status: JobStatus, *, wide: bool = False) -> str:
     """Some lines. With `wide` all workers, and not only those of which there is something to say."""
-    lines = [headline(status), *_facts(status), *(f"  note: {note}" for note in status.notes)]
+    lines = [headline(status), *fact_lines(status), *(f"  note: {note}" for note in status.notes)]
     told = [worker for worker in status.workers if wide or _is_worth_telling(worker)]
     return "".join(f"{line}\n" for line in (*lines, *(f"  {_worker_line(worker, status.now)}" for worker in told)))
 
@@ -29,7 +29,8 @@ def headline(status: JobStatus) -> str:
     return f"{status.namespace}/{status.name}: {doing}{since}{why}"
 
 
-def _facts(status: JobStatus) -> Iterator[str]:
+def fact_lines(status: JobStatus) -> Iterator[str]:
+    """The figures, a line each."""
     if status.step >= 0:
         yield f"  step {status.step}{_pace(status)}"
     if status.durable_age_seconds is not None:
