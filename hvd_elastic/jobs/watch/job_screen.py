@@ -13,7 +13,7 @@ from hvd_elastic.jobs.report.time_words import clock_words, duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerState, WorkerStatus
 from hvd_elastic.jobs.watch.job_view import JobView
 from hvd_elastic.jobs.watch.screen_state import SPANS, ScreenState
-from hvd_elastic.jobs.watch.world_chart import LEGEND, Window, chart, first_change
+from hvd_elastic.jobs.watch.world_chart import Window, chart, first_change, legend
 
 CHART_HEIGHT: Final = 5
 STORY_LINES: Final = 6
@@ -76,7 +76,7 @@ def _chart(view: JobView, state: ScreenState, width: int) -> Iterator[str]:
     for number, row in enumerate(rows):
         label = str(highest) if number == 0 else "0" if number == CHART_HEIGHT - 1 else ""
         yield f"{label:>{margin - 1}} {row}"
-    yield f"workers that train, the last {duration_words(seconds)}   {LEGEND}"
+    yield f"workers that train, the last {duration_words(seconds)}   {legend(rows[-1])}"
 
 
 def _worker_table(view: JobView, state: ScreenState, width: int, room: int) -> Table:

@@ -27,9 +27,16 @@ LETTERS: Final = {
 }
 """Below the chart. A process that was lost is a K."""
 PROCESS_LOST: Final = "K"
-LEGEND: Final = (
-    "P preempted  E evicted  D drained  N node lost  K process lost  F failed  S scaled or suspended  X deleted"
-)
+_WORDS: Final = {
+    "P": "preempted",
+    "E": "evicted",
+    "N": "node lost",
+    "D": "drained",
+    "S": "scaled down or suspended",
+    "F": "failed",
+    "X": "deleted",
+    "K": "process lost",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,11 @@ def losses(entries: Iterable[Entry], window: Window) -> str:
         if letter and 0 <= window.column(entry.unix) < window.width:
             letters[window.column(entry.unix)] = letter
     return "".join(letters)
+
+
+def legend(letters: str) -> str:
+    """What the letters of a row of losses stand for; empty if there are none."""
+    return "  ".join(f"{letter} {words}" for letter, words in _WORDS.items() if letter in letters)
 
 
 def first_change(entries: Sequence[Entry]) -> float | None:

@@ -1,13 +1,6 @@
 """`watch` at a real terminal of 80 by 24, and without one."""
 
-import fcntl
-import os
-import pty
-import select
 import signal
-import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -34,10 +27,10 @@ from tests.hvd_elastic.jobs.report.objects import (
     mpijob,
     preempted_event,
 )
+from tests.hvd_elastic.jobs.watch.terminal import Terminal
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
-DEADLINE_SECONDS = 60.0
 ALL_PODS = "/api/v1/pods"
 
 
@@ -60,42 +53,6 @@ def training(served: KubeApi) -> KubeApi:
 
 def claiming(priority: int) -> dict[str, Any]:
     return {"priority": priority, "containers": [{"resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}]}
-
-
-class Terminal:
-    """A program at a terminal of 80 by 24."""
-
-    def __init__(self, *words: str) -> None:
-        self._outer, self.inner = pty.openpty()
-        fcntl.ioctl(self.inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(self.inner)
-        argv = [sys.executable, "-m", "hvd_elastic.cli", *words]
-        environment = {**os.environ, "TERM": "xterm"}
-        environment.pop("COLUMNS", None)
-        environment.pop("LINES", None)
-        self.process = subprocess.Popen(
-            argv, stdin=self.inner, stdout=self.inner, stderr=self.inner, env=environment, start_new_session=True
-        )
-        self.said = ""
-
-    def sees(self, words: str) -> None:
-        """Read on until these words come."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while words not in self.said:
-            assert time.monotonic() < deadline, f"{words!r} is not in {self.said[-4000:]!r}"
-            if select.select([self._outer], [], [], 0.1)[0]:
-                self.said += os.read(self._outer, 65536).decode(errors="replace")
-
-    def press(self, text: str) -> None:
-        """Forget what was said, and press keys."""
-        self.said = ""
-        os.write(self._outer, text.encode())
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._outer)
-        os.close(self.inner)
 
 
 @contextmanager

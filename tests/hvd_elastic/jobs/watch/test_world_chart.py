@@ -11,7 +11,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
-from hvd_elastic.jobs.watch.world_chart import LEGEND, LETTERS, Window, chart, column_sizes, losses
+from hvd_elastic.jobs.watch.world_chart import LETTERS, PROCESS_LOST, Window, chart, column_sizes, legend, losses
 
 
 def world(unix: float, size: int) -> WorldChanged:
@@ -44,7 +44,8 @@ def test_each_loss_has_its_letter() -> None:
 
 def test_each_departure_is_in_the_legend() -> None:
     assert set(LETTERS) == set(Departure)
-    assert {f"{letter} " in LEGEND for letter in LETTERS.values()} == {True}
+    assert all(legend(letter).startswith(f"{letter} ") for letter in (*LETTERS.values(), PROCESS_LOST))
+    assert legend("  P  K P ") == "P preempted  K process lost"
 
 
 @given(

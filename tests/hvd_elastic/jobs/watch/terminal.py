@@ -1,0 +1,47 @@
+"""A pseudo-terminal with `hvd-elastic` at it."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+
+class Terminal:
+    """A program at a terminal of 80 by 24."""
+
+    def __init__(self, *words: str) -> None:
+        self._outer, self.inner = pty.openpty()
+        fcntl.ioctl(self.inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(self.inner)
+        argv = [sys.executable, "-m", "hvd_elastic.cli", *words]
+        environment = {**os.environ, "TERM": "xterm"}
+        environment.pop("COLUMNS", None)
+        environment.pop("LINES", None)
+        self.process = subprocess.Popen(
+            argv, stdin=self.inner, stdout=self.inner, stderr=self.inner, env=environment, start_new_session=True
+        )
+        self.said = ""
+
+    def sees(self, words: str, *, within_seconds: float = 60.0) -> None:
+        """Read on until these words come."""
+        deadline = time.monotonic() + within_seconds
+        while words not in self.said:
+            assert time.monotonic() < deadline, f"{words!r} is not in {self.said[-4000:]!r}"
+            if select.select([self._outer], [], [], 0.1)[0]:
+                self.said += os.read(self._outer, 65536).decode(errors="replace")
+
+    def press(self, text: str) -> None:
+        """Forget what was said, and press keys."""
+        self.said = ""
+        os.write(self._outer, text.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._outer)
+        os.close(self.inner)
