@@ -103,7 +103,7 @@ def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
         "PREEMPTIONS",
     ]
     assert row.split()[:6] == ["default", "train", "training", "2", "of", "[1..8]"]
-    assert said.stderr.startswith("1 jobs, 1 train with 2 workers; ")
+    assert said.stderr.startswith("jobs: 1, training: 1 with 2 workers; ")
     assert json.loads(call("list", "-o", "json").stdout)[0]["name"] == "train"
 
 

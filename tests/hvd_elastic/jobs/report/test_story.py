@@ -26,13 +26,13 @@ def test_the_story_is_in_order_and_has_causes() -> None:
     told = [happening.what for happening in tell(facts())]
     assert told == [
         "the launcher starts",
-        "has a place on node-a (g5.xlarge, spot, 1 GPUs)",
-        "has a place on node-a (g5.xlarge, spot, 1 GPUs)",
-        "has a place on node-a (g5.xlarge, spot, 1 GPUs)",
-        "3 workers train from step 0",
+        "has a place on node-a (g5.xlarge, spot, 1 GPU)",
+        "has a place on node-a (g5.xlarge, spot, 1 GPU)",
+        "has a place on node-a (g5.xlarge, spot, 1 GPU)",
+        "training with 3 workers from step 0",
         "leaves: preempted by inference/web-1",
         "is gone",
-        "2 workers train from step 60; training stood still for 3.0 s; 2 steps are done again",
+        "training with 2 workers from step 60; training stood still for 3.0 s; 2 steps done again",
     ]
 
 
@@ -68,7 +68,7 @@ def test_a_beginning_that_was_summed_up_is_one_line() -> None:
     totals, rest = summed_up(LEDGER[:5])
     told = tell(facts(ledger=(totals, *rest, *LEDGER[5:])))
     assert [happening.what for happening in told][:2] == [
-        "5 earlier entries are summed up",
+        "summed up: 5 earlier events",
         "leaves: preempted by inference/web-1",
     ]
 
