@@ -47,6 +47,13 @@ def test_without_a_ledger_the_scheduler_tells_who_preempted() -> None:
     assert told.teller is Teller.SCHEDULER
 
 
+def test_a_victim_falls_to_the_pod_that_came_first() -> None:
+    late = preempted_event(unix=NOW - 30)
+    late["related"] = {"namespace": "inference", "name": "web-2"}
+    (told,) = tell(facts(ledger=None, events=(late, preempted_event())))
+    assert told.what == "leaves: preempted by inference/web-1"
+
+
 def test_the_same_words_are_told_once_at_their_last_time() -> None:
     said = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes"
     events = tuple(
