@@ -39,6 +39,7 @@ def serve(count: int, opened: Connection) -> None:
     status = LiveStatus(
         unix=time.time() + 600, activity=Activity.TRAINING, since=time.time(), workers=3, step=1200, gpu_seconds=7200.0
     )
+    api.objects["/version"] = {}
     api.objects[PATH] = {f"job-{number}": mpijob(number, status) for number in range(count)}
     opened.send(api.port)
     time.sleep(3600)

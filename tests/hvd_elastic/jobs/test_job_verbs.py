@@ -13,6 +13,7 @@ from tests.discovery.kubeapi import EVENTS, JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.jobs.report.objects import (
     ALL_JOBS,
     CONFIG_MAPS,
+    VERSION,
     condition,
     facts,
     ledger_map,
@@ -107,10 +108,10 @@ def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
     assert json.loads(call("list", "-o", "json").stdout)[0]["name"] == "train"
 
 
-def test_list_asks_for_mpijobs_and_nothing_else(training: KubeApi) -> None:
+def test_list_asks_for_mpijobs_and_the_time_and_nothing_else(training: KubeApi) -> None:
     training.requests.clear()
     call("list")
-    assert {request.path for request in training.requests} == {JOBS}
+    assert {request.path for request in training.requests} == {JOBS, VERSION}
 
 
 def test_events_tell_the_story(training: KubeApi) -> None:

@@ -65,6 +65,14 @@ def test_the_same_words_are_told_once_at_their_last_time() -> None:
     assert (last.unix, last.times, last.teller) == (NOW - 100, 6, Teller.SCHEDULER)
 
 
+def test_the_same_words_of_another_pod_of_that_name_are_another_line() -> None:
+    placed = [event("train-worker-2", "Scheduled", "Successfully assigned", unix=NOW - ago) for ago in (300, 100)]
+    for uid, one in zip(("old", "new"), placed, strict=True):
+        one["involvedObject"]["uid"] = uid
+    told = tell(facts(ledger=None, events=tuple(placed)))
+    assert [(happening.unix, happening.times) for happening in told] == [(NOW - 300, 1), (NOW - 100, 1)]
+
+
 def test_events_stand_between_what_the_ledger_says() -> None:
     events = (event("train-worker-1", "Unhealthy", "Readiness probe failed", unix=NOW - 700),)
     told = tell(facts(events=events))
