@@ -81,7 +81,7 @@ def command(
             sum(getattr(one, name) for one in found_bills) for name in ("gpu_seconds", "cost", "saved")
         )
         click.echo(
-            f"{len(rows)} jobs: {held / 3600:.2f} GPU-hours, {cost:.2f} {prices.currency}, saved {saved:.2f}", err=True
+            f"jobs: {len(rows)}, {held / 3600:.2f} GPU-hours, {cost:.2f} {prices.currency}, saved {saved:.2f}", err=True
         )
 
 

@@ -52,9 +52,9 @@ def command(
     if table:
         sums = total(jobs)
         click.echo(
-            f"{sums.jobs} jobs, {sums.training} train with {sums.workers} workers; "
+            f"jobs: {sums.jobs}, training: {sums.training} with {sums.workers} workers; "
             f"{sums.gpu_seconds / 3600:.1f} GPU-hours held, {sums.lent_gpu_seconds / 3600:.1f} lent, "
-            f"{sums.preemptions} preemptions",
+            f"preemptions: {sums.preemptions}",
             err=True,
         )
 

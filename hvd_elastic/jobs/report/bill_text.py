@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hvd_elastic.jobs.report.bill import Bill, MachineBill
 from hvd_elastic.jobs.report.prices import PriceList
-from hvd_elastic.jobs.report.time_words import duration_words
+from hvd_elastic.jobs.report.time_words import count_words, duration_words
 
 _HOUR = 3600
 
@@ -19,7 +19,7 @@ def _lines(bill: Bill, prices: PriceList) -> Iterator[str]:
     yield f"{bill.namespace}/{bill.name}: held {_hours(bill.gpu_seconds)}, trained {trained}"
     for machine in bill.machines:
         yield f"  {_machine_words(machine, bill.currency)}"
-    yield f"  lent to others {_hours(bill.lent_gpu_seconds)} in {bill.preemptions} preemptions"
+    yield f"  lent to others {_hours(bill.lent_gpu_seconds)} in {count_words(bill.preemptions, 'preemption')}"
     yield f"  lost to stalls {_hours(bill.stalled_gpu_seconds)}, to repeated steps {_hours(bill.repeated_gpu_seconds)}"
     if bill.gpu_seconds > bill.unpriced_gpu_seconds:
         as_of = f" (prices of {prices.as_of})" if prices.as_of else ""

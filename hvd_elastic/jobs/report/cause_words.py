@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving
+from hvd_elastic.jobs.cluster_client import Json
 
 _WORDS: Final = {
     Departure.PREEMPTED: "preempted",
@@ -26,7 +27,7 @@ BY_CONDITION: Final = {
 """Reasons of a pod's condition DisruptionTarget (Kubernetes 1.34, `pkg/apis/core/types.go` and
 https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions)."""
 
-_PREEMPTION: Final = re.compile(r"\.? preemption: .*", re.DOTALL)
+_AFTERTHOUGHTS: Final = re.compile(r"\.? (no new claims to deallocate|preemption: ).*", re.DOTALL)
 _LONGEST: Final = 160
 
 
@@ -43,10 +44,18 @@ def disruption_words(reason: str) -> str:
 
 
 def scheduler_words(message: str) -> str:
-    """What the scheduler says of a pod that it cannot place, without what it says of preemption.
+    """What the scheduler says of a pod that it cannot place, without what it says of claims and preemption.
 
     `0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: ...` becomes
     `0/2 nodes are available: 2 Insufficient nvidia.com/gpu`.
     """
-    words = _PREEMPTION.sub("", message).strip().rstrip(".")
+    words = _AFTERTHOUGHTS.sub("", message).strip().rstrip(".")
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+
+
+def placement_words(pod: Json) -> str:
+    """Why a pod has no node."""
+    for one in (pod.get("status") or {}).get("conditions") or ():
+        if one["type"] == "PodScheduled":
+            return scheduler_words(str(one.get("message") or one.get("reason") or ""))
+    return "the scheduler has not looked at it"

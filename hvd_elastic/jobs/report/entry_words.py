@@ -16,7 +16,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorldChanged,
 )
 from hvd_elastic.jobs.report.cause_words import departure_words
-from hvd_elastic.jobs.report.time_words import duration_words
+from hvd_elastic.jobs.report.time_words import count_words, duration_words
 
 
 @singledispatch
@@ -41,7 +41,7 @@ def _(entry: LauncherEnded) -> str:
 @entry_words.register
 def _(entry: WorkerBound) -> str:
     kind = {None: "", True: "spot", False: "on-demand"}[entry.spot]
-    machine = filter(None, (entry.machine, kind, f"{entry.gpus} GPUs" if entry.gpus else ""))
+    machine = filter(None, (entry.machine, kind, count_words(entry.gpus, "GPU") if entry.gpus else ""))
     return f"has a place on {entry.node}{_in_brackets(', '.join(machine))}"
 
 
@@ -61,8 +61,8 @@ def _(entry: WorldChanged) -> str:
         return "nobody trains"
     step = f" from step {entry.step}" if entry.step >= 0 else ""
     pause = f"; training stood still for {duration_words(entry.pause_seconds)}" if entry.pause_seconds else ""
-    repeated = f"; {entry.repeated_steps} steps are done again" if entry.repeated_steps else ""
-    return f"{len(entry.workers)} workers train{step}{pause}{repeated}"
+    repeated = f"; {count_words(entry.repeated_steps, 'step')} done again" if entry.repeated_steps else ""
+    return f"training with {count_words(len(entry.workers), 'worker')}{step}{pause}{repeated}"
 
 
 @entry_words.register
@@ -72,7 +72,7 @@ def _(entry: WorkerProcessLost) -> str:
 
 @entry_words.register
 def _(entry: WantedChanged) -> str:
-    return f"{entry.workers} workers are asked for"
+    return f"asked for: {count_words(entry.workers, 'worker')}"
 
 
 @entry_words.register
@@ -84,7 +84,7 @@ def _(entry: JobEnded) -> str:
 
 @entry_words.register
 def _(entry: Totals) -> str:
-    return f"{entry.entries} earlier entries are summed up"
+    return f"summed up: {count_words(entry.entries, 'earlier event')}"
 
 
 def _in_brackets(text: str) -> str:

@@ -49,7 +49,8 @@ class ListedTotal:
 
 def list_job_states(cluster: ClusterClient, namespace: str | None = None) -> list[ListedJob]:
     """The jobs of a namespace, or of all, by namespace and name. Raises ClusterError."""
-    now = datetime.now(UTC).timestamp()
+    # The statuses' ages count by the cluster's clock, and this machine's may be minutes off.
+    now = (cluster.ask("GET", "/version").time or datetime.now(UTC)).timestamp()
     jobs = (listed(job, now) for job in list_jobs(cluster, namespace))
     return sorted(jobs, key=lambda job: (job.namespace, job.name))
 

@@ -9,6 +9,7 @@ from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.jobs.cluster_client import Json
+from hvd_elastic.jobs.report.cause_words import placement_words
 from hvd_elastic.jobs.report.job_facts import QUEUE_LABEL, JobFacts
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
 
@@ -89,6 +90,7 @@ def find_state(facts: JobFacts) -> StateFinding:
         _ended_by_operator(facts)
         or _held_back(facts)
         or _ended_by_ledger(facts)
+        or _ended_by_launcher(facts)
         or _running(facts, facts.live)
         or _between_launchers(facts)
     )
@@ -155,6 +157,18 @@ def _ended_by_ledger(facts: JobFacts) -> StateFinding | None:
     return _failure(facts, last.unix, "")
 
 
+def _ended_by_launcher(facts: JobFacts) -> StateFinding | None:
+    """The Job controller knows of it before the operator, and the launcher's pod before both."""
+    job = facts.launcher_job or {}
+    if failed := condition(job, "Failed"):
+        since = unix_seconds(failed.get("lastTransitionTime"))
+        return _failure(facts, since, str(failed.get("message") or ""))
+    succeeded = [pod for pod in facts.pods_of(Role.LAUNCHER) if (pod.get("status") or {}).get("phase") == "Succeeded"]
+    if succeeded or condition(job, "Complete"):
+        return StateFinding(state=JobState.SUCCEEDED)
+    return None
+
+
 def _failure(facts: JobFacts, since: float, said: str) -> StateFinding:
     code = _exit_code(facts)
     if code in _EXHAUSTION:
@@ -194,12 +208,22 @@ def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:
 
 
 def _between_launchers(facts: JobFacts) -> StateFinding:
-    launchers, meta = _launchers(facts), facts.job["metadata"]
-    why = "its launcher is not running yet" if launchers else "it has no launcher"
+    why = _launcher_words(facts)
     if _has_trained(facts):
-        since = facts.live.unix if facts.live else None
-        return StateFinding(state=JobState.WAITING, since=since, why=f"{why}: the next one goes on")
-    return StateFinding(state=JobState.STARTING, since=unix_seconds(meta.get("creationTimestamp")), why=why)
+        return StateFinding(state=JobState.WAITING, since=facts.live.unix if facts.live else None, why=why)
+    created = unix_seconds(facts.job["metadata"].get("creationTimestamp"))
+    return StateFinding(state=JobState.STARTING, since=created or None, why=why)
+
+
+def _launcher_words(facts: JobFacts) -> str:
+    """Why no launcher runs."""
+    for pod in facts.pods_of(Role.LAUNCHER):
+        view = PodView.from_json(pod)
+        if not view.has_ended:
+            if view.deleting_at is not None:
+                return "its launcher ends"
+            return "its launcher is starting" if view.node else f"its launcher is pending: {placement_words(pod)}"
+    return "it has no launcher"
 
 
 def _has_trained(facts: JobFacts) -> bool:

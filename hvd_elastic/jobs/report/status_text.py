@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hvd_elastic.jobs.report.job_state import JobState
 from hvd_elastic.jobs.report.job_status import JobStatus
-from hvd_elastic.jobs.report.time_words import clock_words, duration_words
+from hvd_elastic.jobs.report.time_words import clock_words, count_words, duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerState, WorkerStatus
 
 
@@ -37,8 +37,8 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  durable checkpoint: step {status.durable_step}, {duration_words(status.durable_age_seconds)} ago"
     if status.resizes or status.preemptions:
         yield (
-            f"  {status.resizes} resizes cost {duration_words(status.pause_seconds)} and {status.repeated_steps} "
-            f"repeated steps; {status.preemptions} preemptions"
+            f"  {count_words(status.resizes, 'resize')} cost {duration_words(status.pause_seconds)} and "
+            f"{count_words(status.repeated_steps, 'repeated step')}; {count_words(status.preemptions, 'preemption')}"
         )
     left = max(0, status.restarts - status.restarts_used)
     yield f"  restarts: {status.restarts_used} used, {left} left (launchers that were taken away do not count)"

@@ -4,14 +4,14 @@ The ledger tells of pods that are long gone. The Events of the scheduler, the ku
 forgets after an hour, add what the ledger does not know.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Entry, Totals
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json
-from hvd_elastic.jobs.report.cause_words import departure_words, scheduler_words
+from hvd_elastic.jobs.report.cause_words import scheduler_words
 from hvd_elastic.jobs.report.entry_words import entry_words
 from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.jobs.report.worker_status import event_time, preemptions_in
@@ -40,10 +40,12 @@ class Happening:
     """How often an Event says so; `unix` is the last time."""
 
 
-_TOLD_BY_LEDGER: Final = frozenset({"Scheduled", "Preempted", "Killing", "WorkerFailed", "WorkerEnded", "WorkerLost"})
+_TOLD_BY_LEDGER: Final = frozenset({"Scheduled", "Killing", "WorkerFailed", "WorkerEnded", "WorkerLost"})
 """Reasons of Events that say, less well, what the ledger says."""
-_ROUTINE: Final = frozenset({"Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "SuccessfulDelete"})
-"""Reasons of Events of every pod's start."""
+_ROUTINE: Final = frozenset(
+    {"Preempted", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "SuccessfulDelete"}
+)
+"""Reasons of Events of every pod's start, and one that is told in better words."""
 _TELLERS: Final = (
     ("scheduler", Teller.SCHEDULER),
     ("kubelet", Teller.KUBELET),
@@ -60,9 +62,9 @@ def story(cluster: ClusterClient, name: str, namespace: str | None = None) -> tu
 
 def tell(facts: JobFacts) -> tuple[Happening, ...]:
     """The story that these facts tell, oldest first."""
-    ledger = list(_of_ledger(facts.name, facts.ledger or ()))
+    ledger = _of_ledger(facts.name, facts.ledger or ())
     events = _of_events(facts.events, has_ledger=facts.ledger is not None)
-    return tuple(sorted((*ledger, *_once(events)), key=lambda happening: happening.unix))
+    return tuple(sorted((*ledger, *events), key=_time))
 
 
 def _of_ledger(job: str, entries: Iterable[Entry]) -> Iterator[Happening]:
@@ -76,40 +78,37 @@ def _of_ledger(job: str, entries: Iterable[Entry]) -> Iterator[Happening]:
         yield Happening(unix=entry.unix, about=about, what=entry_words(entry), teller=Teller.LEDGER)
 
 
-def _of_events(events: Iterable[Json], *, has_ledger: bool) -> Iterator[Happening]:
-    events = list(events)
+def _of_events(events: Sequence[Json], *, has_ledger: bool) -> Iterator[Happening]:
+    """Each pod's words once, at their last time: one pod after the other may have the same name."""
     if not has_ledger:
         for leaving in preemptions_in(events):
-            what = f"leaves: {departure_words(leaving)}"
-            yield Happening(unix=leaving.unix, about=leaving.pod, what=what, teller=Teller.SCHEDULER)
+            yield Happening(unix=leaving.unix, about=leaving.pod, what=entry_words(leaving), teller=Teller.SCHEDULER)
+    passed_over = _ROUTINE | _TOLD_BY_LEDGER if has_ledger else _ROUTINE
+    same: dict[tuple[str, str], list[Happening]] = {}
     for event in events:
-        reason = str(event.get("reason") or "")
-        if reason in _ROUTINE or reason == "Preempted" or (has_ledger and reason in _TOLD_BY_LEDGER):
-            continue
-        said = scheduler_words(str(event.get("message") or "").strip())
-        yield Happening(
-            unix=event_time(event),
-            about=str(event["involvedObject"].get("name") or ""),
-            what=f"{reason}: {said}" if said else reason,
-            teller=_teller(event),
-            times=int(event.get("count") or (event.get("series") or {}).get("count") or 1),
-        )
+        if event.get("reason") not in passed_over:
+            happening = _happening(event)
+            uid = str(event["involvedObject"].get("uid") or happening.about)
+            same.setdefault((uid, happening.what), []).append(happening)
+    for happenings in same.values():
+        last = max(happenings, key=_time)
+        yield replace(last, times=sum(one.times for one in happenings))
 
 
-def _once(happenings: Iterable[Happening]) -> Iterator[Happening]:
-    """The same words of the same thing once, at their last time."""
-    seen: dict[tuple[str, str], list[Happening]] = {}
-    for happening in happenings:
-        seen.setdefault((happening.about, happening.what), []).append(happening)
-    for same in seen.values():
-        last = max(same, key=lambda happening: happening.unix)
-        yield Happening(
-            unix=last.unix,
-            about=last.about,
-            what=last.what,
-            teller=last.teller,
-            times=sum(happening.times for happening in same),
-        )
+def _happening(event: Json) -> Happening:
+    reason = str(event.get("reason") or "")
+    said = scheduler_words(str(event.get("message") or "").strip())
+    return Happening(
+        unix=event_time(event),
+        about=str(event["involvedObject"].get("name") or ""),
+        what=f"{reason}: {said}" if said else reason,
+        teller=_teller(event),
+        times=int(event.get("count") or (event.get("series") or {}).get("count") or 1),
+    )
+
+
+def _time(happening: Happening) -> float:
+    return happening.unix
 
 
 def _teller(event: Json) -> Teller:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.jobs.cluster_client import Json
-from hvd_elastic.jobs.report.cause_words import departure_words, disruption_words, scheduler_words
+from hvd_elastic.jobs.report.cause_words import departure_words, disruption_words, placement_words, scheduler_words
 from hvd_elastic.jobs.report.job_facts import JobFacts
 from hvd_elastic.mpijob.contract import Role
 
@@ -87,17 +87,10 @@ def _judge(pod: Json, view: PodView, *, training: bool) -> tuple[WorkerState, st
     if view.disruption or view.deleting_at is not None:
         return WorkerState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
     if not view.node:
-        return WorkerState.PENDING, _scheduler_says(pod)
+        return WorkerState.PENDING, placement_words(pod)
     if view.phase != "Running" or not view.ready:
         return WorkerState.STARTING, _kubelet_says(pod)
     return (WorkerState.TRAINING if training else WorkerState.READY), ""
-
-
-def _scheduler_says(pod: Json) -> str:
-    for one in (pod.get("status") or {}).get("conditions") or ():
-        if one["type"] == "PodScheduled":
-            return scheduler_words(str(one.get("message") or one.get("reason") or ""))
-    return "the scheduler has not looked at it"
 
 
 def _kubelet_says(pod: Json) -> str:
@@ -116,25 +109,31 @@ def _last_departures(facts: JobFacts) -> dict[str, WorkerLeaving]:
 
 
 def preemptions_in(events: Iterable[Json]) -> list[WorkerLeaving]:
-    """What the scheduler's Events say: the message has a UID only, `related` the pod.
+    """What the scheduler's Events say, oldest first: the message has a UID only, `related` the pod.
 
-    Source: Kubernetes 1.34, `pkg/scheduler/framework/preemption/preemption.go`.
+    Each victim once: until its end it may fall to other pods too. Source: Kubernetes 1.34,
+    `pkg/scheduler/framework/preemption/preemption.go`.
     """
-    found = []
-    for event in events:
-        if event.get("reason") == "Preempted":
-            related, victim = event.get("related") or {}, event["involvedObject"]
-            by = "/".join(filter(None, (related.get("namespace"), related.get("name"))))
-            found.append(
-                WorkerLeaving(
-                    unix=event_time(event),
-                    pod=victim["name"],
-                    uid=victim.get("uid", ""),
-                    why=Departure.PREEMPTED,
-                    by=by or f"uid:{str(event.get('message', '')).removeprefix('Preempted by pod ').partition(' ')[0]}",
-                )
-            )
-    return sorted(found, key=lambda leaving: leaving.unix)
+    told = sorted((_preemption(event) for event in events if event.get("reason") == "Preempted"), key=_time)
+    first = {leaving.uid: leaving for leaving in reversed(told)}
+    return sorted(first.values(), key=_time)
+
+
+def _preemption(event: Json) -> WorkerLeaving:
+    related, victim = event.get("related") or {}, event["involvedObject"]
+    by = "/".join(filter(None, (related.get("namespace"), related.get("name"))))
+    uid = str(event.get("message") or "").removeprefix("Preempted by pod ").partition(" ")[0]
+    return WorkerLeaving(
+        unix=event_time(event),
+        pod=str(victim.get("name") or ""),
+        uid=str(victim.get("uid") or ""),
+        why=Departure.PREEMPTED,
+        by=by or f"uid:{uid}",
+    )
+
+
+def _time(leaving: WorkerLeaving) -> float:
+    return leaving.unix
 
 
 def event_time(event: Json) -> float:

@@ -13,6 +13,7 @@ from tests.discovery.kubeapi import EVENTS, JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.jobs.report.objects import (
     ALL_JOBS,
     CONFIG_MAPS,
+    VERSION,
     condition,
     facts,
     ledger_map,
@@ -103,14 +104,14 @@ def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
         "PREEMPTIONS",
     ]
     assert row.split()[:6] == ["default", "train", "training", "2", "of", "[1..8]"]
-    assert said.stderr.startswith("1 jobs, 1 train with 2 workers; ")
+    assert said.stderr.startswith("jobs: 1, training: 1 with 2 workers; ")
     assert json.loads(call("list", "-o", "json").stdout)[0]["name"] == "train"
 
 
-def test_list_asks_for_mpijobs_and_nothing_else(training: KubeApi) -> None:
+def test_list_asks_for_mpijobs_and_the_time_and_nothing_else(training: KubeApi) -> None:
     training.requests.clear()
     call("list")
-    assert {request.path for request in training.requests} == {JOBS}
+    assert {request.path for request in training.requests} == {JOBS, VERSION}
 
 
 def test_events_tell_the_story(training: KubeApi) -> None:

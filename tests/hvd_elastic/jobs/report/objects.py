@@ -26,7 +26,8 @@ NOW = 1_800_000_000.0
 LAUNCHER_JOBS = "/apis/batch/v1/namespaces/default/jobs"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 ALL_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
-COLLECTIONS = (JOBS, PODS, EVENTS, LAUNCHER_JOBS, CONFIG_MAPS, ALL_JOBS)
+VERSION = "/version"
+COLLECTIONS = (JOBS, PODS, EVENTS, LAUNCHER_JOBS, CONFIG_MAPS, ALL_JOBS, VERSION)
 
 
 def stamp(unix: float) -> str:

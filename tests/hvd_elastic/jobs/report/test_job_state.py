@@ -37,7 +37,15 @@ def test_without_a_launcher_nobody_trains_whatever_was_said_last() -> None:
     assert found.state is JobState.WAITING
     assert "it has no launcher" in found.why
     leaving = find_state(facts(pods=(launcher(deleting=True),)))
-    assert leaving.state is JobState.WAITING
+    assert (leaving.state, leaving.why) == (JobState.WAITING, "its launcher ends")
+
+
+def test_a_launcher_that_is_not_there_yet_says_what_it_waits_for() -> None:
+    message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2"
+    said = {"type": "PodScheduled", "status": "False", "message": message}
+    pending = find_state(facts(pods=(launcher(phase="Pending", node="", conditions=[said]),)))
+    assert pending.why == "its launcher is pending: 0/2 nodes are available: 2 Insufficient cpu"
+    assert find_state(facts(pods=(launcher(phase="Pending"),))).why == "its launcher is starting"
 
 
 def test_a_job_of_an_older_version_does_not_tell_whether_it_trains() -> None:
@@ -78,6 +86,13 @@ def test_without_a_ledger_the_launchers_pod_tells_its_exit_code() -> None:
 def test_the_ledger_knows_of_the_end_before_the_operator_does() -> None:
     ended = JobEnded(unix=NOW - 3, succeeded=True, exit_code=0)
     assert find_state(facts(ledger=(*LEDGER, ended))).state is JobState.SUCCEEDED
+
+
+def test_the_launchers_job_and_its_pod_know_of_the_end_before_the_operator_does() -> None:
+    assert find_state(facts(pods=(launcher(phase="Succeeded"),))).state is JobState.SUCCEEDED
+    over = {"status": {"conditions": [condition("Failed", "BackoffLimitExceeded", "limit reached", at=NOW - 7)]}}
+    found = find_state(facts(launcher_job=over))
+    assert (found.state, found.since, found.why) == (JobState.FAILED, NOW - 7, "limit reached")
 
 
 def test_a_success_takes_an_eviction_back() -> None:

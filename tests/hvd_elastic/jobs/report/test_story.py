@@ -26,13 +26,13 @@ def test_the_story_is_in_order_and_has_causes() -> None:
     told = [happening.what for happening in tell(facts())]
     assert told == [
         "the launcher starts",
-        "has a place on node-a (g5.xlarge, spot, 1 GPUs)",
-        "has a place on node-a (g5.xlarge, spot, 1 GPUs)",
-        "has a place on node-a (g5.xlarge, spot, 1 GPUs)",
-        "3 workers train from step 0",
+        "has a place on node-a (g5.xlarge, spot, 1 GPU)",
+        "has a place on node-a (g5.xlarge, spot, 1 GPU)",
+        "has a place on node-a (g5.xlarge, spot, 1 GPU)",
+        "training with 3 workers from step 0",
         "leaves: preempted by inference/web-1",
         "is gone",
-        "2 workers train from step 60; training stood still for 3.0 s; 2 steps are done again",
+        "training with 2 workers from step 60; training stood still for 3.0 s; 2 steps done again",
     ]
 
 
@@ -47,6 +47,13 @@ def test_without_a_ledger_the_scheduler_tells_who_preempted() -> None:
     assert told.teller is Teller.SCHEDULER
 
 
+def test_a_victim_falls_to_the_pod_that_came_first() -> None:
+    late = preempted_event(unix=NOW - 30)
+    late["related"] = {"namespace": "inference", "name": "web-2"}
+    (told,) = tell(facts(ledger=None, events=(late, preempted_event())))
+    assert told.what == "leaves: preempted by inference/web-1"
+
+
 def test_the_same_words_are_told_once_at_their_last_time() -> None:
     said = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes"
     events = tuple(
@@ -56,6 +63,14 @@ def test_the_same_words_are_told_once_at_their_last_time() -> None:
     *_, last = tell(facts(events=events))
     assert last.what == "FailedScheduling: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
     assert (last.unix, last.times, last.teller) == (NOW - 100, 6, Teller.SCHEDULER)
+
+
+def test_the_same_words_of_another_pod_of_that_name_are_another_line() -> None:
+    placed = [event("train-worker-2", "Scheduled", "Successfully assigned", unix=NOW - ago) for ago in (300, 100)]
+    for uid, one in zip(("old", "new"), placed, strict=True):
+        one["involvedObject"]["uid"] = uid
+    told = tell(facts(ledger=None, events=tuple(placed)))
+    assert [(happening.unix, happening.times) for happening in told] == [(NOW - 300, 1), (NOW - 100, 1)]
 
 
 def test_events_stand_between_what_the_ledger_says() -> None:
@@ -68,7 +83,7 @@ def test_a_beginning_that_was_summed_up_is_one_line() -> None:
     totals, rest = summed_up(LEDGER[:5])
     told = tell(facts(ledger=(totals, *rest, *LEDGER[5:])))
     assert [happening.what for happening in told][:2] == [
-        "5 earlier entries are summed up",
+        "summed up: 5 earlier events",
         "leaves: preempted by inference/web-1",
     ]
 

@@ -1,0 +1,96 @@
+"""Time and memory of `hvd-elastic list -A` over many jobs, against an API server in another process.
+
+    python -m benchmarks.job_list [--jobs 1000] [--runs 5]
+
+Each run is the whole command in a process of its own. The aims are 2 s and 150 MiB for 1,000 jobs. The server is the
+tests' one, in Python, which answers more slowly than a real one; its own time is printed too.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.manifests.render import render
+from tests.discovery.kubeapi import KubeApi
+
+PATH = "/apis/kubeflow.org/v2beta1/mpijobs"
+DESCRIPTION = "name: job-{number}\nnamespace: team\nimage: registry.example.com/a:1\ncommand: [python, train.py]\n"
+AIM_SECONDS, AIM_MIB = 2.0, 150
+
+
+def serve(count: int, opened: Connection) -> None:
+    """Serve the jobs as they are generated, each with a status, until the process is ended."""
+    api = KubeApi()
+    status = LiveStatus(
+        unix=time.time() + 600, activity=Activity.TRAINING, since=time.time(), workers=3, step=1200, gpu_seconds=7200.0
+    )
+    api.objects["/version"] = {}
+    api.objects[PATH] = {f"job-{number}": mpijob(number, status) for number in range(count)}
+    opened.send(api.port)
+    time.sleep(3600)
+
+
+def mpijob(number: int, status: LiveStatus) -> dict[str, object]:
+    job = next(one for one in render(read_job(DESCRIPTION.format(number=number))) if one["kind"] == "MPIJob")
+    job["metadata"].update(uid=f"uid-{number}", resourceVersion="1", creationTimestamp="2026-01-01T00:00:00Z")
+    job["metadata"]["annotations"][ANNOTATION_STATUS] = status.to_json()
+    return dict(job)
+
+
+def kubeconfig(folder: Path, port: int) -> Path:
+    path = folder / "kubeconfig"
+    config = {
+        "current-context": "here",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(json.dumps(config))
+    return path
+
+
+def timed(command: list[str], environment: dict[str, str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - started
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    print(f"{platform.platform()}, {psutil.cpu_count()} CPUs, Python {platform.python_version()}")
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.Process(target=serve, args=(options.jobs, there), daemon=True)
+    server.start()
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig(Path(folder), here.recv()))}
+        command = [sys.executable, "-m", "hvd_elastic.cli", "list", "-A"]
+        seconds = [timed(command, environment) for _ in range(options.runs)]
+    server.terminate()
+    mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(
+        f"list -A of {options.jobs} jobs: median {median(seconds):.2f} s, most {max(seconds):.2f} s (aim {AIM_SECONDS})"
+    )
+    print(f"most memory of one run: {mib:.0f} MiB (aim {AIM_MIB})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""A person's whole way with a job: submit it, look at it, change it, and take it away, by the verbs alone."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hvd_elastic.mpijob.contract import ENV_EVENTS, Role
+from tests.cluster import inference, jobs
+from tests.cluster.jobs import PACED, Job
+from tests.cluster.kube import waiting
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import RESULTS, Site, make_namespace, remove_namespace
+from tests.cluster.standing import DURABLE, SIZE, Scenario
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+
+WORKERS = 3
+
+
+def call(kubectl: Kubectl, *words: str, given: str = "", exit_code: int = 0) -> str:
+    """What a verb prints to stdout in the namespace of `kubectl`."""
+    environment = {**os.environ, "KUBECONFIG": str(kubectl.kubeconfig), "HVD_ELASTIC_NAMESPACE": kubectl.namespace}
+    argv = [sys.executable, "-m", "hvd_elastic.cli", *words]
+    done = subprocess.run(argv, input=given, text=True, capture_output=True, check=False, env=environment)
+    assert done.returncode == exit_code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def told(kubectl: Kubectl, *words: str, exit_code: int = 0) -> Any:
+    return json.loads(call(kubectl, *words, "-o", "json", exit_code=exit_code))
+
+
+@pytest.fixture
+def here(cluster: Site) -> Iterator[Kubectl]:
+    jobs.priority_classes(cluster)
+    yield make_namespace(cluster, "operating")
+    remove_namespace(cluster, "operating")
+
+
+def described(site: Site, kubectl: Kubectl, **keys: Any) -> str:
+    description = jobs.describe(
+        site,
+        kubectl,
+        "toy",
+        PACED,
+        workers=jobs.workers((1, WORKERS, WORKERS)),
+        node_labels={"kubernetes.io/hostname": "spot"},
+        checkpoint=DURABLE,
+        output={"claim": RESULTS},
+        env={ENV_EVENTS: "/output/events"},
+        **keys,
+    )
+    return str(yaml.safe_dump(description))
+
+
+@pytest.mark.core
+def test_from_submit_to_delete(cluster: Site, here: Kubectl, tmp_path: Path) -> None:
+    shared = jobs.share_results(cluster, here)
+    path = tmp_path / "toy.yaml"
+    path.write_text(described(cluster, here))
+    assert call(here, "submit", str(path), "--dry-run", "server", "-o", "name").splitlines()
+    assert not here.find("mpijob", "toy")
+    call(here, "submit", str(path), "--wait")
+    job = Job(kubectl=here, name="toy", shared=shared)
+    job.wait_size(WORKERS)
+    call(here, "submit", str(path))
+    call(here, "submit", str(path), "--diff")
+    status = told(here, "status", "toy")
+    assert (status["state"], status["size"], status["max_workers"]) == ("training", WORKERS, WORKERS)
+    assert [one["name"] for one in told(here, "list")] == ["toy"]
+    assert "steps" in call(here, "logs", "toy", "--tail", "50") or job.account.steps
+
+    call(here, "scale", "toy", "1", "--wait")
+    job.wait_size(1)
+    assert told(here, "status", "toy")["wanted"] == 1
+    call(here, "scale", "toy", str(WORKERS), "--wait")
+    job.wait_size(WORKERS)
+
+    before = _launcher(job)
+    call(here, "restart", "toy", "--yes")
+    waiting.until("another launcher", lambda: _launcher(job) not in {"", before}, within_seconds=60, every_seconds=0.5)
+    job.wait_steps(10)
+    assert not job.account.skipped()
+    assert told(here, "status", "toy")["restarts_used"] == 0
+
+    call(here, "suspend", "toy")
+    waiting.until("no worker is left", lambda: not job.pods(Role.WORKER), within_seconds=60, every_seconds=0.5)
+    assert told(here, "status", "toy", exit_code=15)["state"] == "suspended"
+    call(here, "delete", "toy", "--yes")
+    waiting.until("the job is gone", lambda: not here.find("mpijob", "toy"), within_seconds=60, every_seconds=0.5)
+    call(here, "status", "toy", exit_code=1)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("standing", ["launch"], indirect=True)
+def test_what_is_told_of_a_job_that_is_preempted(cluster: Site, scenario: Scenario) -> None:
+    """Why it is smaller, who took it, what it cost; and later that all of it is back."""
+    kubectl, job = scenario.kubectl, scenario.job
+    load = inference.deploy(cluster, kubectl)
+    load.scale(2)
+    load.wait(2)
+    job.wait_size(SIZE - 2)
+
+    def says_who() -> bool:
+        status = told(kubectl, "status", job.name, exit_code=0)
+        taken = [one for one in status["workers"] if f"preempted by {kubectl.namespace}/inference-" in _reasons(one)]
+        return status["size"] == SIZE - 2 and len(taken) == 2
+
+    waiting.until("status says who took the GPUs", says_who, within_seconds=60, every_seconds=1)
+    story = [one["what"] for one in told(kubectl, "events", job.name)]
+    assert sum(f"preempted by {kubectl.namespace}/inference-" in what for what in story) >= 2, story
+    back = scenario.timeline.mark("given back")
+    load.scale(0)
+    job.wait_size(SIZE, since=back)
+    waiting.until(
+        "status says that it is whole", lambda: told(kubectl, "status", job.name)["size"] == SIZE, within_seconds=60
+    )
+    bill = told(kubectl, "cost", job.name)
+    assert bill
+
+
+def _reasons(worker: dict[str, Any]) -> str:
+    return f"{worker['why']} {worker['before']}"
+
+
+def _launcher(job: Job) -> str:
+    running = [pod for pod in job.pods(Role.LAUNCHER) if not pod["metadata"].get("deletionTimestamp")]
+    return str(running[-1]["metadata"]["uid"]) if running else ""
