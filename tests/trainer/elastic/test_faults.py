@@ -153,6 +153,8 @@ def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -
         job.offer("a", "b", "c")
         job.dies(handing_over)
         job.trains(2)
+        began = {event["pid"] for event in job.events("step", host="b")}
+        assert len(began) == 1, "the launcher wrote it off for its silence, and it had to begin again"
 
 
 @pytest.mark.needs_patch("process-set-removal")
