@@ -58,7 +58,7 @@ def list_job_states(cluster: ClusterClient, namespace: str | None = None) -> lis
 def listed(job: Json, now: float) -> ListedJob:
     """What an MPIJob and its annotations say at `now`, in Unix seconds."""
     live, meta, found = JobFacts(job=job, now=now).live, job["metadata"], state_of_listed(job, now)
-    lowest, highest, _ = worker_bounds(job)
+    lowest, highest = worker_bounds(job)
     ended = unix_seconds((job.get("status") or {}).get("completionTime")) or now
     return ListedJob(
         namespace=str(meta.get("namespace", "")),

@@ -70,7 +70,7 @@ def job_status(facts: JobFacts) -> JobStatus:
     """What these facts say."""
     found, live, workers = find_state(facts), facts.live, worker_statuses(facts)
     account = fold(facts.ledger, settled_at(facts)) if facts.ledger else _account_of(live)
-    lowest, highest, replicas = worker_bounds(facts.job)
+    lowest, highest = worker_bounds(facts.job)
     training = found.state is JobState.TRAINING
     return JobStatus(
         name=facts.name,
@@ -82,7 +82,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         size=_size(live, workers) if training else 0,
         min_workers=lowest,
         max_workers=highest,
-        wanted=_wanted(facts.job, replicas),
+        wanted=_wanted(facts.job),
         workers=workers,
         step=_last_step(account, live, found.state),
         steps_per_second=live.steps_per_second if live and training else None,
@@ -113,24 +113,28 @@ def settled_at(facts: JobFacts) -> float:
     return facts.now
 
 
-def worker_bounds(job: Json) -> tuple[int, int, int]:
-    """Min and max workers of the job's description, and the replicas that the MPIJob has now."""
-    replicas = int((job["spec"].get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
+def worker_bounds(job: Json) -> tuple[int, int]:
+    """Min and max workers of the job's description."""
     try:
-        workers = json.loads(job["metadata"]["annotations"][ANNOTATION_SPEC])["workers"]
-    except (ValueError, KeyError, TypeError):
-        workers = {}
-    highest = int(workers.get("max", replicas))
-    return int(workers.get("min", 1)), highest, replicas
+        workers = json.loads(job["metadata"]["annotations"][ANNOTATION_SPEC]).get("workers", {})
+        # What equals its default is left out of it: `start` is min by default, and `max` is start.
+        lowest = int(workers.get("min", 1))
+        return lowest, int(workers.get("max", workers.get("start", lowest)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return 1, _replicas(job)
+
+
+def _replicas(job: Json) -> int:
+    return int(((job.get("spec") or {}).get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
 
 
 def _size(live: LiveStatus | None, workers: tuple[WorkerStatus, ...]) -> int:
     return live.workers if live else sum(worker.state is WorkerState.TRAINING for worker in workers)
 
 
-def _wanted(job: Json, replicas: int) -> int:
+def _wanted(job: Json) -> int:
     wanted = str((job["metadata"].get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS) or "")
-    return int(wanted) if wanted.isascii() and wanted.isdigit() else replicas
+    return int(wanted) if wanted.isascii() and wanted.isdigit() else _replicas(job)
 
 
 def _last_step(account: Account, live: LiveStatus | None, state: JobState) -> int:

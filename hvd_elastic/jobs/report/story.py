@@ -24,6 +24,7 @@ class Teller(StrEnum):
     SCHEDULER = "scheduler"
     KUBELET = "kubelet"
     OPERATOR = "operator"
+    SIDECAR = "sidecar"
     CLUSTER = "cluster"
 
 
@@ -40,8 +41,10 @@ class Happening:
     """How often an Event says so; `unix` is the last time."""
 
 
-_TOLD_BY_LEDGER: Final = frozenset({"Scheduled", "Killing", "WorkerFailed", "WorkerEnded", "WorkerLost"})
+_TOLD_BY_LEDGER: Final = frozenset({"Scheduled", "Killing"})
 """Reasons of Events that say, less well, what the ledger says."""
+_SIDECAR: Final = "hvd-elastic-discovery"
+"""Its Events say what it writes into the ledger, but for `Stalled`."""
 _ROUTINE: Final = frozenset(
     {"Preempted", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "SuccessfulDelete"}
 )
@@ -51,6 +54,7 @@ _TELLERS: Final = (
     ("kubelet", Teller.KUBELET),
     ("mpi-job", Teller.OPERATOR),
     ("mpi-operator", Teller.OPERATOR),
+    (_SIDECAR, Teller.SIDECAR),
 )
 """Parts of a reporting component's name."""
 
@@ -83,16 +87,21 @@ def _of_events(events: Sequence[Json], *, has_ledger: bool) -> Iterator[Happenin
     if not has_ledger:
         for leaving in preemptions_in(events):
             yield Happening(unix=leaving.unix, about=leaving.pod, what=entry_words(leaving), teller=Teller.SCHEDULER)
-    passed_over = _ROUTINE | _TOLD_BY_LEDGER if has_ledger else _ROUTINE
     same: dict[tuple[str, str], list[Happening]] = {}
     for event in events:
-        if event.get("reason") not in passed_over:
+        if not _is_passed_over(event, has_ledger=has_ledger):
             happening = _happening(event)
             uid = str(event["involvedObject"].get("uid") or happening.about)
             same.setdefault((uid, happening.what), []).append(happening)
     for happenings in same.values():
         last = max(happenings, key=_time)
         yield replace(last, times=sum(one.times for one in happenings))
+
+
+def _is_passed_over(event: Json, *, has_ledger: bool) -> bool:
+    reason = event.get("reason")
+    in_ledger = reason in _TOLD_BY_LEDGER or (_component(event) == _SIDECAR and reason != "Stalled")
+    return reason in _ROUTINE or (has_ledger and in_ledger)
 
 
 def _happening(event: Json) -> Happening:
@@ -112,5 +121,9 @@ def _time(happening: Happening) -> float:
 
 
 def _teller(event: Json) -> Teller:
-    component = str(event.get("reportingComponent") or (event.get("source") or {}).get("component") or "")
+    component = _component(event)
     return next((teller for part, teller in _TELLERS if part in component), Teller.CLUSTER)
+
+
+def _component(event: Json) -> str:
+    return str(event.get("reportingComponent") or (event.get("source") or {}).get("component") or "")

@@ -5,10 +5,13 @@ import re
 import pytest
 
 from hvd_elastic.jobs.report.cause_words import scheduler_words
-from hvd_elastic.jobs.report.job_status import job_status
+from hvd_elastic.jobs.report.job_status import job_status, worker_bounds
 from hvd_elastic.jobs.report.status_text import headline, status_text
 from hvd_elastic.jobs.report.time_words import duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerState, worker_statuses
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
+from hvd_elastic.mpijob.description.job_json import as_json
+from hvd_elastic.mpijob.description.reader import read_job
 from tests.hvd_elastic.jobs.report.objects import (
     LEDGER,
     NOW,
@@ -152,6 +155,32 @@ def test_the_schedulers_words_are_cut_where_they_repeat_themselves() -> None:
 )
 def test_durations_are_short(seconds: float, words: str) -> None:
     assert duration_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("written", "bounds"),
+    [
+        ("workers: {min: 2, start: 3, max: 8}", (2, 8)),
+        ("workers: 4", (4, 4)),
+        ("workers: '1:4'", (1, 4)),
+        ("workers: {min: 2}", (2, 2)),
+        ("workers: {start: 3}", (1, 3)),
+        ("cpu: 2", (1, 1)),
+    ],
+)
+def test_the_bounds_are_those_of_the_description(written: str, bounds: tuple[int, int]) -> None:
+    rest = written if written.startswith("workers") else "output: {claim: results}"
+    spec = read_job(f"name: train\nimage: a/b:1\ncommand: [python, a.py]\n{rest}\n")
+    job = mpijob()
+    job["metadata"]["annotations"][ANNOTATION_SPEC] = as_json(spec)
+    assert worker_bounds(job) == bounds == (spec.workers.min, spec.workers.max)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"workers": 3}', '{"workers": {"min": "x"}}'])
+def test_a_description_that_cannot_be_read_leaves_the_manifest(text: str) -> None:
+    job = mpijob()
+    job["metadata"]["annotations"][ANNOTATION_SPEC] = text
+    assert worker_bounds(job) == (1, 3)
 
 
 def test_the_size_is_that_of_the_fresh_word() -> None:

@@ -41,6 +41,16 @@ def test_what_the_ledger_says_no_event_says_again() -> None:
     assert len(tell(facts(events=events))) == len(LEDGER)
 
 
+def test_of_the_sidecars_events_only_a_stall_is_not_in_the_ledger() -> None:
+    events = tuple(
+        event("train", reason, "words", unix=NOW - 50, component="hvd-elastic-discovery")
+        for reason in ("Resized", "Stalled", "WorkerFailed")
+    )
+    told = tell(facts(events=events))
+    assert [happening.what for happening in told if happening.teller is Teller.SIDECAR] == ["Stalled: words"]
+    assert len(tell(facts(ledger=None, events=events))) == 3
+
+
 def test_without_a_ledger_the_scheduler_tells_who_preempted() -> None:
     (told,) = tell(facts(ledger=None, events=(preempted_event(),)))
     assert (told.about, told.what) == ("train-worker-2", "leaves: preempted by inference/web-1")
