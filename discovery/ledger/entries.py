@@ -152,7 +152,7 @@ class Totals:
     """The sums over all earlier entries, in their place: the first line of a ledger that was shortened.
 
     What has not ended at `unix` (a worker that holds GPUs, a wait for one that was preempted, a world) stands behind
-    it as an entry of its own, with its own time, and is counted in full from `unix` on.
+    it as an entry of its own, with its own time, and is counted in full from `unix` on. `account.summed_up` makes both.
     """
 
     kind: ClassVar[str] = "totals"
@@ -174,6 +174,10 @@ class Totals:
     resizes: int = 0
     preemptions: int = 0
     launchers: int = 0
+    step: int = -1
+    """The last step that one of them tells; -1: none does."""
+    carried: int = 0
+    """How many entries behind this one are those that had not ended."""
 
 
 Entry = (

@@ -1,0 +1,317 @@
+"""What a job used, lent and lost, as sums over its ledger.
+
+`fold` gives the sums at a time; `summed_up` shortens a ledger to one line and what is not over, and `fold` gives the
+same sums of either. Each sum is linear in its times: a time that turns out to lie before `Totals.unix` (the API server
+may tell late when a pod was bound, or ended) counts back what the sum has already.
+
+- A worker holds its GPUs from WorkerBound to WorkerGone; JobEnded ends what is held then.
+- GPUs of a preempted worker are lent from its WorkerGone on, so that nothing counts as held and lent. The loan ends
+  when a worker of that name is bound, or when none is asked for: the job is smaller, suspended, or has ended.
+- Training goes on from a WorldChanged with workers to one without, or to the end of its launcher.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hvd_elastic.discovery.ledger.entries import (
+    Departure,
+    Entry,
+    JobEnded,
+    LauncherEnded,
+    LauncherStarted,
+    Totals,
+    WantedChanged,
+    WorkerBound,
+    WorkerGone,
+    WorkerLeaving,
+    WorldChanged,
+)
+
+UNKNOWN: Final = "unknown"
+_INDEX: Final = re.compile(r"-(\d+)$", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The sums of a ledger, up to one time. GPU-seconds are GPUs times seconds."""
+
+    began: float | None = None
+    """Unix seconds of the first entry, which is the first launcher's; None: there is none."""
+    ended: float | None = None
+    """Unix seconds of the job's end."""
+    gpu_seconds: dict[str, float] = field(default_factory=dict)
+    """By `machine_key`."""
+    lent_gpu_seconds: float = 0.0
+    stalled_gpu_seconds: float = 0.0
+    training_seconds: float = 0.0
+    pause_seconds: float = 0.0
+    repeated_steps: int = 0
+    resizes: int = 0
+    """Worlds after the first one."""
+    preemptions: int = 0
+    launchers: int = 0
+    held_gpus: int = 0
+    """At this time."""
+    lent_gpus: int = 0
+    """At this time."""
+    workers: tuple[str, ...] = ()
+    """Pods that train at this time."""
+    step: int = -1
+    """The last step that an entry tells; -1: none does."""
+
+    @property
+    def held_gpu_seconds(self) -> float:
+        """GPU-seconds of all machines."""
+        return sum(self.gpu_seconds.values())
+
+
+def fold(entries: Iterable[Entry], now: float) -> Account:
+    """The sums of a ledger at `now`, in Unix seconds: what is not over is counted up to then.
+
+    The order of the entries counts, as the ledger has it. A Totals takes the place of all entries before it.
+    """
+    return _read(entries).account(now)
+
+
+def summed_up(entries: Iterable[Entry]) -> tuple[Totals, list[Entry]]:
+    """A ledger as one Totals and what is not over: `[totals, *rest, *later]` folds as `[*entries, *later]` does.
+
+    Exact for whatever `later` is. `totals.carried` is the length of the rest.
+    """
+    return _read(entries).closed()
+
+
+def machine_key(machine: str, *, spot: bool | None) -> str:
+    """The key of `Totals.gpu_seconds`: `MACHINE|spot`, `MACHINE|on-demand` or `MACHINE|unknown`."""
+    return f"{machine}|{UNKNOWN if spot is None else 'spot' if spot else 'on-demand'}"
+
+
+def _read(entries: Iterable[Entry]) -> "_Book":
+    book = _Book()
+    carried = 0
+    for entry in entries:
+        if isinstance(entry, Totals):
+            book = _Book.after(entry)
+            carried = entry.carried
+        elif carried:
+            carried -= 1
+            book.take_over(entry)
+        else:
+            book.enter(entry)
+    return book
+
+
+_SUMS: Final = (
+    "lent_gpu_seconds",
+    "stalled_gpu_seconds",
+    "training_seconds",
+    "pause_seconds",
+    "repeated_steps",
+    "resizes",
+    "preemptions",
+    "launchers",
+    "step",
+)
+"""Fields of the same meaning in Totals, Account and `_Sums`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sums:
+    lent_gpu_seconds: float = 0.0
+    stalled_gpu_seconds: float = 0.0
+    training_seconds: float = 0.0
+    pause_seconds: float = 0.0
+    repeated_steps: int = 0
+    resizes: int = 0
+    preemptions: int = 0
+    launchers: int = 0
+    step: int = -1
+    gpu_seconds: dict[str, float] = field(default_factory=dict)
+
+    def by_name(self) -> dict[str, Any]:
+        return {**{name: getattr(self, name) for name in _SUMS}, "gpu_seconds": dict(self.gpu_seconds)}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Worker:
+    """A worker pod whose GPUs are held or lent."""
+
+    bound: WorkerBound
+    since: float
+    """The time from which they still have to be counted."""
+    leaving: WorkerLeaving | None = None
+    gone: WorkerGone | None = None
+
+    @property
+    def preempted(self) -> bool:
+        return self.leaving is not None and self.leaving.why is Departure.PREEMPTED
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [entry for entry in (self.bound, self.leaving, self.gone) if entry]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Book:
+    """The sums so far, and what is not over."""
+
+    sums: _Sums = field(default_factory=_Sums)
+    entries: int = 0
+    began: float | None = None
+    latest: float = 0.0
+    """The latest time of an entry."""
+    launcher: LauncherStarted | None = None
+    ended: JobEnded | None = None
+    held: dict[str, _Worker] = field(default_factory=dict)
+    """By UID."""
+    lent: dict[str, _Worker] = field(default_factory=dict)
+    """Preempted, and none is in their place yet. By pod."""
+    first_world: WorldChanged | None = None
+    world: WorldChanged | None = None
+    trained_from: float = 0.0
+    """The time from which the present world still has to be counted."""
+    wanted: WantedChanged | None = None
+
+    @classmethod
+    def after(cls, totals: Totals) -> "_Book":
+        sums = _Sums(gpu_seconds=dict(totals.gpu_seconds), **{name: getattr(totals, name) for name in _SUMS})
+        return cls(sums=sums, entries=totals.entries, began=totals.began, latest=totals.unix)
+
+    def take_over(self, entry: Entry) -> None:
+        """What was not over at the Totals before it: it is counted from there on, and as an event not again."""
+        sums = self.sums.by_name()
+        self._apply(entry, self.latest)
+        self.sums = _Sums(**sums)
+
+    def enter(self, entry: Entry) -> None:
+        self.entries += 1
+        self.latest = max(self.latest, entry.unix)
+        self.began = entry.unix if self.began is None else self.began
+        self._apply(entry, entry.unix)
+
+    def _apply(self, entry: Entry, at: float) -> None:
+        match entry:
+            case LauncherStarted():
+                self._start(entry, at)
+            case LauncherEnded():
+                self._end_world(at)
+            case WorkerBound():
+                self._bind(entry, at)
+            case WorkerLeaving():
+                self._note_departure(entry, at)
+            case WorkerGone():
+                self._release(entry, at)
+            case WorldChanged():
+                self._change_world(entry, at)
+            case WantedChanged():
+                self.wanted = entry
+                self._end_loans([pod for pod in self.lent if not self._wants(pod)], at)
+            case JobEnded():
+                self._end(entry, at)
+
+    def _start(self, launcher: LauncherStarted, at: float) -> None:
+        self.ended = None
+        if not self.launcher or self.launcher.uid != launcher.uid:  # else only its sidecar began again
+            self.launcher = launcher
+            self.sums.launchers += 1
+            self._end_world(at)
+
+    def _bind(self, bound: WorkerBound, at: float) -> None:
+        self._end_loans([pod for pod in self.lent if pod == bound.pod], at)
+        if bound.uid not in self.held:
+            self.held[bound.uid] = _Worker(bound=bound, since=at)
+
+    def _note_departure(self, leaving: WorkerLeaving, at: float) -> None:
+        if leaving.why is Departure.SUSPENDED:
+            self._end_loans(list(self.lent), at)
+        if worker := self.held.get(leaving.uid):
+            before = worker.preempted
+            worker.leaving = leaving
+            self.sums.preemptions += worker.preempted - before
+
+    def _release(self, gone: WorkerGone, at: float) -> None:
+        if worker := self.held.pop(gone.uid, None):
+            self._count_held(worker, at)
+            pod = worker.bound.pod
+            if worker.preempted and self._wants(pod) and all(one.bound.pod != pod for one in self.held.values()):
+                worker.gone, worker.since = gone, at
+                self.lent[pod] = worker
+
+    def _wants(self, pod: str) -> bool:
+        found = _INDEX.search(pod)
+        return not (self.wanted and found) or int(found[1]) < self.wanted.workers
+
+    def _change_world(self, world: WorldChanged, at: float) -> None:
+        self._end_world(at)
+        sums, pause = self.sums, world.pause_seconds or 0.0
+        sums.step = world.step if world.step >= 0 else sums.step
+        sums.repeated_steps += world.repeated_steps
+        sums.pause_seconds += pause
+        sums.stalled_gpu_seconds += pause * sum(worker.bound.gpus for worker in self.held.values())
+        if world.workers:
+            sums.resizes += self.first_world is not None
+            self.first_world = self.first_world or world
+            self.world, self.trained_from = world, at
+
+    def _end_world(self, at: float) -> None:
+        self._count_training(at)
+        self.world = None
+
+    def _end(self, ended: JobEnded, at: float) -> None:
+        self.ended = ended
+        self.sums.step = ended.step if ended.step >= 0 else self.sums.step
+        self._end_world(at)
+        self._end_loans(list(self.lent), at)
+        for worker in self.held.values():
+            self._count_held(worker, at)
+        self.held = {}
+
+    def _end_loans(self, pods: Iterable[str], at: float) -> None:
+        for pod in pods:
+            self._count_lent(self.lent.pop(pod), at)
+
+    def _count_training(self, at: float) -> None:
+        if self.world:
+            self.sums.training_seconds += at - self.trained_from
+            self.trained_from = at
+
+    def _count_lent(self, worker: _Worker, at: float) -> None:
+        self.sums.lent_gpu_seconds += worker.bound.gpus * (at - worker.since)
+        worker.since = at
+
+    def _count_held(self, worker: _Worker, at: float) -> None:
+        key, sums = machine_key(worker.bound.machine, spot=worker.bound.spot), self.sums.gpu_seconds
+        sums[key] = sums.get(key, 0.0) + worker.bound.gpus * (at - worker.since)
+        worker.since = at
+
+    def _count_open(self, at: float) -> None:
+        """Count what is not over up to `at`, and go on from there."""
+        self._count_training(at)
+        for worker in self.held.values():
+            self._count_held(worker, at)
+        for worker in self.lent.values():
+            self._count_lent(worker, at)
+
+    def account(self, now: float) -> Account:
+        self._count_open(now)
+        return Account(
+            began=self.began,
+            ended=self.ended.unix if self.ended else None,
+            held_gpus=sum(worker.bound.gpus for worker in self.held.values()),
+            lent_gpus=sum(worker.bound.gpus for worker in self.lent.values()),
+            workers=self.world.workers if self.world else (),
+            **self.sums.by_name(),
+        )
+
+    def closed(self) -> tuple[Totals, list[Entry]]:
+        self._count_open(self.latest)
+        rest: list[Entry] = [entry for entry in (self.launcher, self.ended, self.wanted, self.first_world) if entry]
+        # Held before lent: a worker that is held while its job is suspended ends only the loans before it.
+        rest += [entry for worker in (*self.held.values(), *self.lent.values()) for entry in worker.entries]
+        if self.world is not self.first_world:
+            rest.append(self.world or WorldChanged(unix=self.latest, workers=()))
+        began = self.latest if self.began is None else self.began
+        totals = Totals(unix=self.latest, began=began, entries=self.entries, carried=len(rest), **self.sums.by_name())
+        return totals, rest
