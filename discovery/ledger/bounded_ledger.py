@@ -43,12 +43,6 @@ class BoundedLedger:
         whole = text if not text or text.endswith("\n") else text + "\n"
         return cls(entries=tuple(from_lines(whole.splitlines())), text=whole)
 
-    @property
-    def launcher_uid(self) -> str:
-        """UID of the launcher that has begun last; empty if it has ended, or none has begun."""
-        launcher = last_launcher(self.entries)
-        return launcher.uid if launcher else ""
-
     def without_known(self, entries: Iterable[Entry]) -> list[Entry]:
         """Those of `entries` that are not in this ledger: it was written by somebody else, or by us unawares."""
         known = set(map(_identity, self.entries))

@@ -58,6 +58,8 @@ class WorldHistory:
     _changed: float = 0.0
     """When the world last changed."""
     _differs_since: float | None = None
+    _is_checked: bool = False
+    """Whether nobody's state has changed since the world was found as it is."""
     _lost: dict[str, tuple[float, WorkerProcessLost]] = field(default_factory=dict)
     """By UID: processes that are to be called lost, and when."""
 
@@ -91,6 +93,7 @@ class WorldHistory:
             entry = WorkerProcessLost(unix=now, pod=pod, uid=uid)
             self._lost[uid] = now + PROCESS_SECONDS, entry
         self._members[uid] = _Member(pod=pod, uid=uid, view=view)
+        self._is_checked = False
 
     def forget(self, uid: str) -> None:
         """The pod goes or is gone: a process that ends with it is not lost."""
@@ -100,6 +103,7 @@ class WorldHistory:
         """The pod is gone."""
         self.forget(uid)
         self._members.pop(uid, None)
+        self._is_checked = False
 
     def take_figures(self, uid: str, figures: TrainingFigures, now: float) -> Iterator[WorldChanged]:
         """What rank 0's process says: each pause that is new is a change of the world."""
@@ -118,18 +122,22 @@ class WorldHistory:
         """What has lasted by now."""
         due = [uid for uid, (when, _) in self._lost.items() if when <= now]
         yield from (self._lost.pop(uid)[1] for uid in due)
+        if self._is_checked:
+            return
         trains = self._trains()
         if set(trains) == set(self.world):
-            self._differs_since = None
+            self._differs_since, self._is_checked = None, True
             return
         self._differs_since = now if self._differs_since is None else self._differs_since
-        if now - self._differs_since >= self._patience(trains):
+        if now - self._differs_since >= self._patience(trains, self._differs_since):
             yield self._change(trains, None, now)
 
-    def _patience(self, trains: tuple[str, ...]) -> float:
+    def _patience(self, trains: tuple[str, ...], since: float) -> float:
         if not trains:
             return EMPTY_SECONDS if self._members else SILENT_SECONDS
-        return LASTING_SECONDS if self.figures is None else FIGURES_SECONDS
+        # Figures of the new world tell its pause, if they tell any.
+        is_told = self.figures and self.figures.size == len(trains) * self.slots and self.figures.unix > since
+        return LASTING_SECONDS if self.figures is None or is_told else FIGURES_SECONDS
 
     def _trains(self, size: int = 0) -> tuple[str, ...]:
         """The pods that train, rank 0's first. One that is to leave trains on until the others go on without it.
@@ -152,7 +160,7 @@ class WorldHistory:
             yield self._change((), None, now)
 
     def _change(self, workers: tuple[str, ...], pause: Pause | None, now: float) -> WorldChanged:
-        self.world, self._differs_since, self._changed = workers, None, now
+        self.world, self._differs_since, self._changed, self._is_checked = workers, None, now, False
         self.has_trained |= bool(workers)
         step = self.figures.step if self.figures else -1
         changed = WorldChanged(unix=now, workers=workers, step=step)
