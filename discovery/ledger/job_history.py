@@ -166,8 +166,8 @@ class JobHistory:
             return
         own = {uid for uid, pod in self.pods.items() if self._is_own(pod)}
         yield from self._lives.miss(own, job_over=self._is_suspended, now=now)
-        for uid in own:
-            yield from self._see(self.pods[uid], now)
+        for pod in self.pods.values():
+            yield from self._see(pod, now)
 
     def _see(self, pod: PodView, now: float) -> Iterator[Entry]:
         if not self._is_own(pod):

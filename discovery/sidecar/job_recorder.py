@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 TURN_SECONDS: Final = 0.5
 BATCH_SECONDS: Final = 1.0
 """Entries wait so long for others, and are written together."""
+BYTES_PER_SECOND: Final = 64 * 1024
+"""Each write sends the whole text, and etcd keeps each for minutes: a long ledger is written less often."""
 RETRY_SECONDS: Final = 5.0
 NODES_SECONDS: Final = 5.0
 """At most, for the first list of nodes: a worker's binding is told with its machine."""
@@ -190,7 +192,8 @@ class JobRecorder:
     def _note(self, entries: Iterable[Entry]) -> None:
         now = self._now()
         for entry in entries:
-            self._next_write = self._next_write if self._pending else now + BATCH_SECONDS
+            if not self._pending:
+                self._next_write = now + BATCH_SECONDS + len(self._store.ledger.text) / BYTES_PER_SECOND
             self._pending.append(entry)
             if isinstance(entry, WorkerLeaving) and entry.why is Departure.PREEMPTED and not entry.detail:
                 self._unnamed[entry.uid] = now + PREEMPTOR_SECONDS

@@ -38,6 +38,8 @@ class LedgerStore:
         self._owner: Json = {}
         self._owners: list[Json] = []
         self._version = ""
+        self._is_rewritten = False
+        """Whether somebody else has written it, or we unawares."""
 
     def read(self, job_uid: str) -> None:
         """Read the ledger of this MPIJob; that of an earlier one of the same name is void. Raises ApiError."""
@@ -53,7 +55,7 @@ class LedgerStore:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write `entries` behind the others. Raises ApiError; then they may be appended again, and stand there once."""
-        longer = self.ledger.append(self.ledger.without_known(entries))
+        longer = self.ledger.append(self.ledger.without_known(entries) if self._is_rewritten else entries)
         change = {
             "metadata": {"resourceVersion": self._version, "ownerReferences": self._owners},
             "data": {LEDGER_KEY: longer.text},
@@ -64,11 +66,12 @@ class LedgerStore:
             if error.status == HTTPStatus.CONFLICT:
                 self._read_again()
             raise
-        self._version, self.ledger = written["metadata"]["resourceVersion"], longer
+        self._version, self.ledger, self._is_rewritten = written["metadata"]["resourceVersion"], longer, False
 
     def _read_again(self) -> None:
         had_begun = self._latest_launcher == self._launcher_uid
         self.read(self._owner["uid"])
+        self._is_rewritten = True
         if had_begun and self._latest_launcher != self._launcher_uid:
             raise LedgerTakenOverError("a later launcher's sidecar writes the ledger by now")
 
