@@ -41,6 +41,8 @@ class JobHistory:
         self._launcher: LauncherStarted | None = None
         self._wanted = -1
         self._has_begun = False
+        self._asked = 0
+        """Up to which of the others figures were asked for."""
         self._early: dict[str, WorkerView] = {}
         """Answers that came before the beginning."""
 
@@ -111,6 +113,23 @@ class JobHistory:
         for uid, view in views.items():
             if (pod := self.pods.get(uid)) and self._is_own(pod):
                 self.world.take_answer(pod.name, uid, view, now)
+
+    def likely_rank0(self, most: int) -> list[PodView]:
+        """Up to `most` pods to ask for figures, which rank 0's alone has: the one that had the last ones first.
+
+        Then by the launcher's order of hosts, a few others at each call.
+        """
+        trains = [self.pods[uid] for uid in self.world.candidates() if uid in self.pods and self.pods[uid].ip]
+        known = [pod for pod in trains if pod.uid == self.world.rank0]
+        others = sorted((pod for pod in trains if pod.uid != self.world.rank0), key=self._host_order)
+        first = self._asked % max(1, len(others))
+        chosen = [*known, *others[first:], *others[:first]][:most]
+        self._asked = first + len(chosen) - len(known)
+        return chosen
+
+    def _host_order(self, pod: PodView) -> tuple[bool, float, float, str]:
+        node = self.nodes.get(pod.node)
+        return node is not None and node.spot, pod.ready_since, pod.created, pod.name
 
     def take_figures(self, uid: str, figures: TrainingFigures, now: float) -> Iterator[Entry]:
         """What rank 0's worker says of the training."""

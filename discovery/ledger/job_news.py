@@ -44,7 +44,7 @@ class News:
 
 
 class JobNews:
-    """Gathers what has happened until it is told. All times are Unix seconds."""
+    """Gathers what has happened until it is told. Its times are of a clock that does not jump."""
 
     def __init__(self, *, min_workers: int, max_workers: int) -> None:
         self._sizes = f"[{min_workers}..{max_workers}]"

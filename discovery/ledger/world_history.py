@@ -48,11 +48,11 @@ class WorldHistory:
     """In all of the job's life."""
     figures: TrainingFigures | None = None
     """The last ones."""
+    rank0: str = ""
+    """UID of the worker that had them."""
     stepped: float | None = None
     """When a new step was last seen, by this side's clock."""
     _members: dict[str, _Member] = field(default_factory=dict)
-    _rank0: str = ""
-    """UID of the worker that had the last figures."""
     _paused: float = 0.0
     """End of the last pause that the ledger has."""
     _changed: float = 0.0
@@ -81,9 +81,8 @@ class WorldHistory:
         return self._differs_since is not None
 
     def candidates(self) -> list[str]:
-        """UIDs of the workers that may have figures; the one that had the last ones first."""
-        trains = [uid for uid, member in self._members.items() if member.view.state is WorkerState.TRAINING]
-        return sorted(trains, key=lambda uid: uid != self._rank0)
+        """UIDs of the workers that may have figures."""
+        return [uid for uid, member in self._members.items() if member.view.state is WorkerState.TRAINING]
 
     def take_answer(self, pod: str, uid: str, view: WorkerView, now: float) -> None:
         """A worker's own state. A new generation is a new process: the one before has ended, and its pod stays."""
@@ -107,9 +106,9 @@ class WorldHistory:
 
     def take_figures(self, uid: str, figures: TrainingFigures, now: float) -> Iterator[WorldChanged]:
         """What rank 0's process says: each pause that is new is a change of the world."""
-        if self.figures is None or (figures.step, uid) != (self.figures.step, self._rank0):
+        if self.figures is None or (figures.step, uid) != (self.figures.step, self.rank0):
             self.stepped = now
-        self.figures, self._rank0 = figures, uid
+        self.figures, self.rank0 = figures, uid
         fresh = [pause for pause in figures.pauses if _middle(pause) > self._paused] if self.world else []
         for pause in fresh:
             yield self._change(self._trains(pause.to_size), pause, now)
@@ -144,7 +143,7 @@ class WorldHistory:
 
         `size`: the processes of the new world, from which follows whether those are still among them; 0: not known.
         """
-        members = sorted(self._members.values(), key=lambda member: (member.uid != self._rank0, member.pod))
+        members = sorted(self._members.values(), key=lambda member: (member.uid != self.rank0, member.pod))
         alive = [member for member in members if not member.view.lost]
         training = tuple(member.pod for member in alive if member.view.state is WorkerState.TRAINING)
         if size == len(training) * self.slots:

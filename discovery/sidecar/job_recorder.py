@@ -49,7 +49,7 @@ MAX_NAMED: Final = 10
 FIGURES_SECONDS: Final = 5.0
 SOON_SECONDS: Final = 1.0
 """Between questions for rank 0's figures; the second while the world is about to change."""
-MAX_ASKED: Final = 3
+MAX_ASKED: Final = 8
 """Workers that are asked for figures at a time, where it is not known which is rank 0's."""
 ReadFigures = Callable[[str], TrainingFigures | None]
 """Asks the worker at an address; None if it has no figures."""
@@ -79,9 +79,10 @@ class JobRecorder:
         *,
         read_figures: ReadFigures,
         wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`wall` gives Unix seconds."""
-        self._job, self._read_figures, self._wall = job, read_figures, wall
+        """`wall` gives Unix seconds, and may jump; by `clock`, which may not, it is decided when to write."""
+        self._job, self._read_figures, self._wall, self._clock = job, read_figures, wall, clock
         self._store = LedgerStore(server, job.place, launcher_uid=job.launcher_uid)
         self._launchers = LauncherPods(server, job.place)
         self._preemptors = PreemptorLookup(server, job.place)
@@ -90,7 +91,7 @@ class JobRecorder:
         self._queue: SimpleQueue[WatchBatch | WorkerAnswers] = SimpleQueue()
         self._pending: list[Entry] = []
         self._unnamed: dict[str, float] = {}
-        """UIDs of workers whose preemptor is looked for, and until when."""
+        """UIDs of workers whose preemptor is looked for, and until when, by the clock."""
         self._stopping = threading.Event()
         self._has_begun = self._is_over = False
         self._is_stored = True
@@ -112,7 +113,7 @@ class JobRecorder:
         try:
             while not self._stopping.is_set():
                 self._turn()
-            self._begin_if_due(self._now())
+            self._begin_if_due()
             if self._has_begun:
                 self._conclude()
         except LedgerTakenOverError as error:
@@ -124,15 +125,15 @@ class JobRecorder:
 
     def _turn(self) -> None:
         self._receive()
-        now = self._now()
-        self._begin_if_due(now)
+        self._begin_if_due()
         if not self._has_begun:
             return
-        self._ask_for_figures(now)
-        self._note(self._history.pass_time(now))
-        self._name_preemptors(now)
-        self._write(now)
-        self._teller.tell(self._history, (*self._store.ledger.entries, *self._pending), now)
+        self._ask_for_figures()
+        self._note(self._history.pass_time(self._now()))
+        moment = self._clock()
+        self._name_preemptors(moment)
+        self._write(moment)
+        self._teller.tell(self._history, (*self._store.ledger.entries, *self._pending), self._now(), moment)
 
     def _receive(self) -> None:
         """Let a turn pass, and take all that has come: many changes of one pod cost little more than one."""
@@ -163,17 +164,17 @@ class JobRecorder:
             case Listed(objects=(job,)) | Changed(object=job):
                 self._note(self._history.take_job(job, now))
 
-    def _begin_if_due(self, now: float) -> None:
-        job = self._history.job
+    def _begin_if_due(self) -> None:
+        job, moment = self._history.job, self._clock()
         if job is None or self._has_begun or not self._history.pods_known:
             return
-        self._waits_since = now if self._waits_since is None else self._waits_since
+        self._waits_since = moment if self._waits_since is None else self._waits_since
         waits_for_nodes = self._job.nodes and not self._history.nodes_known and not self._stopping.is_set()
-        if now >= self._next_try and not (waits_for_nodes and now < self._waits_since + NODES_SECONDS):
-            self._next_try = now + RETRY_SECONDS
-            self._begin(job, now)
+        if moment >= self._next_try and not (waits_for_nodes and moment < self._waits_since + NODES_SECONDS):
+            self._next_try = moment + RETRY_SECONDS
+            self._begin(job)
 
-    def _begin(self, job: JobView, now: float) -> None:
+    def _begin(self, job: JobView) -> None:
         """Read the ledger, and tell what has happened since its last entry."""
         try:
             self._store.read(job.uid)
@@ -186,33 +187,32 @@ class JobRecorder:
         ledger, launchers = self._store.ledger.entries, self._launchers.read()
         self._teller.begin(job.uid, ledger)
         own = launchers.get(self._job.launcher_uid, self._unseen_launcher)
-        self._note(self._history.begin(ledger, own, launchers, now))
+        self._note(self._history.begin(ledger, own, launchers, self._now()))
         self._has_begun = True
 
     def _note(self, entries: Iterable[Entry]) -> None:
-        now = self._now()
         for entry in entries:
             if not self._pending:
-                self._next_write = now + BATCH_SECONDS + len(self._store.ledger.text) / BYTES_PER_SECOND
+                self._next_write = self._clock() + BATCH_SECONDS + len(self._store.ledger.text) / BYTES_PER_SECOND
             self._pending.append(entry)
             if isinstance(entry, WorkerLeaving) and entry.why is Departure.PREEMPTED and not entry.detail:
-                self._unnamed[entry.uid] = now + PREEMPTOR_SECONDS
+                self._unnamed[entry.uid] = self._clock() + PREEMPTOR_SECONDS
 
-    def _ask_for_figures(self, now: float) -> None:
-        if now < self._next_figures:
+    def _ask_for_figures(self) -> None:
+        moment = self._clock()
+        if moment < self._next_figures:
             return
-        self._next_figures = now + (SOON_SECONDS if self._history.world.is_unsettled else FIGURES_SECONDS)
-        for uid in self._history.world.candidates()[:MAX_ASKED]:
-            pod = self._history.pods.get(uid)
-            if pod and pod.ip and (figures := self._read_figures(pod.ip)):
-                self._note(self._history.take_figures(uid, figures, now))
+        self._next_figures = moment + (SOON_SECONDS if self._history.world.is_unsettled else FIGURES_SECONDS)
+        for pod in self._history.likely_rank0(MAX_ASKED):
+            if figures := self._read_figures(pod.ip):
+                self._note(self._history.take_figures(pod.uid, figures, self._now()))
                 return
 
-    def _name_preemptors(self, now: float) -> None:
+    def _name_preemptors(self, moment: float) -> None:
         """Entries keep their order, so all wait while a preemptor may still be named."""
         for number, (uid, until) in enumerate(list(self._unnamed.items())):
             found = self._find_preemptor(uid) if number < MAX_NAMED else ""
-            if found or now >= until or not self._preemptors.is_allowed:
+            if found or moment >= until or not self._preemptors.is_allowed:
                 del self._unnamed[uid]
                 self._pending = [_preempted_by(entry, uid, found) for entry in self._pending]
 
@@ -222,10 +222,10 @@ class JobRecorder:
         except ApiError:
             return ""
 
-    def _write(self, now: float) -> None:
+    def _write(self, moment: float) -> None:
         """Write what is pending, unless it waits for others, for a name or for the API server."""
-        if self._pending and not self._unnamed and now >= self._next_write:
-            self._next_write = now + RETRY_SECONDS
+        if self._pending and not self._unnamed and moment >= self._next_write:
+            self._next_write = moment + RETRY_SECONDS
             self._append()
 
     def _append(self) -> bool:
@@ -255,7 +255,7 @@ class JobRecorder:
             own = replace(own, exit_code=left)
         now = self._now()
         self._note(self._history.end(own, for_good=self._is_last(own, launchers), now=now))
-        self._name_preemptors(now + PREEMPTOR_SECONDS)
+        self._name_preemptors(self._clock() + PREEMPTOR_SECONDS)
         if not self._append():
             self._append()  # once more: another version may have been written meanwhile
         self._teller.conclude(self._history, self._store.ledger.entries, self._now())

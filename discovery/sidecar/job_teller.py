@@ -61,33 +61,35 @@ class JobTeller:
         self._news.take(entries)
         self._next_status = 0.0
 
-    def tell(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
-        """Write what is due. `entries`: all of the ledger. `now`: Unix seconds."""
+    def tell(self, history: JobHistory, entries: Sequence[Entry], now: float, moment: float) -> None:
+        """Write what is due by `moment`, of a clock that does not jump. `entries`: all of the ledger. `now`: Unix
+        seconds.
+        """
         doing = activity(history, ended=False, now=now)
         if doing is Activity.STALLED and not self._is_stalled:
             self._news.stall(now - (history.world.stepped or now))
         self._is_stalled = doing is Activity.STALLED
-        if news := self._news.due(now):
+        if news := self._news.due(moment):
             self._write_event(news)
         present = doing, history.world.world, history.wanted
-        if now >= self._earliest and (now >= self._next_status or present != self._told):
-            self._write_status(self._status.status(history, entries, now), now)
+        if moment >= self._earliest and (moment >= self._next_status or present != self._told):
+            self._write_status(self._status.status(history, entries, now), moment)
             self._told = present
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
         """The last words."""
-        self._write_status(self._status.status(history, entries, now), now)
+        self._write_status(self._status.status(history, entries, now), moment=0.0)
         if news := self._news.due(float("inf")):
             self._write_event(news)
 
-    def _write_status(self, status: LiveStatus, now: float) -> None:
-        self._earliest = now + GAP_SECONDS
-        self._next_status = now + STATUS_SECONDS * (1 + JITTER * (self._random() - 0.5))
+    def _write_status(self, status: LiveStatus, moment: float) -> None:
+        self._earliest = moment + GAP_SECONDS
+        self._next_status = moment + STATUS_SECONDS * (1 + JITTER * (self._random() - 0.5))
         change = {"metadata": {"annotations": {ANNOTATION_STATUS: status.to_json()}}}
         if not self._attempt(
             "the MPIJob does not tell its status", lambda: self._server.patch(self._place.path, change)
         ):
-            self._next_status = self._earliest = now + RETRY_SECONDS
+            self._next_status = self._earliest = moment + RETRY_SECONDS
 
     def _write_event(self, news: News) -> None:
         event = self._event(news, datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))

@@ -24,6 +24,7 @@ from hvd_elastic.discovery.ledger.entries import (
 )
 from hvd_elastic.discovery.ledger.job_history import JobHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
+from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
 from hvd_elastic.mpijob.contract import WorkerState
 from tests.discovery.kubeapi import OWNER
@@ -215,6 +216,17 @@ def test_how_a_launcher_ended() -> None:
     assert (read.exit_code, read.is_over, read.reason, read.ended) == (72, True, "Error", 1767225600.0)
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert LauncherView.from_json(pod).exit_code is None
+
+
+def test_every_worker_is_asked_for_figures_sooner_or_later(ledger: Ledger) -> None:
+    for index in range(5):
+        ledger.see(worker(index, ready_since=float(index)))
+    training = {f"uid-{index}": WorkerView(state=WorkerState.TRAINING) for index in range(5)}
+    ledger.history.take_answers(training, 100.0)
+    asked = [[pod.index for pod in ledger.history.likely_rank0(2)] for _ in range(3)]
+    assert asked == [[0, 1], [2, 3], [4, 0]]
+    list(ledger.history.take_figures("uid-3", TrainingFigures(unix=100.0, step=1), 100.0))
+    assert next(pod.index for pod in ledger.history.likely_rank0(2)) == 3
 
 
 STEPS = st.lists(
