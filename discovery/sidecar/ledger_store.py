@@ -1,8 +1,9 @@
 """The ConfigMap in which a job's ledger is kept: read once, then written by one request for each batch of entries.
 
 Two sidecars of one job run at a time only while a launcher is being replaced. Each write names the version that it
-follows (`metadata.resourceVersion`: the API server answers 409 if there is another one by now), so none overwrites the
-other's, and the one whose launcher began earlier stops.
+follows (`metadata.resourceVersion`: the API server answers 409 if there is another one by now; Kubernetes 1.34,
+`apiserver/pkg/registry/generic/registry/store.go`), so none overwrites the other's, and the one whose launcher began
+earlier stops.
 """
 
 from collections.abc import Callable, Mapping, Sequence
