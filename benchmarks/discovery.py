@@ -50,7 +50,8 @@ import sys
 from pathlib import Path
 from hvd_elastic import logs
 from hvd_elastic.discovery.kube import credentials
-from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 folder, port, pods = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 logs.configure("json")

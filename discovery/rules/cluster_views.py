@@ -16,6 +16,10 @@ Json = Mapping[str, Any]
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """The phases of a pod whose containers have all ended."""
+LABEL_MACHINE: Final = "node.kubernetes.io/instance-type"
+"""https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type"""
+GPU_RESOURCES: Final = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi"})
+"""Extended resources of which one is one accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,10 @@ class PodView:
     """`status.reason`, such as Evicted."""
     last_state: str = ""
     """How its containers ended, for the Event that the reaper writes."""
+    bound_at: float | None = None
+    """Unix seconds of its binding to the node."""
+    ended_at: float | None = None
+    """Unix seconds of the end of its last container."""
 
     @property
     def has_ended(self) -> bool:
@@ -85,6 +93,8 @@ class PodView:
             node=(pod.get("spec") or {}).get("nodeName") or "",
             reason=status.get("reason") or "",
             last_state=_last_state(status) if status.get("phase") in ENDED else "",
+            bound_at=_true_since(conditions.get("PodScheduled", {})),
+            ended_at=_ended_at(status) if status.get("phase") in ENDED else None,
         )
 
     @property
@@ -105,6 +115,8 @@ class NodeView:
     """Why pods must leave it at once: a taint's key; empty if nothing says so."""
     at_risk: str = ""
     """Why it may go soon: a cordon, a rebalance recommendation."""
+    machine: str = ""
+    """Its instance type."""
 
     @classmethod
     def from_json(cls, node: Json) -> "NodeView":
@@ -112,12 +124,14 @@ class NodeView:
         meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
         taints = [taint["key"] for taint in spec.get("taints") or ()]
         conditions = {condition["type"]: condition.get("status") for condition in status.get("conditions") or ()}
+        labels = meta.get("labels") or {}
         return cls(
             name=meta["name"],
             ready=conditions.get("Ready") == "True",
-            spot=node_signals.is_spot(meta.get("labels") or {}),
+            spot=node_signals.is_spot(labels),
             draining=node_signals.draining(taints),
             at_risk=node_signals.at_risk(taints, conditions, cordoned=bool(spec.get("unschedulable"))),
+            machine=labels.get(LABEL_MACHINE) or "",
         )
 
 
@@ -148,6 +162,12 @@ class JobView:
     """The value of ANNOTATION_WANTED_WORKERS; empty if it is not set."""
     begun: bool = False
     """Whether ANNOTATION_BEGUN says that the job has trained."""
+    gpus: int = 0
+    """Of each worker: its template is that of all of them."""
+    suspended: bool = False
+    """Whether somebody has suspended it: a person, or a queue."""
+    backoff_limit: int | None = None
+    """How many launchers may fail; None: as many as Kubernetes lets them."""
 
     @classmethod
     def from_json(cls, job: Json) -> "JobView":
@@ -155,6 +175,7 @@ class JobView:
         meta = job["metadata"]
         spec = job.get("spec", {})
         worker = spec.get("mpiReplicaSpecs", {}).get("Worker") or {}
+        policy = spec.get("runPolicy") or {}
         annotations = meta.get("annotations") or {}
         return cls(
             uid=meta["uid"],
@@ -162,12 +183,34 @@ class JobView:
             slots=int(spec.get("slotsPerWorker") or 1),
             wanted=str(annotations.get(ANNOTATION_WANTED_WORKERS) or ""),
             begun=annotations.get(ANNOTATION_BEGUN) == "true",
+            gpus=_gpus((worker.get("template") or {}).get("spec") or {}),
+            suspended=bool(policy.get("suspend")),
+            backoff_limit=policy.get("backoffLimit"),
         )
 
 
 def unix_seconds(timestamp: str | None) -> float:
     """Unix seconds of an RFC 3339 time; 0 for None."""
     return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+
+
+def _true_since(condition: Json) -> float | None:
+    return unix_seconds(condition.get("lastTransitionTime")) or None if condition.get("status") == "True" else None
+
+
+def _ended_at(status: Json) -> float | None:
+    states = [(container.get("state") or {}).get("terminated") or {} for container in _containers(status)]
+    return max((unix_seconds(state.get("finishedAt")) for state in states), default=0.0) or None
+
+
+def _containers(status: Json) -> Iterable[Json]:
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _gpus(pod_spec: Json) -> int:
+    limits = [(container.get("resources") or {}).get("limits") or {} for container in pod_spec.get("containers") or ()]
+    counts = [str(limit[name]) for limit in limits for name in GPU_RESOURCES & limit.keys()]
+    return sum(int(count) for count in counts if count.isascii() and count.isdigit())
 
 
 def _controller(owners: Iterable[Json]) -> str:

@@ -2,7 +2,7 @@
 
     watch of the pods ──────────────────┐
     watch of the job ───┐               ▼         ┌─► ListUpdater: snapshot, log
-    watch of the nodes ─┼─► inbox ─► the loop ────┤
+    watch of the nodes ─┼─► inbox ─► the loop ────┼─► JobRecorder: ledger, live status, Events
     Prober ─────────────┤               ▲         └─► Maintenance ─► ActionExecutor: reap, set replicas ──┐
     SIGTERM ────────────┴───────────────┼◄──────────────────────────────────────────────────────────────┘
                                       clock
@@ -16,8 +16,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -25,13 +23,14 @@ from hvd_elastic.discovery.hosts_script import write_script
 from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.discovery.kube import watch
 from hvd_elastic.discovery.kube.api_server import Access, ApiServer
-from hvd_elastic.discovery.rules import first_list, reaper
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.rules.inventory import Inventory
-from hvd_elastic.discovery.rules.pod_verdict import AtRisk, EligibilityRules
+from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
 from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult
 from hvd_elastic.discovery.sidecar.cluster_state import ClusterState
+from hvd_elastic.discovery.sidecar.figures_request import read_figures
 from hvd_elastic.discovery.sidecar.inbox import (
     InboxItem,
     StopRequest,
@@ -40,6 +39,7 @@ from hvd_elastic.discovery.sidecar.inbox import (
     WatchBatch,
     WorkerAnswers,
 )
+from hvd_elastic.discovery.sidecar.job_recorder import JobRecorder, RecordedJob
 from hvd_elastic.discovery.sidecar.launcher_drain import LauncherDrain
 from hvd_elastic.discovery.sidecar.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.list_updater import ListUpdater
@@ -48,10 +48,11 @@ from hvd_elastic.discovery.sidecar.prober import Prober
 from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
 from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint, request_leave
-from hvd_elastic.mpijob.contract import READY_PORT, RUN_DIR, SNAPSHOT_MAX_AGE_SECONDS
-from hvd_elastic.system.job_key import NO_KEY, request_key
+from hvd_elastic.mpijob.contract import SNAPSHOT_MAX_AGE_SECONDS
+from hvd_elastic.system.job_key import NO_KEY
 
 log = logging.getLogger(__name__)
 
@@ -67,43 +68,6 @@ ANNOUNCE_SECONDS: Final = 30.0
 """How often the workers are told that their launcher is there; far below the time that they wait for one."""
 CONCLUDE_SECONDS: Final = 3.0
 """At most, for the sidecar's last requests."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SidecarOptions:
-    """One sidecar's job and settings."""
-
-    job: str
-    namespace: str
-    version: str = "v2beta1"
-    """The MPIJob's API version in kubeflow.org: `v1` is the legacy training operator's."""
-    run_dir: Path = Path(RUN_DIR)
-    min_workers: int = 1
-    max_workers: int = 1
-    slots: int = 1
-    settle_seconds: float = first_list.SETTLE_SECONDS
-    at_risk: AtRisk = AtRisk.SPARE
-    reap: bool = True
-    stuck_seconds: float = reaper.STUCK_SECONDS
-    nodes: bool = True
-    """Read nodes, if that is allowed."""
-    pod_uid: str = ""
-    """UID of the launcher's pod. Without it the sidecar does not look after the launcher's Job."""
-    owned: tuple[str, ...] = ()
-    """API paths of the objects that shall go when the job goes."""
-    ready_port: int = READY_PORT
-    ssh_key: Path | None = None
-    """The job's own, with which the workers know this job's requests."""
-
-    @property
-    def request_key(self) -> str:
-        """The word with which requests to workers begin."""
-        return NO_KEY if self.ssh_key is None else request_key(self.ssh_key)
-
-    @property
-    def looks_after_launcher(self) -> bool:
-        """Whether there is a Job to look after: the legacy operator makes none, its launcher is a bare pod."""
-        return bool(self.pod_uid) and self.version == "v2beta1"
 
 
 def boot_clock() -> float:
@@ -159,6 +123,7 @@ class Sidecar:
             reap=options.reap,
             stuck_seconds=options.stuck_seconds,
         )
+        self._recorder = self._job_recorder() if options.pod_uid else None
         self._last_update = self._last_turn = self._last_maintenance = clock()
         self._is_withholding = False
         self._was_suspect = False
@@ -197,6 +162,10 @@ class Sidecar:
             )
         for name, work in self._threads():
             threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
+        recording = None
+        if self._recorder is not None:
+            recording = threading.Thread(target=self._recorder.run, name="recorder", daemon=True)
+            recording.start()
         try:
             while self.turn():
                 pass
@@ -206,14 +175,19 @@ class Sidecar:
                 self._updater.close()
         self._prober.stop()
         self._executor.stop()
-        self._conclude()
+        self._conclude([recording] if recording else [])
 
-    def _conclude(self) -> None:
+    def _conclude(self, last_words: list[threading.Thread]) -> None:
         """The launcher has ended: kubelets stop a native sidecar after the main container."""
+        deadline = self._clock() + CONCLUDE_SECONDS
+        if self._recorder is not None:
+            self._recorder.stop()
         if self._options.looks_after_launcher:
             last_word = threading.Thread(target=self._launcher_job().conclude, name="conclude", daemon=True)
             last_word.start()
-            last_word.join(CONCLUDE_SECONDS)
+            last_words.append(last_word)
+        for thread in last_words:
+            thread.join(max(0.0, deadline - self._clock()))
 
     def _announce(self) -> None:
         while not self._stopped.wait(ANNOUNCE_SECONDS):
@@ -227,6 +201,24 @@ class Sidecar:
             namespace=options.namespace,
             pod_uid=options.pod_uid,
             owned=options.owned,
+        )
+
+    def _job_recorder(self) -> JobRecorder:
+        options = self._options
+        job = RecordedJob(
+            place=MPIJobPlace(job=options.job, namespace=options.namespace, version=options.version),
+            launcher_uid=options.pod_uid,
+            run_dir=options.run_dir,
+            min_workers=options.min_workers,
+            max_workers=options.max_workers,
+            slots=options.slots,
+            nodes=options.nodes,
+        )
+        return JobRecorder(
+            job,
+            ApiServer(self._access),
+            read_figures=lambda address: read_figures(address, port=options.ready_port),
+            wall=self._wall,
         )
 
     def turn(self) -> bool:
@@ -295,6 +287,8 @@ class Sidecar:
                 self._state.take_answers(item)
             case WatchBatch():
                 self._state.take_batch(item)
+        if self._recorder is not None and isinstance(item, WatchBatch | WorkerAnswers):
+            self._recorder.take(item)
         return True
 
     def _wait_seconds(self) -> float:

@@ -84,8 +84,9 @@ def command(
     from hvd_elastic import logs
     from hvd_elastic.discovery import AtRisk
     from hvd_elastic.discovery.kube import credentials
-    from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+    from hvd_elastic.discovery.sidecar.sidecar import Sidecar
     from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
+    from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
     from hvd_elastic.system import descriptors
 
     if min_workers > max_workers:

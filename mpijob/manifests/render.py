@@ -7,6 +7,7 @@ from hvd_elastic.mpijob.manifests import mpijob_v1, mpijob_v2beta1, pytorchjob
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.supporting import (
     disruption_budget,
+    ledger,
     network_policies,
     ownership,
     pod_monitor,
@@ -28,10 +29,11 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
     match target:
         case Target.MPIJOB:
             beside = [*rbac.manifests(spec, beside=supporting), *supporting]
-            own = [*beside, *mpijob_v2beta1.manifests(spec, owned=ownership.paths(beside))]
+            own = [*beside, *ledger.manifests(spec), *mpijob_v2beta1.manifests(spec, owned=ownership.paths(beside))]
         case Target.MPIJOB_V1:
             account = mpijob_v1.launcher_account(spec)
-            own = [*rbac.manifests(spec, account=account), *supporting, *mpijob_v1.manifests(spec)]
+            beside = [*rbac.manifests(spec, account=account), *supporting]
+            own = [*beside, *ledger.manifests(spec), *mpijob_v1.manifests(spec)]
         case Target.PYTORCHJOB:
             own = [*supporting, *pytorchjob.manifests(spec)]
     return [*shared_storage.manifests(spec), *own]

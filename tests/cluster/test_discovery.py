@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from hvd_elastic.discovery.kube.api_server import Access, ApiServer
-from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, LABEL_JOB_NAME, LABEL_JOB_ROLE, SnapshotState
 from tests.cluster.faultproxy import Cut, FaultProxy, Refusal, hold

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from tests.discovery.kubeapi import JOBS, KubeApi, mpijob
 from tests.discovery.workers import Workers
@@ -44,7 +45,7 @@ def all_workers() -> Iterator[Workers]:
 
 @pytest.fixture
 def workers(all_workers: Workers) -> Workers:
-    for state in (all_workers.lines, all_workers.silent, all_workers.closed, all_workers.received):
+    for state in (all_workers.lines, all_workers.figures, all_workers.silent, all_workers.closed, all_workers.received):
         state.clear()
     return all_workers
 

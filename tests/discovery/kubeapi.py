@@ -24,6 +24,7 @@ PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 OWNER = "0f0f0f0f-0000-4000-8000-000000000001"
 
@@ -141,7 +142,7 @@ class KubeApi:
         self, *, chop: Callable[[bytes], Iterable[bytes]] | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         self.changed = threading.Condition()
-        self.objects: dict[str, dict[str, Json]] = {PODS: {}, JOBS: {}, NODES: {}, EVENTS: {}}
+        self.objects: dict[str, dict[str, Json]] = {PODS: {}, JOBS: {}, NODES: {}, EVENTS: {}, CONFIG_MAPS: {}}
         self.history: list[tuple[int, str, str, Json]] = []
         """Version, collection, type, object."""
         self.replays: set[int] = set()
@@ -286,6 +287,9 @@ class KubeApi:
             if name not in self.objects[path]:
                 raise Status(404)
             merged = copy.deepcopy(self.objects[path][name])
+            expected = body.get("metadata", {}).get("resourceVersion")
+            if expected not in {None, merged["metadata"]["resourceVersion"]}:
+                raise Status(409)
             _merge(merged, body)
             return self._record(path, "MODIFIED", merged)
 
@@ -396,8 +400,15 @@ def _selected(thing: Json, query: dict[str, str]) -> bool:
     labels = thing["metadata"].get("labels", {})
     wanted = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
     fields = [pair.split("=") for pair in query.get("fieldSelector", "").split(",") if pair]
-    known = {"metadata.name": thing["metadata"]["name"], "status.phase": thing.get("status", {}).get("phase")}
-    return all(labels.get(key) == value for key, value in wanted) and all(known[key] == value for key, value in fields)
+    return all(labels.get(key) == value for key, value in wanted) and all(
+        _field(thing, path) == value for path, value in fields
+    )
+
+
+def _field(thing: Any, path: str) -> Any:
+    for key in path.split("."):
+        thing = thing.get(key, {})
+    return thing
 
 
 def _merge(into: Json, patch: Json) -> None:

@@ -20,13 +20,14 @@ NEEDED_RIGHTS: Final = (
         Right(verb=verb, resource="mpijobs", group="kubeflow.org")
         for verb in ("create", "get", "list", "patch", "delete")
     ),
-    Right(verb="create", resource="serviceaccounts"),
+    *(Right(verb="create", resource=name) for name in ("serviceaccounts", "configmaps")),
     *(Right(verb="create", resource=name, group="rbac.authorization.k8s.io") for name in ("roles", "rolebindings")),
     Right(verb="create", resource="networkpolicies", group="networking.k8s.io"),
     Right(verb="get", resource="pods/log"),
     # RBAC lets nobody give a right away that he lacks: what follows is in the Role of the discovery sidecar.
     *(Right(verb=verb, resource="pods") for verb in ("get", "list", "watch", "delete")),
-    *(Right(verb=verb, resource="events") for verb in ("create", "patch")),
+    *(Right(verb=verb, resource="events") for verb in ("list", "create", "patch")),
+    *(Right(verb=verb, resource="configmaps") for verb in ("get", "patch")),
     *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "patch")),
 )
 """What applying a job takes (`mpijob.manifests.supporting`), and reading its pods and their logs."""

@@ -13,6 +13,7 @@ _READ: Final = frozenset(("get", "list", "watch"))
 _NEEDED: Final = _READ
 _OF_THE_JOB: Final = frozenset(
     (
+        "configmaps",
         "jobs",
         "networkpolicies",
         "poddisruptionbudgets",
@@ -22,13 +23,13 @@ _OF_THE_JOB: Final = frozenset(
         "serviceaccounts",
     )
 )
-"""Of which discovery needs those that are named: its launcher's Job, and what goes with it."""
+"""Of which discovery needs those that are named: its ledger, its launcher's Job, and what goes with it."""
 _OF_THE_JOB_VERBS: Final = frozenset(("get", "patch"))
 _ALLOWED: Final = {
     "pods": _READ | {"delete", "patch"},
     "pods/status": frozenset(("patch",)),
     "pods/finalizers": frozenset(("patch",)),
-    "events": frozenset(("create", "patch")),
+    "events": frozenset(("list", "create", "patch")),
     "nodes": _READ,
     "mpijobs": _READ | {"patch"},
     "mpijobs/status": frozenset(("get",)),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata
-from hvd_elastic.mpijob.manifests.supporting import ownership
+from hvd_elastic.mpijob.manifests.supporting import ledger, ownership
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -30,14 +30,23 @@ def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | 
 
 
 def _role(spec: JobSpec) -> Manifest:
-    """RBAC cannot select pods by label: `delete` covers all pods of the namespace, and discovery checks their owner."""
+    """RBAC cannot select pods by label: `delete` covers all pods of the namespace, and discovery checks their owner.
+
+    Events are listed for the scheduler's word on who preempted a worker.
+    """
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "Role",
         "metadata": metadata(spec, name(spec)),
         "rules": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
-            {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create", "patch"]},
+            {
+                "apiGroups": [""],
+                "resources": ["configmaps"],
+                "resourceNames": [ledger.name(spec)],
+                "verbs": ["get", "patch"],
+            },
             {
                 "apiGroups": ["kubeflow.org"],
                 "resources": ["mpijobs"],

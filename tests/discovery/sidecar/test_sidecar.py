@@ -10,8 +10,9 @@ from prometheus_client import generate_latest
 from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.sidecar.launcher_drain import DRAIN_SECONDS, LauncherDrain
-from hvd_elastic.discovery.sidecar.sidecar import Sidecar, SidecarOptions, boot_clock
+from hvd_elastic.discovery.sidecar.sidecar import Sidecar, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
     ANNOTATION_WANTED_WORKERS,

@@ -10,7 +10,7 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
     rules = one(job(), "Role")["rules"]
     rights = {(rule["apiGroups"][0], rule["resources"][0]): rule for rule in rules}
     assert set(rights["", "pods"]["verbs"]) == {"get", "list", "watch", "delete"}
-    assert set(rights["", "events"]["verbs"]) == {"create", "patch"}
+    assert set(rights["", "events"]["verbs"]) == {"list", "create", "patch"}
     assert rights["kubeflow.org", "mpijobs"]["resourceNames"] == ["fashion"]
     assert set(rights["kubeflow.org", "mpijobs"]["verbs"]) == {"get", "list", "watch", "patch"}
     own = {
@@ -18,6 +18,7 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
     }
     assert own == {
         "jobs": ["fashion-launcher"],
+        "configmaps": ["fashion-ledger"],
         "serviceaccounts": ["fashion-discovery"],
         "roles": ["fashion-discovery"],
         "rolebindings": ["fashion-discovery"],
@@ -27,9 +28,9 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
 
 
 def test_everything_beside_the_job_goes_with_it() -> None:
-    """But for storage, and for what has no namespace."""
+    """But for storage, for what has no namespace, and for the ledger, which the MPIJob itself owns."""
     spec = job(monitor=True, disruption_budget=True, read_nodes=True)
-    emitted = [item for item in render(spec) if item["kind"] not in ("MPIJob", "PersistentVolumeClaim")]
+    emitted = [item for item in render(spec) if item["kind"] not in ("MPIJob", "PersistentVolumeClaim", "ConfigMap")]
     pod, _ = pods(spec)
     owned = next(item["value"] for item in pod["initContainers"][0]["env"] if item["name"] == ENV_OWNED).split()
     expected = [item for item in emitted if not item["kind"].startswith("Cluster")]
@@ -72,3 +73,13 @@ def test_the_launcher_runs_as_that_account() -> None:
 def test_everything_is_in_the_namespace_of_the_job(target: Target) -> None:
     for manifest in render(job(namespace="team"), target):
         assert manifest["metadata"]["namespace"] == "team"
+
+
+@pytest.mark.parametrize("target", [Target.MPIJOB, Target.MPIJOB_V1])
+def test_a_second_apply_cannot_empty_the_ledger(target: Target) -> None:
+    """It has no data, so nobody who applies it owns any."""
+    (ledger,) = (one for one in render(job(), target) if one["metadata"]["name"] == "fashion-ledger")
+    assert (ledger["kind"], set(ledger)) == ("ConfigMap", {"apiVersion", "kind", "metadata"})
+    rules = one(job(), "Role", target)["rules"]
+    (rule,) = (rule for rule in rules if rule["resources"] == ["configmaps"])
+    assert (rule["resourceNames"], rule["verbs"]) == (["fashion-ledger"], ["get", "patch"])

@@ -1,0 +1,27 @@
+"""Where one MPIJob is in the API server."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MPIJobPlace:
+    """Its name, and where it stands."""
+
+    job: str
+    namespace: str
+    version: str
+    """Its API version in kubeflow.org: `v2beta1`, or `v1` for the legacy training operator."""
+
+    @property
+    def path(self) -> str:
+        """The MPIJob's."""
+        return f"/apis/kubeflow.org/{self.version}/namespaces/{self.namespace}/mpijobs/{self.job}"
+
+    @property
+    def core(self) -> str:
+        """The root of the core API in its namespace."""
+        return f"/api/v1/namespaces/{self.namespace}"
+
+    def reference(self, uid: str) -> dict[str, str]:
+        """The MPIJob as an owner. `uid`: its UID."""
+        return {"apiVersion": f"kubeflow.org/{self.version}", "kind": "MPIJob", "name": self.job, "uid": uid}

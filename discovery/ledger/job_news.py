@@ -1,0 +1,120 @@
+"""What a person reads in `kubectl describe mpijob`: few sentences, each with its causes.
+
+A burst of changes is one Event: the last state, and all causes since the Event before.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hvd_elastic.discovery.ledger.entries import (
+    Departure,
+    Entry,
+    JobEnded,
+    LauncherEnded,
+    WorkerLeaving,
+    WorkerProcessLost,
+    WorldChanged,
+)
+
+GAP_SECONDS: Final = 10.0
+"""At least, between two Events."""
+MAX_CAUSES: Final = 5
+"""That one Event names; the rest are counted."""
+MAX_DETAIL: Final = 80
+"""Characters: an Event's message has at most 1,024 (Kubernetes 1.34, `pkg/apis/core/validation/events.go`)."""
+_WORDS: Final = {
+    Departure.EVICTED: "was evicted",
+    Departure.NODE_LOST: "was lost with its node",
+    Departure.DRAINED: "left a node that is emptied",
+    Departure.SCALED_DOWN: "was scaled down",
+    Departure.SUSPENDED: "was suspended",
+    Departure.FAILED: "failed",
+    Departure.DELETED: "was deleted",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """One Event on the MPIJob."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+class JobNews:
+    """Gathers what has happened until it is told. Its times are of a clock that does not jump."""
+
+    def __init__(self, *, min_workers: int, max_workers: int) -> None:
+        self._sizes = f"[{min_workers}..{max_workers}]"
+        self._causes: list[str] = []
+        self._world: tuple[str, ...] = ()
+        self._news: tuple[str, str, bool] | None = None
+        """Reason, sentence without causes, warning."""
+        self._next = 0.0
+
+    def begin(self, world: tuple[str, ...]) -> None:
+        """The world that an earlier sidecar has told of."""
+        self._world = world
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """What has happened since the last call."""
+        for entry in entries:
+            match entry:
+                case WorkerLeaving() if entry.pod in self._world:
+                    self._causes.append(_departed(entry))
+                case WorkerProcessLost():
+                    self._causes.append(f"a process of {entry.pod} ended")
+                case LauncherEnded():
+                    self._causes.append(_launcher_ended(entry))
+                case WorldChanged():
+                    self._change(entry)
+                case JobEnded():
+                    self._end(entry)
+
+    def stall(self, seconds: float) -> None:
+        """Workers are in training, and no step has been done for so long."""
+        self._news = "Stalled", f"no step for {seconds:.0f} s, with {len(self._world)} workers in training", True
+
+    def due(self, now: float) -> News | None:
+        """What is to be told now, once. The end of a job is told at once."""
+        if self._news is None or (now < self._next and self._news[0] not in {"Finished", "Failed"}):
+            return None
+        reason, sentence, is_warning = self._news
+        causes, more = self._causes[:MAX_CAUSES], len(self._causes) - MAX_CAUSES
+        told = ", ".join([*causes, *([f"and {more} more"] if more > 0 else [])])
+        self._news, self._causes, self._next = None, [], now + GAP_SECONDS
+        return News(reason=reason, message=f"{sentence}: {told}" if told else sentence, is_warning=is_warning)
+
+    def _change(self, changed: WorldChanged) -> None:
+        joined = sorted(set(changed.workers) - set(self._world)) if self._world else []
+        self._causes += [f"{pod} joined" for pod in joined]
+        self._world = changed.workers
+        if not changed.workers:
+            self._news = "Waiting", f"nobody trains after step {changed.step}", True
+            return
+        pause = f" after a pause of {changed.pause_seconds:.1f} s" if changed.pause_seconds is not None else ""
+        self._news = "Resized", f"trains with {len(changed.workers)} of {self._sizes} workers{pause}", False
+
+    def _end(self, ended: JobEnded) -> None:
+        self._causes, self._world = [], ()
+        last = f"after step {ended.step}" if ended.step >= 0 else "before any step was seen"
+        if ended.succeeded:
+            self._news = "Finished", f"the job has ended {last}", False
+        else:
+            self._news = "Failed", f"the job has ended {last}, with exit code {ended.exit_code}", True
+
+
+def _departed(entry: WorkerLeaving) -> str:
+    if entry.why is Departure.PREEMPTED:
+        by = f" by {entry.by.replace('uid:', 'the pod with UID ')}" if entry.by else ""
+        return f"{entry.pod} was preempted{by}"
+    detail = f" ({entry.detail[:MAX_DETAIL]})" if entry.detail else ""
+    return f"{entry.pod} {_WORDS[entry.why]}{detail}"
+
+
+def _launcher_ended(entry: LauncherEnded) -> str:
+    if entry.exit_code is None:
+        return f"the launcher was taken away ({entry.reason or 'it is gone'})"
+    return f"the launcher ended with exit code {entry.exit_code}"

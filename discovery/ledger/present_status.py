@@ -1,0 +1,74 @@
+"""The live status of a job, from its history and the sums of its ledger: what it does now, and since when."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from hvd_elastic.discovery.ledger.account import fold
+from hvd_elastic.discovery.ledger.entries import Entry, JobEnded, LauncherStarted, WorldChanged
+from hvd_elastic.discovery.ledger.job_history import JobHistory
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+
+STALLED_SECONDS: Final = 60.0
+STALLED_STEPS: Final = 20.0
+"""Training is stalled after this long without a step, and after this many times the usual step."""
+
+
+def activity(history: JobHistory, *, ended: bool, now: float) -> Activity:
+    """What the job does. `now`: Unix seconds by the clock by which `history` was told."""
+    world = history.world
+    if ended:
+        return Activity.ENDED
+    if not world.world:
+        return Activity.WAITING if world.has_trained else Activity.STARTING
+    if world.stepped is None or world.figures is None:
+        return Activity.TRAINING
+    usual = 1 / world.figures.steps_per_second if world.figures.steps_per_second else 0.0
+    is_stalled = now - world.stepped > max(STALLED_SECONDS, STALLED_STEPS * usual)
+    return Activity.STALLED if is_stalled else Activity.TRAINING
+
+
+class PresentStatus:
+    """Keeps since when the activity and the number of workers are the same."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        """`entries`: of the ledger so far."""
+        changes = (entry.unix for entry in reversed(entries) if isinstance(entry, WorldChanged | LauncherStarted))
+        self._last_change = next(changes, None)
+        self._state: tuple[Activity, int] | None = None
+        self._since = 0.0
+
+    def status(self, history: JobHistory, entries: Sequence[Entry], now: float) -> LiveStatus:
+        """The status at `now`, in Unix seconds. `entries`: all of the ledger."""
+        account, figures = fold(entries, now), history.world.figures
+        ended = bool(entries) and isinstance(entries[-1], JobEnded)
+        doing, workers = activity(history, ended=ended, now=now), 0 if ended else len(history.world.world)
+        self._note_state((doing, workers), now)
+        is_training = doing is Activity.TRAINING
+        return LiveStatus(
+            unix=now,
+            activity=doing,
+            since=self._since,
+            workers=workers,
+            wanted=history.wanted,
+            step=max(account.step, figures.step if figures else -1),
+            steps_per_second=figures.steps_per_second if figures and is_training else None,
+            loss=figures.loss if figures else None,
+            stepped=figures.unix if figures else None,
+            durable_step=figures.durable_step if figures else -1,
+            durable=figures.durable if figures else None,
+            resizes=account.resizes,
+            pause_seconds=account.pause_seconds,
+            repeated_steps=account.repeated_steps,
+            preemptions=account.preemptions,
+            launchers=account.launchers,
+            gpu_seconds=account.held_gpu_seconds,
+            lent_gpu_seconds=account.lent_gpu_seconds,
+            training_seconds=account.training_seconds,
+        )
+
+    def _note_state(self, state: tuple[Activity, int], now: float) -> None:
+        if self._state is None:
+            self._since = now if self._last_change is None else self._last_change
+        elif state != self._state:
+            self._since = now
+        self._state = state

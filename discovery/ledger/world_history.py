@@ -1,0 +1,176 @@
+"""Which workers train together, over time, as entries of the ledger.
+
+Two witnesses: the workers' own states, known within a second but without a word of a resize's cost, and the figures of
+rank 0's process, which tell each pause once it is over. Where there are figures a change waits for the pause that goes
+with it, so that one resize is one entry; where there are none it counts when it has lasted. Nothing here has a clock;
+all times are Unix seconds.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from hvd_elastic.discovery.ledger.entries import Entry, WorkerProcessLost, WorldChanged
+from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
+from hvd_elastic.discovery.rules.cluster_views import WorkerView
+from hvd_elastic.mpijob.contract import WorkerState
+
+LASTING_SECONDS: Final = 5.0
+"""A change counts after this long, if no figures tell of it."""
+FIGURES_SECONDS: Final = 60.0
+"""The same where rank 0 has figures: the pause may be that long."""
+EMPTY_SECONDS: Final = 2.0
+"""The same if nobody trains any more."""
+SILENT_SECONDS: Final = 30.0
+"""The same if no worker has answered yet: a sidecar that has just started knows nothing."""
+PROCESS_SECONDS: Final = 5.0
+"""A process counts as lost only then: at the end of a job all end, and the launcher within a moment."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Member:
+    """A worker that may train."""
+
+    pod: str
+    uid: str
+    view: WorkerView
+
+
+@dataclass(slots=True, kw_only=True)
+class WorldHistory:
+    """The present world, and what may become the next one."""
+
+    slots: int = 1
+    """Processes per worker."""
+    world: tuple[str, ...] = ()
+    """Pods that train, as the ledger has it."""
+    has_trained: bool = False
+    """In all of the job's life."""
+    figures: TrainingFigures | None = None
+    """The last ones."""
+    rank0: str = ""
+    """UID of the worker that had them."""
+    stepped: float | None = None
+    """When a new step was last seen, by this side's clock."""
+    _members: dict[str, _Member] = field(default_factory=dict)
+    _paused: float = 0.0
+    """End of the last pause that the ledger has."""
+    _changed: float = 0.0
+    """When the world last changed."""
+    _differs_since: float | None = None
+    _is_checked: bool = False
+    """Whether nobody's state has changed since the world was found as it is."""
+    _lost: dict[str, tuple[float, WorkerProcessLost]] = field(default_factory=dict)
+    """By UID: processes that are to be called lost, and when."""
+
+    @classmethod
+    def resume(cls, entries: Iterable[Entry], *, slots: int = 1) -> "WorldHistory":
+        """Go on with the ledger of an earlier sidecar."""
+        history = cls(slots=slots)
+        for entry in entries:
+            if isinstance(entry, WorldChanged):
+                history.world, history._changed = entry.workers, entry.unix
+                history.has_trained |= bool(entry.workers)
+                if entry.pause_seconds is not None:
+                    history._paused = entry.unix
+        return history
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the world is about to change, so that figures are wanted soon."""
+        return self._differs_since is not None
+
+    def candidates(self) -> list[str]:
+        """UIDs of the workers that may have figures."""
+        return [uid for uid, member in self._members.items() if member.view.state is WorkerState.TRAINING]
+
+    def take_answer(self, pod: str, uid: str, view: WorkerView, now: float) -> None:
+        """A worker's own state. A new generation is a new process: the one before has ended, and its pod stays."""
+        before = self._members.get(uid)
+        trained = before is not None and before.view.state is WorkerState.TRAINING and pod in self.world
+        if trained and before is not None and view.generation > before.view.generation:
+            entry = WorkerProcessLost(unix=now, pod=pod, uid=uid)
+            self._lost[uid] = now + PROCESS_SECONDS, entry
+        self._members[uid] = _Member(pod=pod, uid=uid, view=view)
+        self._is_checked = False
+
+    def forget(self, uid: str) -> None:
+        """The pod goes or is gone: a process that ends with it is not lost."""
+        self._lost.pop(uid, None)
+
+    def remove(self, uid: str) -> None:
+        """The pod is gone."""
+        self.forget(uid)
+        self._members.pop(uid, None)
+        self._is_checked = False
+
+    def take_figures(self, uid: str, figures: TrainingFigures, now: float) -> Iterator[WorldChanged]:
+        """What rank 0's process says: each pause that is new is a change of the world."""
+        if self.figures is None or (figures.step, uid) != (self.figures.step, self.rank0):
+            self.stepped = now
+        self.figures, self.rank0 = figures, uid
+        fresh = [pause for pause in figures.pauses if _middle(pause) > self._paused] if self.world else []
+        for pause in fresh:
+            yield self._change(self._trains(pause.to_size), pause, now)
+        # A file that an earlier process has left says nothing of a new world.
+        if not self.world and figures.step >= 0 and figures.unix > self._changed and self._trains():
+            self._paused = max([self._paused, *(pause.unix for pause in figures.pauses)])
+            yield self._change(self._trains(figures.size), None, now)
+
+    def pass_time(self, now: float) -> Iterator[Entry]:
+        """What has lasted by now."""
+        due = [uid for uid, (when, _) in self._lost.items() if when <= now]
+        yield from (self._lost.pop(uid)[1] for uid in due)
+        if self._is_checked:
+            return
+        trains = self._trains()
+        if set(trains) == set(self.world):
+            self._differs_since, self._is_checked = None, True
+            return
+        self._differs_since = now if self._differs_since is None else self._differs_since
+        if now - self._differs_since >= self._patience(trains, self._differs_since):
+            yield self._change(trains, None, now)
+
+    def _patience(self, trains: tuple[str, ...], since: float) -> float:
+        if not trains:
+            return EMPTY_SECONDS if self._members else SILENT_SECONDS
+        # Figures of the new world tell its pause, if they tell any.
+        is_told = self.figures and self.figures.size == len(trains) * self.slots and self.figures.unix > since
+        return LASTING_SECONDS if self.figures is None or is_told else FIGURES_SECONDS
+
+    def _trains(self, size: int = 0) -> tuple[str, ...]:
+        """The pods that train, rank 0's first. One that is to leave trains on until the others go on without it.
+
+        `size`: the processes of the new world, from which follows whether those are still among them; 0: not known.
+        """
+        members = sorted(self._members.values(), key=lambda member: (member.uid != self.rank0, member.pod))
+        alive = [member for member in members if not member.view.lost]
+        training = tuple(member.pod for member in alive if member.view.state is WorkerState.TRAINING)
+        if size == len(training) * self.slots:
+            return training
+        leaving = (member.pod for member in alive if member.view.state is WorkerState.LEAVING)
+        return (*training, *(pod for pod in leaving if pod in self.world))
+
+    def end(self, now: float) -> Iterator[WorldChanged]:
+        """The launcher has ended, and with it all training."""
+        self._lost.clear()
+        self._members.clear()
+        if self.world:
+            yield self._change((), None, now)
+
+    def _change(self, workers: tuple[str, ...], pause: Pause | None, now: float) -> WorldChanged:
+        self.world, self._differs_since, self._changed, self._is_checked = workers, None, now, False
+        self.has_trained |= bool(workers)
+        step = self.figures.step if self.figures else -1
+        changed = WorldChanged(unix=now, workers=workers, step=step)
+        if pause is None:
+            return changed
+        self._paused = pause.unix
+        return replace(
+            changed, unix=pause.unix, step=pause.step, pause_seconds=pause.seconds, repeated_steps=pause.repeated
+        )
+
+
+def _middle(pause: Pause) -> float:
+    """Two processes tell the end of one pause a moment apart, and pauses do not overlap."""
+    return pause.unix - pause.seconds / 2

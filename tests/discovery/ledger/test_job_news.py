@@ -1,0 +1,67 @@
+"""What `kubectl describe mpijob` says: one sentence for a burst, with its causes."""
+
+from hvd_elastic.discovery.ledger.entries import (
+    Departure,
+    JobEnded,
+    LauncherEnded,
+    WorkerLeaving,
+    WorkerProcessLost,
+    WorldChanged,
+)
+from hvd_elastic.discovery.ledger.job_news import GAP_SECONDS, MAX_CAUSES, JobNews, News
+
+WORLD = ("w-0", "w-1", "w-2")
+
+
+def news() -> JobNews:
+    told = JobNews(min_workers=1, max_workers=8)
+    told.take([WorldChanged(unix=1.0, workers=WORLD)])
+    assert told.due(1.0) == News(reason="Resized", message="trains with 3 of [1..8] workers")
+    return told
+
+
+def leaving(pod: str, why: Departure = Departure.PREEMPTED, **known: str) -> WorkerLeaving:
+    return WorkerLeaving(unix=2.0, pod=pod, uid=pod, why=why, **known)
+
+
+def test_a_burst_is_one_event_with_all_causes() -> None:
+    told = news()
+    told.take(
+        [leaving("w-1", by="inference/web-1"), leaving("stranger"), WorldChanged(unix=2.0, workers=("w-0", "w-2"))]
+    )
+    assert told.due(2.0) is None
+    told.take([leaving("w-2", Departure.DRAINED, detail="karpenter.sh/disrupted")])
+    told.take([WorldChanged(unix=3.0, workers=("w-0", "w-3"), pause_seconds=2.04)])
+    heard = told.due(1.0 + GAP_SECONDS)
+    assert heard is not None
+    sentence, _, causes = heard.message.partition(": ")
+    assert sentence == "trains with 2 of [1..8] workers after a pause of 2.0 s"
+    assert causes.split(", ") == [
+        "w-1 was preempted by inference/web-1",
+        "w-2 left a node that is emptied (karpenter.sh/disrupted)",
+        "w-3 joined",
+    ]
+    assert told.due(1000.0) is None
+
+
+def test_many_causes_are_counted() -> None:
+    told = news()
+    told.take(WorkerProcessLost(unix=2.0, pod=f"w-{number}", uid="u") for number in range(MAX_CAUSES + 2))
+    told.take([WorldChanged(unix=3.0, workers=WORLD)])
+    heard = told.due(100.0)
+    assert heard is not None
+    assert heard.message.endswith("a process of w-4 ended, and 2 more")
+
+
+def test_nobody_trains() -> None:
+    told = news()
+    told.take([WorldChanged(unix=2.0, workers=(), step=7), LauncherEnded(unix=2.0, pod="l", uid="l", exit_code=72)])
+    expected = "nobody trains after step 7: the launcher ended with exit code 72"
+    assert told.due(100.0) == News(reason="Waiting", message=expected, is_warning=True)
+
+
+def test_the_end_is_told_at_once() -> None:
+    told = news()
+    told.take([WorldChanged(unix=2.0, workers=()), JobEnded(unix=2.0, succeeded=False, exit_code=1, step=9)])
+    expected = "the job has ended after step 9, with exit code 1"
+    assert told.due(2.0) == News(reason="Failed", message=expected, is_warning=True)
