@@ -205,7 +205,11 @@ most; what is not known is left out::
      "durable": UNIX, "pauses": [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
 
 `loss` is the last value that the script logged under that name, `pauses` the last eight resizes that this process saw,
-oldest first: `step` is the step that training went on with, `repeated` how many steps are done again."""
+oldest first: `step` is the step that training went on with, `repeated` how many steps are done again. A process's own
+first world is no pause."""
+
+FIGURES_MAX_BYTES: Final = 4096
+"""Of FIGURES_FILE, its newline included. What is longer is not passed on."""
 
 CHECKPOINT_REQUEST_FILE: Final = "checkpoint-now"
 """In RUN_DIR of a worker. It exists while the job is about to fall below min workers, or this pod is about to end. The

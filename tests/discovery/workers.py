@@ -15,6 +15,8 @@ class Workers:
         self.port: int = self.listener.getsockname()[1]
         self.lines: dict[str, bytes] = {}
         """What a worker answers, by address. The default is the line of a worker that waits."""
+        self.figures: dict[str, bytes] = {}
+        """What a worker answers to `figures`, by address."""
         self.silent: set[str] = set()
         """Addresses that accept and send nothing: a lost node."""
         self.closed: set[str] = set()
@@ -56,3 +58,5 @@ class Workers:
             connection.settimeout(5)
             if line := connection.recv(256):
                 self.received.append((address, line.decode().rstrip("\n")))
+            if line == b"figures\n":
+                connection.sendall(self.figures.get(address, b""))

@@ -1,0 +1,124 @@
+"""What training says about itself: `contract.FIGURES_FILE` of rank 0's worker, as values.
+
+The document comes from a pod in which anybody's script runs: a value of a wrong type, or outside the range that it can
+have, counts as not known.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_MAX_PAUSES: Final = 8
+_COUNTS: Final = range(10**18)
+_END_OF_DATES: Final = 253_402_300_800.0
+"""Unix seconds of the year 10000, the first that `datetime` does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """One resize: training stood still, and went on in another world."""
+
+    unix: float
+    """Its end."""
+    seconds: float
+    from_size: int
+    """Processes before; 0: not known."""
+    to_size: int
+    """Processes after; 0: not known."""
+    step: int
+    """The step that training went on with; -1: not known."""
+    repeated: int
+    """Steps that are done again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFigures:
+    """The last figures of rank 0's process. What is not known has its default."""
+
+    unix: float
+    """When they were written: at a step, so their age is that of the last step, to a second."""
+    step: int = -1
+    size: int = 0
+    """Processes that train together."""
+    epoch: int = -1
+    steps_per_second: float | None = None
+    """Over the last half minute without a pause."""
+    loss: float | None = None
+    """None, too, if it is not a number."""
+    durable_step: int = -1
+    durable: float | None = None
+    """Unix seconds of the last durable checkpoint."""
+    pauses: tuple[Pause, ...] = ()
+    """The last eight that the process saw, oldest first."""
+
+    @classmethod
+    def from_json(cls, line: bytes) -> "TrainingFigures | None":
+        """None if the line is no JSON object that says when it was written."""
+        document = _object(line)
+        unix = _time(document.get("unix"))
+        if unix is None:
+            return None
+        rate = _number(document.get("steps_per_second"))
+        return cls(
+            unix=unix,
+            step=_count(document.get("step"), unknown=-1),
+            size=_count(document.get("size"), unknown=0),
+            epoch=_count(document.get("epoch"), unknown=-1),
+            steps_per_second=rate if rate is not None and rate >= 0 else None,
+            loss=_number(document.get("loss")),
+            durable_step=_count(document.get("durable_step"), unknown=-1),
+            durable=_time(document.get("durable")),
+            pauses=_pauses(document.get("pauses")),
+        )
+
+
+def _object(line: bytes) -> Mapping[str, object]:
+    """The object in the line; an empty one if there is none."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _pauses(value: object) -> tuple[Pause, ...]:
+    found = [_pause(each) for each in value[-_MAX_PAUSES:]] if isinstance(value, list) else []
+    return tuple(pause for pause in found if pause is not None)
+
+
+def _pause(value: object) -> Pause | None:
+    """None without an end and a duration."""
+    document = value if isinstance(value, dict) else {}
+    unix, seconds = _time(document.get("unix")), _time(document.get("seconds"))
+    if unix is None or seconds is None:
+        return None
+    return Pause(
+        unix=unix,
+        seconds=seconds,
+        from_size=_count(document.get("from"), unknown=0),
+        to_size=_count(document.get("to"), unknown=0),
+        step=_count(document.get("step"), unknown=-1),
+        repeated=_count(document.get("repeated"), unknown=0),
+    )
+
+
+def _number(value: object) -> float | None:
+    """A finite number. `True` is none, although Python counts it as one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _time(value: object) -> float | None:
+    number = _number(value)
+    return number if number is not None and 0 <= number < _END_OF_DATES else None
+
+
+def _count(value: object, *, unknown: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in _COUNTS else unknown
