@@ -57,6 +57,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
             _exit_with(script_checks.find(state))
             _check_again_at_first_commit(state)
         json_logs.configure()
+        _write_figures()
         _serve_metrics()
         with host_updates.listening(state) as updates, _mistakes_end_the_script():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
@@ -122,6 +123,12 @@ def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) ->
         raise
     state.on_reset()
     updates.redeliver()
+
+
+def _write_figures() -> None:
+    from hvd_elastic.trainer.telemetry import figures_file
+
+    figures_file.start()
 
 
 def _serve_metrics() -> None:

@@ -54,6 +54,7 @@ def _import_what_comes_next() -> None:
     """
     with contextlib.suppress(ImportError):
         importlib.import_module("hvd_elastic.trainer.state.elastic_state")
+        importlib.import_module("hvd_elastic.trainer.telemetry.figures_file")
         if os.environ.get(ENV_CHECKPOINT, "").startswith("s3://"):
             importlib.import_module("boto3")
 
