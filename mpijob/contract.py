@@ -134,7 +134,8 @@ ENV_LOG_FORMAT: Final = "HVD_ELASTIC_LOG_FORMAT"
 """`text` (default) or `json`."""
 
 ENV_METRICS: Final = "HVD_ELASTIC_METRICS"
-"""`1` makes every training process serve Prometheus metrics on WORKER_METRICS_PORT + its local rank."""
+"""`1` makes every training process serve Prometheus metrics on WORKER_METRICS_PORT + its local rank. Generated jobs set
+it; `0` in a job's own `env` turns it off."""
 
 ENV_EVENTS: Final = "HVD_ELASTIC_EVENTS"
 """A folder. Every training process appends JSON objects, one per line, to its own file there::

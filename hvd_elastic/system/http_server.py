@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import sys
 import threading
 from http.server import ThreadingHTTPServer
 from typing import Any, Final
@@ -38,6 +39,11 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         with self._ended:
             self._open.pop(request, None)
             self._ended.notify_all()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong with a request, unless the client has gone: that is its own affair."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def _drop(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the peer has gone, and the thread knows it

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, HEARTBEAT_FILE, LEAVE_FILE
+from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, FIGURES_FILE, HEARTBEAT_FILE, LEAVE_FILE
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 
@@ -70,8 +70,8 @@ def request_checkpoint(run_dir: Path, reason: str) -> None:
 
 
 def clean(run_dir: Path) -> None:
-    """Remove the heartbeat and the requests of an earlier process, which do not concern the next one."""
-    for name in (HEARTBEAT_FILE, CHECKPOINT_REQUEST_FILE, LEAVE_FILE):
+    """Remove what an earlier process said, and what was asked of it: neither concerns the next one."""
+    for name in (HEARTBEAT_FILE, FIGURES_FILE, CHECKPOINT_REQUEST_FILE, LEAVE_FILE):
         (run_dir / name).unlink(missing_ok=True)
 
 

@@ -19,7 +19,7 @@ from hvd_elastic.mpijob.contract import (
     drain_seconds,
 )
 from hvd_elastic.system import child_processes, job_key
-from hvd_elastic.worker import drain, heartbeat_answer
+from hvd_elastic.worker import drain, figures_answer, heartbeat_answer
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
@@ -193,12 +193,17 @@ class EntryPoint:
             self._generation.number, state, heartbeat_answer.read_heartbeat(self._run_dir)
         )
 
-    def _on_request(self, line: str) -> None:
+    def _on_request(self, line: str) -> bytes:
         verb, _, rest = line.partition(" ")
+        if verb == "figures":
+            return figures_answer.figures_line(self._run_dir)
         if verb == "launcher":
             self._launcher_seen = time.monotonic()
-        if verb not in ("checkpoint", "leave") or not self._is_training or self._leaving:
-            return
+        elif verb in ("checkpoint", "leave") and self._is_training and not self._leaving:
+            self._pass_on_request(verb, rest)
+        return b""
+
+    def _pass_on_request(self, verb: str, rest: str) -> None:
         word, _, reason = rest.partition(" ")
         key = job_key.request_key(self._settings.ssh_key)
         if not job_key.is_believed(word, key) or (verb == "leave" and key == job_key.NO_KEY):

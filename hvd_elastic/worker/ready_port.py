@@ -28,7 +28,7 @@ _RETRY_SECONDS: Final = 0.25
 
 
 class ReadyPort:
-    """Listens while it is open. Each connection gets `answer()` at once; its request line goes to `on_request`."""
+    """Listens while it is open. Each connection gets `answer()` at once, and `on_request(line)` for its request."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ReadyPort:
         address: str | None,
         port: int,
         answer: Callable[[], bytes],
-        on_request: Callable[[str], None],
+        on_request: Callable[[str], bytes],
     ) -> None:
         self._loop = loop
         self._address = address
@@ -135,9 +135,9 @@ class ReadyPort:
         if len(self._connections) >= _CONNECTIONS:
             self._drop(next(iter(self._connections.values())))
         try:
+            # Or the answer to a request could wait 40 ms for the client to acknowledge the first line.
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.send(self._answer())
-            # A client that reads to the end does not have to wait for the time-out; requests still come in.
-            connected.shutdown(socket.SHUT_WR)
         except OSError:
             connected.close()
             return
@@ -155,10 +155,11 @@ class ReadyPort:
             data = b""
         connection.received += data
         line, newline, _ = connection.received.partition(b"\n")
+        if newline and (answer := self._on_request(line.decode(errors="replace").strip())):
+            with contextlib.suppress(OSError):  # one call: a client that does not read gets what fits the buffer
+                connection.socket.send(answer)
         if not data or newline or len(connection.received) >= _REQUEST_BYTES:
             self._drop(connection)
-        if newline:
-            self._on_request(line.decode(errors="replace").strip())
 
     def _drop(self, connection: "_Connection") -> None:
         if self._connections.pop(connection.socket.fileno(), None) is not None:

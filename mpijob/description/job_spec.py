@@ -210,7 +210,7 @@ class NetworkSpec(Section):
     api_ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[443, 6443])
     """TCP ports of the API server, for discovery. A NetworkPolicy sees the server's own port, not the Service's 443."""
     monitoring_namespace: DnsLabel = "monitoring"
-    """Namespace whose pods may reach the metrics ports, if `monitor` is set."""
+    """Namespace whose pods may reach the metrics ports."""
 
 
 class AutoscaleSpec(Section):
@@ -336,7 +336,7 @@ class JobSpec(Section):
     disruption_budget: bool = False
     """Emit a PodDisruptionBudget of `workers.min`. A node drain keeps that many workers; preemption only tries to."""
     monitor: bool = False
-    """Emit a PodMonitor for the Prometheus Operator."""
+    """Emit a PodMonitor for the Prometheus Operator. Metrics are served without it, too."""
     autoscale: AutoscaleSpec | None = None
     """Emit a HorizontalPodAutoscaler with a PyTorchJob."""
     read_nodes: bool = False

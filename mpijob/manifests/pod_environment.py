@@ -52,7 +52,7 @@ def training(spec: JobSpec) -> dict[str, str]:
         **_batch(spec),
         **_checkpoint(spec),
         **shared_storage.folders(spec),
-        **({contract.ENV_METRICS: "1"} if spec.monitor else {}),
+        contract.ENV_METRICS: "1",
         **spec.env,
     }
 

@@ -13,12 +13,11 @@ It differs from Horovod 0.28.1 (`horovod/common/elastic.py`, `run_fn`) as follow
 import contextlib
 import functools
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from hvd_elastic.mpijob.contract import ENV_METRICS, Exit, HvdElasticError
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.elastic import host_updates, patch_check, script_checks, world_membership
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
@@ -56,8 +55,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
         if hvd.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             _exit_with(script_checks.find(state))
             _check_again_at_first_commit(state)
-        json_logs.configure()
-        _serve_metrics()
+        _tell_of_training()
         with host_updates.listening(state) as updates, _mistakes_end_the_script():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
 
@@ -124,16 +122,15 @@ def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) ->
     updates.redeliver()
 
 
-def _serve_metrics() -> None:
-    """Serve metrics if the job asks for them. A worker without the library trains without metrics."""
-    if os.environ.get(ENV_METRICS, "") in {"", "0"}:
-        return
-    with contextlib.suppress(ImportError):
-        import horovod.torch as hvd
+def _tell_of_training() -> None:
+    """Log as JSON, write figures and serve metrics, as far as somebody wants them."""
+    import horovod.torch as hvd
 
-        from hvd_elastic.trainer.telemetry.worker_metrics import serve
+    from hvd_elastic.trainer.telemetry import figures_file, metrics_server
 
-        serve(hvd.local_rank())
+    json_logs.configure()
+    figures_file.start()
+    metrics_server.THIS_PROCESS.start(hvd.local_rank())
 
 
 @contextlib.contextmanager

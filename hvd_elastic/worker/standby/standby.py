@@ -49,11 +49,12 @@ class Channel:
 def _import_what_comes_next() -> None:
     """Import what a script with our API needs after `hvd.init()`, while the other workers would wait for this one.
 
-    That is State, which takes a tenth of a second, and the client of the object store if the job has one. A script may
-    do without them, so an import that fails is the script's to report.
+    That is State, which takes a tenth of a second, what tells of the training, and the client of the object store if
+    the job has one. A script may do without them, so an import that fails is the script's to report.
     """
     with contextlib.suppress(ImportError):
-        importlib.import_module("hvd_elastic.trainer.state.elastic_state")
+        for name in ("state.elastic_state", "telemetry.figures_file", "telemetry.metrics_server"):
+            importlib.import_module(f"hvd_elastic.trainer.{name}")
         if os.environ.get(ENV_CHECKPOINT, "").startswith("s3://"):
             importlib.import_module("boto3")
 

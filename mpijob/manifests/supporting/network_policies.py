@@ -18,7 +18,7 @@ def manifests(spec: JobSpec) -> list[Manifest]:
         spec,
         spec.name,
         selector=pod_selector(spec),
-        ingress=[{"from": [_own_pods(spec)]}, *_monitoring(spec)],
+        ingress=[{"from": [_own_pods(spec)]}, _monitoring(spec)],
         egress=[{"to": [_own_pods(spec)]}, _dns(), {"ports": [_tcp(port) for port in spec.network.storage_ports]}],
     )
     api_server = _policy(
@@ -62,9 +62,7 @@ def _tcp(port: int) -> Manifest:
     return {"protocol": "TCP", "port": port}
 
 
-def _monitoring(spec: JobSpec) -> list[Manifest]:
-    if not spec.monitor:
-        return []
+def _monitoring(spec: JobSpec) -> Manifest:
     namespace = {"namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: spec.network.monitoring_namespace}}}
     last = contract.WORKER_METRICS_PORT + spec.workers.slots - 1
-    return [{"from": [namespace], "ports": [{**_tcp(contract.DISCOVERY_METRICS_PORT), "endPort": last}]}]
+    return {"from": [namespace], "ports": [{**_tcp(contract.DISCOVERY_METRICS_PORT), "endPort": last}]}

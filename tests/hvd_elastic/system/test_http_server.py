@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -10,6 +11,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from hvd_elastic.system.http_server import MAX_CONNECTIONS, BoundedHTTPServer
+from tests.hvd_elastic.worker.pods import eventually
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -59,6 +61,18 @@ def test_the_oldest_connection_gives_way(server: BoundedHTTPServer) -> None:
         assert held[0].recv(1) == b""
         held[-1].sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert held[-1].recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_client_that_goes_before_its_answer_is_not_worth_a_line(
+    server: BoundedHTTPServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    connection = socket.create_connection(("127.0.0.1", server.server_port), timeout=60)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it is reset, not ended
+    connection.sendall(b"GET /")
+    connection.close()
+    assert get(server) == b"ok"
+    eventually(lambda: not server._open, "both have ended")
+    assert capfd.readouterr().err == ""
 
 
 def test_connections_that_end_make_room(server: BoundedHTTPServer) -> None:

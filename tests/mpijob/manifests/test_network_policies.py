@@ -57,7 +57,7 @@ def test_own_pods_reach_each_other_on_any_port() -> None:
 
 
 def test_nobody_else_reaches_them() -> None:
-    spec = job(monitor=True)
+    spec = job()
     other = labels(job(name="other"), "Worker")
     for pod in (labels(spec, "Launcher"), labels(spec, "Worker")):
         for port in (contract.SSH_PORT, contract.READY_PORT, 40_000, contract.LAUNCHER_METRICS_PORT):
@@ -67,13 +67,13 @@ def test_nobody_else_reaches_them() -> None:
 
 
 def test_monitoring_reaches_metrics_and_nothing_else() -> None:
-    spec = job(monitor=True, workers__slots=3)
+    spec = job(workers__slots=3)
     worker = labels(spec, "Worker")
     for port in (contract.DISCOVERY_METRICS_PORT, contract.WORKER_METRICS_PORT, contract.WORKER_METRICS_PORT + 2):
         assert admits(spec, "Ingress", worker, STRANGER, port, namespace="monitoring")
     for port in (contract.SSH_PORT, contract.WORKER_METRICS_PORT + 3):
         assert not admits(spec, "Ingress", worker, STRANGER, port, namespace="monitoring")
-    assert not admits(job(), "Ingress", worker, STRANGER, contract.WORKER_METRICS_PORT, namespace="monitoring")
+    assert not admits(spec, "Ingress", worker, STRANGER, contract.WORKER_METRICS_PORT, namespace="elsewhere")
 
 
 def test_ways_out_are_dns_storage_and_for_the_launcher_the_api_server() -> None:

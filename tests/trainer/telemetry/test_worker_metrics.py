@@ -1,109 +1,104 @@
-"""Metrics as Prometheus scrapes them: over HTTP, from events, real checkpoints and a stand-in for NVML."""
+"""What is in a scrape: from events, real checkpoints and a stand-in for NVML."""
 
-import os
-import socket
 import sys
 import time
 import types
-import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
 from hvd_elastic.trainer.checkpoint import SaveCounts, open_checkpoints
-from hvd_elastic.trainer.telemetry import events, worker_metrics
+from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.gpu_figures import Gpus
-from hvd_elastic.trainer.telemetry.worker_metrics import PREFIX, CheckpointCollector, GpuCollector
-
-ADDRESS = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.9"
-"""An address for this test process only, because the ports are fixed."""
+from hvd_elastic.trainer.telemetry.training_counts import TrainingCounts
+from hvd_elastic.trainer.telemetry.worker_metrics import PREFIX, CheckpointCollector, GpuCollector, worker_registry
 
 
-@pytest.fixture
-def scrape(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str, float]]]:
-    monkeypatch.setattr(worker_metrics, "_server", None)
-    listeners = tuple(events._listeners)
-    port = worker_metrics.serve(3, environ={ENV_METRICS: "1", ENV_READY_ADDRESS: ADDRESS})
-    assert port == WORKER_METRICS_PORT + 3
+class Process:
+    """A training process, as far as its events and its scrapes go."""
 
-    def read() -> dict[str, float]:
-        with urllib.request.urlopen(f"http://{ADDRESS}:{port}/metrics", timeout=10) as answer:
-            families = text_string_to_metric_families(answer.read().decode())
+    def __init__(self) -> None:
+        self._counts = TrainingCounts()
+        self._registry = worker_registry(self._counts, 3, environ={})
+
+    def emit(self, kind: events.Kind, *, size: int = 4, **fields: object) -> None:
+        self._counts.on_event({"time": 1.0, "event": kind.value, "size": size, "rank": 1, **fields})
+
+    def step(self, number: int, position: int, *, epoch: int = 0, seconds: float = 0.5) -> None:
+        self.emit(events.Kind.STEP, step=number, epoch=epoch, samples=position, seconds=seconds)
+
+    def scrape(self) -> dict[str, float]:
         return {
             f"{sample.name.removeprefix(PREFIX)}{''.join(sorted(sample.labels.values()))}": sample.value
-            for family in families
+            for family in text_string_to_metric_families(generate_latest(self._registry).decode())
             for sample in family.samples
         }
 
-    yield read
-    worker_metrics._server.shutdown()
-    worker_metrics._server.server_close()
-    for listener in set(events._listeners) - set(listeners):
-        events.unsubscribe(listener)
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
 
 
-def step(number: int, position: int, *, epoch: int = 0, seconds: float = 0.5) -> None:
-    events.emit(events.Kind.STEP, rank=1, size=4, step=number, epoch=epoch, samples=position, seconds=seconds)
-
-
-def test_events_become_metrics(scrape: Callable[[], dict[str, float]]) -> None:
-    step(1, 64)
-    step(2, 128)
-    events.emit(events.Kind.RESET, rank=0, size=3, step=2, cause="hosts", seconds=0.25, **{"from": 4})
-    events.emit(events.Kind.EPOCH, rank=0, size=3, step=2, epoch=1)
-    step(3, 96, epoch=1, seconds=2.0)
-    read = scrape()
+def test_events_become_metrics(process: Process) -> None:
+    process.step(1, 64)
+    process.step(2, 128)
+    process.emit(events.Kind.RESET, size=3, step=2, cause="hosts", seconds=0.25, **{"from": 4})
+    process.emit(events.Kind.EPOCH, size=3, step=2, epoch=1)
+    process.step(3, 96, epoch=1, seconds=2.0)
+    read = process.scrape()
     assert read["commits_total"] == 3
     assert read["samples_total"] == 128 + 96
     assert read["samples_per_second"] == 48
-    assert read["step_seconds_sum"] == 3.0
+    assert (read["step_seconds_sum"], read["step_seconds_count"]) == (3.0, 3)
     assert read["pauses_totalhosts"] == 1
     assert read["pause_seconds_totalhosts"] == 0.25
     assert read["pauses_totalfailure"] == 0
     assert (read["world_size"], read["rank"], read["epoch"], read["step"]) == (4, 1, 1, 3)
 
 
-def test_samples_taken_again_are_not_counted_as_negative(scrape: Callable[[], dict[str, float]]) -> None:
-    step(1, 128)
-    step(1, 64)
-    step(2, 128)
-    assert scrape()["samples_total"] == 192
+def test_steps_are_counted_by_how_long_they_took(process: Process) -> None:
+    for seconds in (0.001, 0.005, 0.02, 0.02, 299.0, 301.0):
+        process.step(1, 64, seconds=seconds)
+    read = process.scrape()
+    buckets = {bound: read[f"step_seconds_bucket{bound}"] for bound in ("0.005", "0.01", "0.025", "300.0", "+Inf")}
+    assert buckets == {"0.005": 2, "0.01": 2, "0.025": 4, "300.0": 5, "+Inf": 6}
 
 
-def test_checkpoints_are_read_when_scraped(tmp_path: Path, scrape: Callable[[], dict[str, float]]) -> None:
-    assert "checkpoint_lag_seconds" not in scrape()
+def test_samples_taken_again_are_not_counted_as_negative(process: Process) -> None:
+    process.step(1, 128)
+    process.step(1, 64)
+    process.step(2, 128)
+    assert process.scrape()["samples_total"] == 192
+
+
+def test_a_state_of_horovods_own_says_less(process: Process) -> None:
+    process.emit(events.Kind.STEP, step=5)
+    read = process.scrape()
+    assert (read["commits_total"], read["step"], read["samples_total"]) == (1, 5, 0)
+
+
+def test_checkpoints_are_read_when_scraped(tmp_path: Path, process: Process) -> None:
+    assert "checkpoint_lag_seconds" not in process.scrape()
     checkpoints = open_checkpoints(f"file://{tmp_path}/a", job="a", incarnation="one")
     began = time.time()
     checkpoints.save({"weight": torch.zeros(1000)}, step=7, world_size=1, reason="interval")
     assert checkpoints.flush(30)
-    read = scrape()
+    read = process.scrape()
     checkpoints.close()
     assert (read["checkpoint_step"], read["checkpoints_totaldurable"], read["checkpoints_totalfailed"]) == (7, 1, 0)
     assert read["checkpoint_size_bytes"] > 4000
     assert 0 <= read["checkpoint_lag_seconds"] <= time.time() - began
-    assert "checkpoint_step" not in scrape(), "a process that is no longer the writer reports nothing"
+    assert "checkpoint_step" not in process.scrape(), "a process that is no longer the writer reports nothing"
 
 
 def test_the_lag_grows_while_saves_fail() -> None:
     counts = SaveCounts(started=3, durable=1, failed=2, durable_step=5, durable_time=100.0, error="503")
     found = {m.name: m.samples[0].value for m in CheckpointCollector(lambda: counts, wall=lambda: 160.0).collect()}
     assert found[f"{PREFIX}checkpoint_lag_seconds"] == 60
-
-
-def test_it_is_served_only_when_asked_and_a_taken_port_costs_nothing(
-    scrape: Callable[[], dict[str, float]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert worker_metrics.serve(4, environ={ENV_METRICS: "1"}) is None, "once a process"
-    running = worker_metrics._server
-    monkeypatch.setattr(worker_metrics, "_server", None)
-    assert worker_metrics.serve(4, environ={}) is None
-    with socket.create_server((ADDRESS, WORKER_METRICS_PORT + 5)):
-        assert worker_metrics.serve(5, environ={ENV_METRICS: "1", ENV_READY_ADDRESS: ADDRESS}) is None
-    worker_metrics._server = running
 
 
 class NvmlError(Exception):

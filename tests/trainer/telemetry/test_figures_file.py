@@ -1,0 +1,177 @@
+"""FIGURES_FILE, as the reading side understands it, from events at times that the test sets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
+from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR, FIGURES_FILE, FIGURES_MAX_BYTES
+from hvd_elastic.trainer.checkpoint import SaveCounts
+from hvd_elastic.trainer.telemetry import events, figures_file
+from hvd_elastic.trainer.telemetry.figures_file import FiguresWriter
+
+
+class Process:
+    """A training process whose clock stands still between steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now, self.saves, self._folder = 1000.0, SaveCounts(), folder
+        self.writer = FiguresWriter(saves=lambda: self.saves, clock=lambda: self.now)
+        self.rank, self.size, self.step_count = 0, 4, 0
+
+    def step(self, count: int = 1, *, seconds: float = 0.1, **logged: object) -> None:
+        for _ in range(count):
+            self.now += seconds
+            self.step_count += 1
+            self.hear(events.Kind.STEP, epoch=2, seconds=seconds, **logged)
+
+    def reset(self, *, size: int, rank: int = 0, step: int | None = None, cause: str = "hosts") -> None:
+        self.now += 5.0
+        before, self.size, self.rank = self.size, size, rank
+        self.step_count = self.step_count if step is None else step
+        self.hear(events.Kind.RESET, cause=cause, seconds=5.0, **{"from": before})
+
+    def hear(self, kind: events.Kind, **fields: object) -> None:
+        world = {"rank": self.rank, "size": self.size, "step": self.step_count}
+        self.writer.on_event({"time": 1_700_000_000 + self.now, "event": kind.value, **world, **fields})
+
+    @property
+    def figures(self) -> TrainingFigures | None:
+        try:
+            return TrainingFigures.from_json((self._folder / FIGURES_FILE).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    @property
+    def known(self) -> TrainingFigures:
+        assert self.figures is not None
+        return self.figures
+
+
+@pytest.fixture
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Process:
+    monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
+    return Process(tmp_path)
+
+
+def test_a_step_a_second_is_told(process: Process) -> None:
+    process.step(loss=torch.tensor(0.5))
+    assert process.known == TrainingFigures(unix=1_700_001_000.1, step=1, size=4, epoch=2, loss=0.5)
+    process.step(9, loss=0.4)
+    assert process.known.step == 1
+    process.step(loss=0.3)
+    assert (process.known.step, process.known.loss) == (11, 0.3)
+    assert process.known.steps_per_second == pytest.approx(10.0)
+
+
+def test_the_last_loss_stays_and_one_that_is_no_number_is_left_out(process: Process) -> None:
+    process.step(loss=0.5)
+    process.step(11)
+    assert (process.known.step, process.known.loss) == (11, 0.5)
+    process.step(10, loss=float("nan"))
+    assert (process.known.step, process.known.loss) == (21, None)
+
+
+def test_only_rank_0_writes(process: Process) -> None:
+    process.rank = 1
+    process.step(30)
+    assert process.figures is None
+
+
+def test_a_new_rank_0_goes_on_with_what_it_saw(process: Process) -> None:
+    process.rank = 1
+    process.step(30, loss=0.5)
+    process.reset(size=3, rank=0)
+    process.step(loss=0.4)
+    pause = Pause(unix=1_700_001_008.0, seconds=5.0, from_size=4, to_size=3, step=30, repeated=0)
+    assert (process.known.step, process.known.pauses) == (31, (pause,))
+
+
+def test_who_is_no_longer_rank_0_takes_its_figures_back(process: Process) -> None:
+    process.step()
+    process.reset(size=5, rank=1)
+    assert process.figures is None
+    process.reset(size=4, rank=0)
+    process.step()
+    assert process.known.size == 4
+    process.hear(events.Kind.LEFT)
+    assert process.figures is None
+
+
+def test_a_process_that_wrote_none_leaves_anothers_alone(process: Process, tmp_path: Path) -> None:
+    (tmp_path / FIGURES_FILE).write_text('{"unix":1}\n')
+    process.rank = 1
+    process.step(20)
+    process.reset(size=3, rank=1)
+    assert process.known == TrainingFigures(unix=1.0)
+
+
+def test_a_pause_is_told_and_does_not_slow_the_rate(process: Process) -> None:
+    process.step(100)
+    process.reset(size=2)
+    process.step()
+    assert process.known.steps_per_second is None
+    process.step(20, seconds=0.2)
+    assert process.known.steps_per_second == pytest.approx(5.0)
+    (pause,) = process.known.pauses
+    assert (pause.seconds, pause.from_size, pause.to_size, pause.repeated) == (5.0, 4, 2, 0)
+
+
+def test_steps_that_are_done_again_are_told(process: Process) -> None:
+    process.step(10)
+    process.reset(size=3, step=7, cause="failure")
+    process.step(2)
+    process.reset(size=3, step=9, cause="failure")
+    process.step(11)
+    assert [(pause.step, pause.repeated) for pause in process.known.pauses] == [(7, 3), (9, 0)]
+
+
+def test_the_last_eight_pauses_fit(process: Process, tmp_path: Path) -> None:
+    process.step_count = 10**15
+    for _ in range(20):
+        process.step()
+        process.reset(size=1000)
+    process.step()
+    assert [pause.step - 10**15 for pause in process.known.pauses] == list(range(13, 21))
+    assert (tmp_path / FIGURES_FILE).stat().st_size < FIGURES_MAX_BYTES / 2
+
+
+def test_the_last_durable_checkpoint(process: Process) -> None:
+    process.step()
+    assert (process.known.durable_step, process.known.durable) == (-1, None)
+    process.saves = SaveCounts(durable_step=7, durable_time=1_700_000_500.0)
+    process.step(11)
+    assert (process.known.durable_step, process.known.durable) == (7, 1_700_000_500.0)
+
+
+def test_a_horovod_state_of_its_own_has_no_epoch_and_any_object_may_be_one(process: Process) -> None:
+    process.hear(events.Kind.STEP)
+    process.now += 1.0
+    for epoch in (object(), 0.5, "3", 10**5000):
+        process.hear(events.Kind.STEP, epoch=epoch)
+        process.now += 1.0
+        assert process.known.epoch == -1
+
+
+@pytest.fixture
+def listeners() -> Iterator[None]:
+    before = tuple(events._listeners)
+    yield
+    for listener in set(events._listeners) - set(before):
+        events.unsubscribe(listener)
+
+
+@pytest.mark.usefixtures("listeners")
+def test_it_starts_once_where_there_is_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENV_EVENTS, raising=False)
+    monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "away"))
+    figures_file.start()
+    assert not events.enabled()
+    monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
+    figures_file.start()
+    figures_file.start()
+    assert len(events._listeners) == 1
+    events.emit(events.Kind.STEP, rank=0, size=1, step=3)
+    assert (tmp_path / FIGURES_FILE).exists()

@@ -1,0 +1,90 @@
+"""Metrics over HTTP: when they are served, and what they cost before somebody asks."""
+
+import importlib.util
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
+from hvd_elastic.trainer.telemetry import events, metrics_server
+from hvd_elastic.trainer.telemetry.metrics_server import MetricsServer
+from tests.hvd_elastic.worker.pods import eventually
+
+_numbers = itertools.count(10)
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """For one test of this process only, because the ports are fixed and stay taken."""
+    before = tuple(events._listeners)
+    yield f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.{next(_numbers)}"
+    for listener in set(events._listeners) - set(before):
+        events.unsubscribe(listener)
+
+
+def scrape(address: str, local_rank: int = 0, path: str = "/metrics") -> str | None:
+    url = f"http://{address}:{WORKER_METRICS_PORT + local_rank}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        return None
+
+
+def environment(address: str) -> dict[str, str]:
+    return {ENV_METRICS: "1", ENV_READY_ADDRESS: address}
+
+
+def test_each_process_of_a_worker_has_a_port(address: str) -> None:
+    for rank, server in enumerate((MetricsServer(), MetricsServer())):
+        assert server.start(rank, environ=environment(address))
+        assert not server.start(rank, environ=environment(address)), "once a process"
+    events.emit(events.Kind.STEP, rank=5, size=8, step=41)
+    for rank in (0, 1):
+        text = eventually(partial(scrape, address, rank), "the port")
+        assert "hvd_elastic_worker_step 41.0\n" in text
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        scrape(address, path="/")
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_job_can_do_without(address: str, value: str) -> None:
+    environ, before = environment(address) | {ENV_METRICS: value}, tuple(events._listeners)
+    assert not MetricsServer().start(0, environ=environ)
+    assert tuple(events._listeners) == before
+
+
+def test_without_the_library_nothing_is_served(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert not MetricsServer().start(0, environ=environment(address))
+
+
+def test_a_port_that_is_taken_is_served_once_it_is_free(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", metrics_server.__name__)
+    with socket.create_server((address, WORKER_METRICS_PORT)):
+        assert MetricsServer(retry_seconds=0.01).start(0, environ=environment(address))
+        eventually(lambda: len(caplog.records) > 1, "it is tried again")
+    assert "hvd_elastic_worker_step 0.0\n" in eventually(lambda: scrape(address), "the port")
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}, "nobody needs to do anything about it"
+
+
+def test_nothing_is_imported_before_a_scrape() -> None:
+    code = (
+        "import sys\n"
+        "from hvd_elastic.trainer.telemetry import metrics_server\n"
+        "assert metrics_server.THIS_PROCESS.start(0)\n"
+        "print('prometheus_client' in sys.modules)\n"
+    )
+    environ = {**os.environ, ENV_METRICS: "1", ENV_READY_ADDRESS: "127.0.0.1"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

@@ -1,0 +1,115 @@
+"""FIGURES_FILE: what rank 0's process says about the training, from its events.
+
+Every process hears the events and knows the loss, the speed and the pauses that it saw itself. Only rank 0's writes, so
+when rank 0 changes, the new one goes on with what it knows: a survivor with the pauses of its own life, a newcomer with
+none. The last durable checkpoint is known to who wrote it or was restored from it: a new rank 0 knows one as soon as it
+has stored its first, which it begins at once.
+"""
+
+import contextlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from hvd_elastic.mpijob.contract import FIGURES_FILE
+from hvd_elastic.system.atomic_file import replace_file
+from hvd_elastic.trainer.checkpoint.checkpoints import SaveCounts, saves_of_this_process
+from hvd_elastic.trainer.telemetry import events
+from hvd_elastic.trainer.telemetry.heartbeat import PERIOD_SECONDS, run_dir
+from hvd_elastic.trainer.telemetry.loss_reading import LossReading
+from hvd_elastic.trainer.telemetry.step_rate import StepRate
+
+PAUSES: Final = 8
+"""Resizes that are told. Who asks every few seconds misses none."""
+_COUNTS: Final = range(10**18)
+
+
+class FiguresWriter:
+    """Replaces FIGURES_FILE at most once a second, after a step. `on_event` is an `events.Listener`."""
+
+    def __init__(
+        self,
+        *,
+        saves: Callable[[], SaveCounts | None] = saves_of_this_process,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._saves, self._clock = saves, clock
+        self._rate, self._loss = StepRate(), LossReading()
+        self._pauses: deque[dict[str, object]] = deque(maxlen=PAUSES)
+        self._reached = 0
+        """The last step that this process has done."""
+        self._next = float("-inf")
+        self._is_written = False
+
+    def on_event(self, event: events.Event) -> None:
+        """Take one event into account, and write the file if it is time."""
+        match event["event"]:
+            case events.Kind.STEP:
+                self._step(event)
+            case events.Kind.RESET:
+                self._note_pause(event)
+        if self._is_written and (event["rank"] != 0 or event["event"] == events.Kind.LEFT):
+            self._withdraw()
+
+    def _step(self, event: events.Event) -> None:
+        self._reached = _count(event["step"]) or 0
+        if "loss" in event:
+            self._loss.note(event["loss"])
+        now = self._clock()
+        if now < self._next and self._rate.has_begun:
+            return
+        self._rate.mark(now, self._reached)
+        if now >= self._next:
+            self._next = now + PERIOD_SECONDS
+            if event["rank"] == 0:
+                self._write(self._document(event))
+
+    def _note_pause(self, event: events.Event) -> None:
+        step = _count(event["step"]) or 0
+        pause = {"unix": event["time"], "seconds": event["seconds"], "from": event["from"], "to": event["size"]}
+        self._pauses.append({**pause, "step": step, "repeated": max(0, self._reached - step)})
+        self._reached = step
+        self._rate.restart()
+
+    def _document(self, event: events.Event) -> dict[str, object]:
+        saves = self._saves() or SaveCounts()
+        rate = self._rate.per_second
+        return {
+            "unix": event["time"],
+            "step": event["step"],
+            "size": event["size"],
+            "epoch": _count(event.get("epoch")),
+            "steps_per_second": round(rate, 6) if rate is not None else None,
+            "loss": self._loss.number(),
+            "durable_step": saves.durable_step,
+            "durable": saves.durable_time,
+            "pauses": list(self._pauses),
+        }
+
+    def _write(self, document: dict[str, Any]) -> None:
+        known = {name: value for name, value in document.items() if value is not None}
+        with contextlib.suppress(OSError):  # nobody reads them then
+            replace_file(run_dir() / FIGURES_FILE, json.dumps(known, separators=(",", ":")) + "\n")
+            self._is_written = True
+
+    def _withdraw(self) -> None:
+        """Remove the file: another process is rank 0 now."""
+        self._is_written = False
+        with contextlib.suppress(OSError):
+            (run_dir() / FIGURES_FILE).unlink(missing_ok=True)
+
+
+def _count(value: object) -> int | None:
+    """A script's epoch may be anything."""
+    return value if isinstance(value, int) and value in _COUNTS else None
+
+
+_THIS_PROCESS: Final = FiguresWriter()
+
+
+def start() -> None:
+    """Write figures from now on if there is an entry point that reads them. A second call does nothing."""
+    if run_dir().is_dir():
+        events.subscribe(_THIS_PROCESS.on_event)
