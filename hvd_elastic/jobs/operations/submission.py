@@ -5,7 +5,7 @@ JobSpec ──render──► manifests ──(what the live job decides)──�
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from hvd_elastic.jobs.cluster_client import (
     ClusterClient,
     ClusterError,
     ConflictError,
+    ForbiddenError,
     Json,
     NotFoundError,
     Read,
@@ -127,6 +128,7 @@ def _look(cluster: ClusterClient, spec: JobSpec, manifests: Sequence[Json]) -> M
     answers = {read.path: answer for read, answer in zip(reads, cluster.gather(reads), strict=True)}
     if lacking := list(needed.lacking(answers)):
         raise NotReadyError("\n".join(lacking))
+    _raise_forbidden(str(answers[path]) for path in paths if isinstance(answers[path], ForbiddenError))
     live = {path: _live(answers[path]) for path in paths}
     if (job := live[paths[-1]]) is not None:
         _check_live(SubmittedJob.from_json(job))
@@ -156,9 +158,9 @@ def _check_live(job: SubmittedJob) -> None:
 def _rehearse(
     cluster: ClusterClient, planned: Sequence[Json], live: Mapping[str, Json | None], *, force: bool
 ) -> list[Json]:
-    """What the objects would be. Raises NotAppliedError with every refusal."""
+    """What the objects would be. Raises NotAppliedError with every refusal, ForbiddenError if there are no others."""
     new = {(one["kind"], one["metadata"]["name"]) for one in planned if live[object_path(one)] is None}
-    after, refusals = list[Json](), list[str]()
+    after, refusals, forbidden = list[Json](), list[str](), list[str]()
     for manifest in planned:
         # Who may not grant every right must bind a role that is there already, and in a rehearsal a new one is not.
         role = (_ROLES.get(manifest["kind"]), manifest.get("roleRef", {}).get("name"))
@@ -166,9 +168,17 @@ def _rehearse(
             after.append(manifest if role in new else _apply(cluster, manifest, force=force, dry_run=True))
         except RefusedError as error:
             refusals += refusal(manifest, error)
+        except ForbiddenError as error:
+            forbidden.append(str(error))
     if refusals:
-        raise NotAppliedError("\n".join(refusals))
+        raise NotAppliedError("\n".join([*refusals, *forbidden]))
+    _raise_forbidden(forbidden)
     return after
+
+
+def _raise_forbidden(said: Iterable[str]) -> None:
+    if lines := list(said):
+        raise ForbiddenError("\n".join(lines))
 
 
 def _apply(cluster: ClusterClient, manifest: Json, *, force: bool, dry_run: bool = False) -> Json:
@@ -185,11 +195,13 @@ def refusal(manifest: Mapping[str, Any], error: RefusedError) -> Iterator[str]:
             owner = _OWNER.search(cause.message)
             fields.setdefault(owner["manager"] if owner else cause.message, []).append(cause.field)
         for manager, owned in fields.items():
-            yield f"{name}: {', '.join(owned)} is {manager}'s: --force-conflicts takes it over"
+            are, them = ("are", "them") if len(owned) > 1 else ("is", "it")
+            yield f"{name}: {', '.join(owned)} {are} {manager}'s: --force-conflicts takes {them} over"
         return
     if not error.causes:
         yield f"{name}: {error}"
     for cause in error.causes:
         fixed = "immutable" in cause.message or "forbidden" in cause.message.lower()
         way_out = ": it cannot be changed while the object exists; delete the object, or keep the old value"
-        yield f"{name}: {cause.field}: {cause.message}{way_out if fixed else ''}"
+        said, _, _ = cause.message.partition("\n")  # what follows is a diff of Go's values
+        yield f"{name}: {cause.field}: {said}{way_out if fixed else ''}"

@@ -141,9 +141,14 @@ def test_another_managers_fields_are_named_with_their_owner(cluster: JobsCluster
 
 
 def test_a_field_that_cannot_be_changed(cluster: JobsCluster) -> None:
-    cluster.fault = refuse("Role", 422, reason="FieldValueInvalid", field="spec", message="field is immutable")
-    with pytest.raises(NotAppliedError, match="Role bert-discovery: spec: field is immutable: it cannot be changed"):
+    cluster.fault = refuse(
+        "Role", 422, reason="FieldValueInvalid", field="spec", message="field is immutable\n@@ -6,11"
+    )
+    with pytest.raises(
+        NotAppliedError, match="Role bert-discovery: spec: field is immutable: it cannot be changed"
+    ) as told:
         submit(cluster.client(), spec())
+    assert "@@" not in str(told.value)
 
 
 def test_a_binding_to_a_role_that_is_not_there_yet_is_not_rehearsed(cluster: JobsCluster) -> None:
@@ -152,12 +157,24 @@ def test_a_binding_to_a_role_that_is_not_there_yet_is_not_rehearsed(cluster: Job
     assert not any(request.path.startswith(BINDINGS) for request in cluster.requests if request.method == "PATCH")
 
 
-def test_no_right_is_told_before_anything_is_written(cluster: JobsCluster) -> None:
+def test_all_rights_that_lack_are_told_before_anything_is_written(cluster: JobsCluster) -> None:
     def fault(request: Request) -> None:
-        if request.method == "PATCH" and request.path.startswith(JOBS):
+        if request.method == "PATCH" and request.path.startswith((JOBS, ROLES)):
             raise Status(403)
 
     cluster.fault = fault
-    with pytest.raises(ForbiddenError):
+    with pytest.raises(ForbiddenError) as caught:
         submit(cluster.client(), spec())
+    assert len(str(caught.value).splitlines()) == 2
     assert cluster.written() == []
+
+
+def test_all_objects_that_may_not_be_read_are_told(cluster: JobsCluster) -> None:
+    def fault(request: Request) -> None:
+        if request.path.startswith((ACCOUNTS, POLICIES)):
+            raise Status(403)
+
+    cluster.fault = fault
+    with pytest.raises(ForbiddenError) as caught:
+        submit(cluster.client(), spec())
+    assert len(str(caught.value).splitlines()) == 3
