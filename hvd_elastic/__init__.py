@@ -1,4 +1,4 @@
-"""Elastic Horovod training: the public API of a training script.
+"""Elastic Horovod training: the public API of a training script, and of whoever submits one.
 
 ::
 
@@ -14,6 +14,8 @@
                 ...
                 state.commit()                                         # memory now; durable in the background
 
+    cluster = elastic.Cluster()                                        # jobs in a cluster: submit, scale, restart ...
+
 Importing this package imports nothing else and changes nothing. `elastic.init()` and `elastic.run` patch the imported
 Horovod (`hvd_elastic.trainer.elastic.horovod_patches`), so `hvd.init()` and `hvd.elastic.run` behave as ours from then
 on. In a worker pod Horovod is patched before the script begins.
@@ -23,13 +25,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hvd_elastic.jobs.cluster import Cluster
     from hvd_elastic.trainer import State, Trainer, init, run
 
-__all__ = ["State", "Trainer", "init", "run"]
+__all__ = ["Cluster", "State", "Trainer", "init", "run"]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a command line must not import torch."""
+    if name == "Cluster":
+        return import_module("hvd_elastic.jobs.cluster").Cluster
     if name in __all__:
         return getattr(import_module("hvd_elastic.trainer"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 VERBS: Final = {
     "checkpoints": "List the durable checkpoints below a URL. The job that writes them does not notice.",
     "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",
+    "delete": "Delete jobs with what stands beside them. Volumes stay unless asked for.",
     "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
     "discover": "Show which workers of a job may be used, and why the others may not.",
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
@@ -24,9 +25,14 @@ VERBS: Final = {
     "list": "List the jobs of a namespace or of all: state, size, steps, useful time, GPU-hours.",
     "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
+    "restart": "Begin a job anew from its last durable checkpoint, whether it goes on or has ended.",
+    "resume": "Start a suspended job again.",
     "run": "Run a job on this machine, without a cluster.",
+    "scale": "Give a job another number of workers. Those that go leave training first.",
     "schema": "Print the JSON Schema of a job description.",
     "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
+    "submit": "Submit a job to a cluster, or bring one that runs up to its description.",
+    "suspend": "Give all GPUs of a job back until it is resumed.",
     "watch": "Watch one job or all, live: world size over time, workers with reasons, loss, inference that waits.",
     "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }

@@ -78,9 +78,9 @@ class Read:
 class ClusterClient:
     """One caller at one API server. Any thread may use it."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, pool: "urllib3.PoolManager | None" = None) -> None:
         self._login = login
-        self._pool = open_pool(login)
+        self._pool = pool or open_pool(login)
 
     @classmethod
     def connect(
@@ -102,6 +102,10 @@ class ClusterClient:
     def namespace(self) -> str:
         """The one that was asked for, else the context's, or the pod's."""
         return self._login.namespace
+
+    def within(self, namespace: str) -> "ClusterClient":
+        """The same caller with another namespace, over the same connections."""
+        return ClusterClient(replace(self._login, namespace=namespace), self._pool)
 
     @property
     def server(self) -> str:

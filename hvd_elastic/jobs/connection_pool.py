@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
-MOST_CONNECTIONS: Final = 16
-"""Connections that are kept; more may be open for a moment."""
+MOST_CONNECTIONS: Final = 32
+"""Connections that are kept: more than any verb has open at a time."""
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 """A watch on a connection that has died in silence ends after a minute. Not every system has each of these."""
 

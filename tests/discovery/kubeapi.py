@@ -125,6 +125,7 @@ class Status(Exception):
 
     code: int
     headers: dict[str, str] = field(default_factory=dict)
+    details: Json = field(default_factory=dict)
 
 
 class Cut(Exception):
@@ -287,11 +288,22 @@ class KubeApi:
             if name not in self.objects[path]:
                 raise Status(404)
             merged = copy.deepcopy(self.objects[path][name])
-            expected = body.get("metadata", {}).get("resourceVersion")
-            if expected not in {None, merged["metadata"]["resourceVersion"]}:
+            meta = body.get("metadata", {})
+            wanted = {key: meta[key] for key in ("uid", "resourceVersion") if meta.get(key) is not None}
+            if any(merged["metadata"].get(key) != value for key, value in wanted.items()):
                 raise Status(409)
             _merge(merged, body)
             return self._record(path, "MODIFIED", merged)
+
+    def apply(self, path: str, name: str, body: Json, *, dry_run: bool) -> Json:
+        """Server-side apply, without the bookkeeping of managers."""
+        with self.changed:
+            live = self.objects[path].get(name)
+            merged = copy.deepcopy(live or {"metadata": {"uid": f"uid-{name}-{self.version}"}})
+            _merge(merged, body)
+            if dry_run or merged == live:
+                return merged
+            return self._record(path, "MODIFIED" if live else "ADDED", merged)
 
     def delete(self, path: str, name: str, body: Json) -> Json:
         with self.changed:
@@ -300,6 +312,9 @@ class KubeApi:
                 raise Status(404)
             if body.get("preconditions", {}).get("uid") not in {None, thing["metadata"]["uid"]}:
                 raise Status(409)
+            if thing["metadata"].get("finalizers"):
+                _merge(thing, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+                return self._record(path, "MODIFIED", thing)
             return self._record(path, "DELETED", thing)
 
     def create(self, path: str, body: Json, number: Iterator[int] = itertools.count()) -> Json:  # noqa: B008
@@ -353,7 +368,8 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._answer(200, self._do(request))
         except Status as status:
-            self._answer(status.code, {"kind": "Status", "code": status.code, "message": "injected"}, status.headers)
+            body = {"kind": "Status", "code": status.code, "message": "injected", "details": status.details}
+            self._answer(status.code, body, status.headers)
         except (Cut, OSError):
             self.close_connection = True
 
@@ -365,6 +381,8 @@ class _Handler(BaseHTTPRequestHandler):
         collection, _, name = request.path.rpartition("/")
         if collection not in self.api.objects:
             raise Status(404)
+        if request.headers.get("Content-Type") == "application/apply-patch+yaml":
+            return self.api.apply(collection, name, request.body or {}, dry_run="dryRun" in request.query)
         if request.method == "PATCH":
             return self.api.patch(collection, name, request.body or {})
         if request.method == "DELETE":

@@ -1,0 +1,114 @@
+"""`hvd-elastic submit`: from a job description to a job that runs in a cluster."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
+from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
+from hvd_elastic.cli.progress_lines import progress_lines
+from hvd_elastic.mpijob.contract import ENV_NAMESPACE, Exit
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.priorityclasses.problem import Problem
+
+if TYPE_CHECKING:
+    from hvd_elastic.jobs.operations.submission import Submission
+
+_COLUMNS = (Column(title="object", key="object"), Column(title="change", key="change"))
+
+
+@click.command(cls=JobCommand)
+@click.option("--context", help="Of the kubeconfig; by default the current one.")
+@click.option("-n", "in_namespace", envvar=ENV_NAMESPACE, metavar="NAMESPACE",
+              help="Where the job goes, unless it says so itself; by default the context's.")  # fmt: skip
+@click.option("--as", "impersonate", metavar="USER", help="Submit as somebody else, if you may.")
+@click.option("--dry-run", type=click.Choice(["client", "server"]),
+              help="Write nothing: `client` prints the manifests, `server` has the cluster check them.")  # fmt: skip
+@click.option("--diff", is_flag=True,
+              help="Write nothing: print what would change. Exit code 1: something would, 2: an error.")  # fmt: skip
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that somebody else has set.")
+@click.option("--wait", is_flag=True, help="Wait for the first step, and show what the job waits for.")
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
+@job_options
+def command(
+    *,
+    file: str | None,
+    flags: Mapping[str, object],
+    context: str | None,
+    in_namespace: str | None,
+    impersonate: str | None,
+    dry_run: str | None,
+    diff: bool,
+    force_conflicts: bool,
+    wait: bool,
+    output: Format,
+) -> None:
+    """Submit a job, or bring a job that runs up to its description.
+
+    FILE is a job description (`-`: standard input). Every key of it is also a flag, and flags win. The job and what is
+    beside it are applied as kubectl apply --server-side does, so doing it again changes nothing. Nothing is
+    written unless the cluster accepts all of it.
+    """
+    if dry_run == "client":
+        from hvd_elastic.mpijob.manifests.render import render
+
+        spec = _job(file, flags, in_namespace, default=in_namespace)
+        show(of_manifests(render(spec)), Format.YAML if output is Format.TABLE else output)
+        return
+    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.jobs.cluster_errors import ClusterError
+
+    try:
+        cluster = Cluster(context=context, namespace=in_namespace, impersonate=impersonate)
+        spec = _job(file, flags, in_namespace, default=cluster.namespace)
+        done = cluster.submit(spec, force=force_conflicts, dry_run=diff or dry_run == "server")
+    except ClusterError as error:
+        if diff:
+            error.exit_code = Exit.BAD_INPUT  # 1 is the answer that something would change
+        raise
+    if diff:
+        _show_diff(done)
+        return
+    _show(done, output, rehearsed=dry_run == "server")
+    if wait and not dry_run:
+        with progress_lines(done.name) as report:
+            cluster.wait_for_first_step(done.name, namespace=done.namespace, report=report)
+
+
+def _job(file: str | None, flags: Mapping[str, object], in_namespace: str | None, *, default: str | None) -> JobSpec:
+    """The job, whose own namespace must be that of `-n`."""
+
+    def also(spec: JobSpec) -> Iterator[Problem]:
+        if in_namespace and spec.namespace != in_namespace:
+            yield Problem(
+                path="namespace",
+                value=spec.namespace,
+                what=f"is not {in_namespace!r}, which -n or {ENV_NAMESPACE} names",
+                way_out="leave one of them out",
+            )
+
+    return job_from(file, flags, defaults={"namespace": default} if default else None, also=also)
+
+
+def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:
+    result = of_manifests(
+        [one.after for one in done.objects],
+        rows=[{"object": one.name, "change": one.change} for one in done.objects],
+        columns=_COLUMNS,
+    )
+    show(Result(rows=result.rows, columns=_COLUMNS) if output is Format.TABLE else result, output)
+    if rehearsed:
+        click.echo("the cluster accepts it; nothing was written", err=True)
+    elif done.started_before and any(one.change == "configured" for one in done.objects):
+        click.echo(
+            f"what has changed counts for pods to come; hvd-elastic restart {done.name} begins anew with it", err=True
+        )
+
+
+def _show_diff(done: "Submission") -> None:
+    changes = [one.diff for one in done.objects if one.diff]
+    click.echo("".join(changes), nl=False)
+    if changes:
+        sys.exit(Exit.ERROR)

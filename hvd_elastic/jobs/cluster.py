@@ -1,0 +1,97 @@
+"""Jobs in a cluster, from Python: what the verbs of the command line call.
+
+::
+
+    from pathlib import Path
+    from hvd_elastic import Cluster
+
+    cluster = Cluster(namespace="team")
+    cluster.submit(Path("job.yaml"))
+    cluster.scale("bert", 4)
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from os import PathLike
+
+from hvd_elastic.jobs.cluster_client import ClusterClient
+from hvd_elastic.jobs.operations import deletion, first_step, restart, scaling, submission, suspension
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.reader import read_job
+
+
+class Cluster:
+    """One caller at one cluster, in one namespace. Each method raises ClusterError with one clear sentence."""
+
+    def __init__(
+        self, *, context: str | None = None, namespace: str | None = None, impersonate: str | None = None
+    ) -> None:
+        """Log in as kubectl does. Sends nothing. Raises NotConfiguredError."""
+        self.client = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+        """For what has no method here."""
+
+    @property
+    def namespace(self) -> str:
+        """The one that was asked for, else the context's, or the pod's."""
+        return self.client.namespace
+
+    def submit(
+        self, job: JobSpec | str | PathLike[str], *, force: bool = False, dry_run: bool = False
+    ) -> submission.Submission:
+        """Apply a job: a JobSpec, a file (a path), or the text of one. It goes into its own namespace, else into this.
+
+        `force` takes over fields of other managers; `dry_run` only asks whether the cluster would accept it.
+        Raises InvalidInputError for a bad description, and what `submission.submit` raises.
+        """
+        spec = job if isinstance(job, JobSpec) else read_job(job, defaults={"namespace": self.namespace})
+        return submission.submit(self._within(spec.namespace), spec, force=force, dry_run=dry_run)
+
+    def wait_for_first_step(
+        self,
+        name: str,
+        *,
+        namespace: str | None = None,
+        report: Callable[[first_step.Progress], None] = lambda _progress: None,
+    ) -> first_step.Progress:
+        """Wait until a job trains. `report` hears of each change."""
+        return first_step.wait_for_first_step(self._within(namespace), name, report=report, sleep=time.sleep)
+
+    def plan_deletion(self, name: str) -> deletion.DeletionPlan:
+        """What would go with a job."""
+        return deletion.plan_deletion(self.client, name)
+
+    def delete(self, job: str | deletion.DeletionPlan, *, volumes: bool = False) -> Sequence[deletion.Part]:
+        """Delete a job with everything beside it, and wait for its end. Volumes stay unless `volumes`."""
+        plan = self.plan_deletion(job) if isinstance(job, str) else job
+        return deletion.delete(self.client, plan, volumes=volumes, sleep=time.sleep)
+
+    def suspend(self, name: str) -> suspension.Suspension:
+        """Have all pods of a job deleted until it is resumed."""
+        return suspension.suspend(self.client, name)
+
+    def resume(self, name: str) -> suspension.Suspension:
+        """Have the pods of a suspended job made again."""
+        return suspension.resume(self.client, name)
+
+    def scale(self, name: str, workers: int) -> scaling.Scaling:
+        """Ask for a number of workers. Those that go leave training first."""
+        return scaling.scale(self.client, name, workers)
+
+    def wait_for_size(
+        self, name: str, workers: int, *, report: Callable[[scaling.SizeProgress], None] = lambda _progress: None
+    ) -> None:
+        """Wait until so many workers train."""
+        scaling.wait_for_size(self.client, name, workers, report=report, sleep=time.sleep)
+
+    def plan_restart(self, name: str) -> restart.RestartPlan:
+        """What a restart would do, and what it would lose."""
+        return restart.plan_restart(self.client, name)
+
+    def restart(self, job: str | restart.RestartPlan) -> restart.RestartPlan:
+        """Begin a job anew from its last durable checkpoint, whether it goes on or has ended."""
+        plan = self.plan_restart(job) if isinstance(job, str) else job
+        restart.restart(self.client, plan, sleep=time.sleep)
+        return plan
+
+    def _within(self, namespace: str | None) -> ClusterClient:
+        return self.client if namespace is None else self.client.within(namespace)

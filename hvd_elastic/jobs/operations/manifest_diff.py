@@ -1,0 +1,37 @@
+"""What applying a job would change, as a unified diff of YAML, as `kubectl diff` shows it."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
+
+_SERVERS_OWN: Final = frozenset(
+    {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
+)
+"""Metadata that the API server writes, whoever applies."""
+
+
+def content(thing: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An object without what the API server and the controllers write. None is an object that does not exist."""
+    if thing is None:
+        return {}
+    kept = {key: value for key, value in thing.items() if key != "status"}
+    return {**kept, "metadata": {key: value for key, value in thing["metadata"].items() if key not in _SERVERS_OWN}}
+
+
+def unified_diff(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
+    """The lines that differ, with three lines around them; empty if none does."""
+    lines = difflib.unified_diff(_lines(before), _lines(after), f"live/{name}", f"applied/{name}")
+    return "".join(lines)
+
+
+def _lines(thing: Mapping[str, Any] | None) -> list[str]:
+    return dump([_sorted(content(thing))]).splitlines(keepends=True) if thing is not None else []
+
+
+def _sorted(value: Any) -> Any:
+    """Mappings in the order of their keys: the API server's order is not ours."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,207 @@
+"""Writing a job into a cluster by server-side apply, after a rehearsal: nothing is written unless all is accepted.
+
+JobSpec ──render──► manifests ──(what the live job decides)──► dry run of all ──► apply, in render's order
+"""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hvd_elastic.jobs.cluster_client import (
+    ClusterClient,
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    Json,
+    NotFoundError,
+    Read,
+    RefusedError,
+)
+from hvd_elastic.jobs.operations.manifest_diff import content, unified_diff
+from hvd_elastic.jobs.operations.prerequisites import NotReadyError, Prerequisites
+from hvd_elastic.jobs.operations.resource_paths import object_path
+from hvd_elastic.jobs.operations.submitted_job import ForeignJobError, JobStateError, SubmittedJob, foreign
+from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, Exit
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.manifests.render import render
+
+FIELD_MANAGER: Final = "hvd-elastic"
+_OWNER: Final = re.compile(r'conflict with "(?P<manager>[^"]+)"')
+"""How the API server names another manager (`NewConflictError` in apimachinery's structured-merge-diff)."""
+_ROLES: Final = {"RoleBinding": "Role", "ClusterRoleBinding": "ClusterRole"}
+
+
+class NotAppliedError(ClusterError):
+    """The API server would refuse some of the objects. Nothing was written."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedObject:
+    """One object before and after it was applied."""
+
+    before: Json | None
+    """None: it did not exist."""
+    after: Json
+
+    @property
+    def name(self) -> str:
+        """`KIND/NAME`, in lower case."""
+        return f"{self.after['kind'].lower()}/{self.after['metadata']['name']}"
+
+    @property
+    def change(self) -> str:
+        """`created`, `configured` or `unchanged`."""
+        if self.before is None:
+            return "created"
+        return "unchanged" if content(self.before) == content(self.after) else "configured"
+
+    @property
+    def diff(self) -> str:
+        """What changes; empty if nothing does."""
+        return unified_diff(self.name, self.before, self.after) if self.change != "unchanged" else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job that was applied, or that was only rehearsed."""
+
+    name: str
+    namespace: str
+    objects: Sequence[AppliedObject]
+
+    @property
+    def started_before(self) -> bool:
+        """Whether a launcher of this job was there before: what has changed counts for pods to come."""
+        job = self.objects[-1].before
+        return job is not None and SubmittedJob.from_json(job).has_launched
+
+
+def submit(cluster: ClusterClient, spec: JobSpec, *, force: bool = False, dry_run: bool = False) -> Submission:
+    """Apply a job with everything beside it, or with `dry_run` only rehearse that.
+
+    `force` takes over fields that another manager has set. Raises InvalidInputError for a job that cannot be written
+    as an MPIJob; NotReadyError, ForeignJobError, JobStateError and NotAppliedError before anything is written; other
+    ClusterErrors.
+    """
+    manifests = render(spec)
+    live = _look(cluster, spec, manifests)
+    planned = [with_live_decisions(one, live[object_path(one)], spec) for one in manifests]
+    rehearsed = _rehearse(cluster, planned, live, force=force)
+    if not dry_run:
+        rehearsed = [_apply(cluster, one, force=force) for one in planned]
+    objects = [
+        AppliedObject(before=live[object_path(one)], after=after) for one, after in zip(planned, rehearsed, strict=True)
+    ]
+    return Submission(name=spec.name, namespace=spec.namespace, objects=objects)
+
+
+def with_live_decisions(manifest: Json, live: Json | None, spec: JobSpec) -> Json:
+    """An MPIJob with what was decided since it was created: its size if it was scaled, and whether it is suspended.
+
+    Raises JobStateError if the size no longer fits the job.
+    """
+    if live is None or manifest["kind"] != "MPIJob":
+        return manifest
+    made, job = copy.deepcopy(manifest), SubmittedJob.from_json(live)
+    made["spec"]["runPolicy"].pop("suspend", None)
+    if "suspend" in (live["spec"].get("runPolicy") or {}):
+        made["spec"]["runPolicy"]["suspend"] = job.suspended
+    if job.wanted:
+        if not (job.wanted.isdecimal() and spec.workers.min <= int(job.wanted) <= spec.workers.max):
+            raise JobStateError(
+                f"{job.name} was scaled to {job.wanted} workers, which is not within the new description's "
+                f"{spec.workers.min} to {spec.workers.max}: scale it to what both allow, or forget its size: kubectl "
+                f"annotate mpijob {job.name} -n {job.namespace} {ANNOTATION_WANTED_WORKERS}-"
+            )
+        made["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = job.replicas
+    return made
+
+
+def _look(cluster: ClusterClient, spec: JobSpec, manifests: Sequence[Json]) -> Mapping[str, Json | None]:
+    """The live objects by path, once it is clear that the job may be written. One round trip."""
+    needed, paths = Prerequisites.of(spec), [object_path(manifest) for manifest in manifests]
+    reads = [*needed.reads(), *(Read(path=path) for path in paths)]
+    answers = {read.path: answer for read, answer in zip(reads, cluster.gather(reads), strict=True)}
+    if lacking := list(needed.lacking(answers)):
+        raise NotReadyError("\n".join(lacking))
+    _raise_forbidden(str(answers[path]) for path in paths if isinstance(answers[path], ForbiddenError))
+    live = {path: _live(answers[path]) for path in paths}
+    if (job := live[paths[-1]]) is not None:
+        _check_live(SubmittedJob.from_json(job))
+    return live
+
+
+def _live(answer: Json | ClusterError) -> Json | None:
+    if isinstance(answer, NotFoundError):
+        return None
+    if isinstance(answer, ClusterError):
+        raise answer
+    return answer
+
+
+def _check_live(job: SubmittedJob) -> None:
+    if not job.is_ours:
+        raise ForeignJobError(foreign(job))
+    if job.is_deleted:
+        raise JobStateError(f"{job.name} is being deleted: submit it when it is gone")
+    if job.ended:
+        raise JobStateError(
+            f"{job.name} has {job.ended}: `hvd-elastic restart {job.name}` begins it again from its last checkpoint, "
+            f"`hvd-elastic delete {job.name}` makes room for another"
+        )
+
+
+def _rehearse(
+    cluster: ClusterClient, planned: Sequence[Json], live: Mapping[str, Json | None], *, force: bool
+) -> list[Json]:
+    """What the objects would be. Raises NotAppliedError with every refusal, ForbiddenError if there are no others."""
+    new = {(one["kind"], one["metadata"]["name"]) for one in planned if live[object_path(one)] is None}
+    after, refusals, forbidden = list[Json](), list[str](), list[str]()
+    for manifest in planned:
+        # Who may not grant every right must bind a role that is there already, and in a rehearsal a new one is not.
+        role = (_ROLES.get(manifest["kind"]), manifest.get("roleRef", {}).get("name"))
+        try:
+            after.append(manifest if role in new else _apply(cluster, manifest, force=force, dry_run=True))
+        except RefusedError as error:
+            refusals += refusal(manifest, error)
+        except ForbiddenError as error:
+            forbidden.append(str(error))
+    if refusals:
+        raise NotAppliedError("\n".join([*refusals, *forbidden]))
+    _raise_forbidden(forbidden)
+    return after
+
+
+def _raise_forbidden(said: Iterable[str]) -> None:
+    if lines := list(said):
+        raise ForbiddenError("\n".join(lines))
+
+
+def _apply(cluster: ClusterClient, manifest: Json, *, force: bool, dry_run: bool = False) -> Json:
+    applied = cluster.apply(object_path(manifest), manifest, manager=FIELD_MANAGER, force=force, dry_run=dry_run)
+    return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], **applied}
+
+
+def refusal(manifest: Mapping[str, Any], error: RefusedError) -> Iterator[str]:
+    """Why an object was refused: a sentence for each manager that owns its fields, or for each field that is wrong."""
+    name = f"{manifest['kind']} {manifest['metadata']['name']}"
+    if isinstance(error, ConflictError) and error.causes:
+        fields: dict[str, list[str]] = {}
+        for cause in error.causes:
+            owner = _OWNER.search(cause.message)
+            fields.setdefault(owner["manager"] if owner else cause.message, []).append(cause.field)
+        for manager, owned in fields.items():
+            are, them = ("are", "them") if len(owned) > 1 else ("is", "it")
+            yield f"{name}: {', '.join(owned)} {are} {manager}'s: --force-conflicts takes {them} over"
+        return
+    if not error.causes:
+        yield f"{name}: {error}"
+    for cause in error.causes:
+        fixed = "immutable" in cause.message or "forbidden" in cause.message.lower()
+        way_out = ": it cannot be changed while the object exists; delete the object, or keep the old value"
+        said, _, _ = cause.message.partition("\n")  # what follows is a diff of Go's values
+        yield f"{name}: {cause.field}: {said}{way_out if fixed else ''}"
