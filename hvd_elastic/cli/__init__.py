@@ -19,6 +19,7 @@ VERBS: Final = {
     "install-horovod": "Build Horovod for the installed torch, once, and install it.",
     "launch": "Start and drive an elastic Horovod job: horovodrun's flags, but no single failure ends it.",
     "lint": "List the hazards of any MPIJob, and how to remove them.",
+    "logs": "Print what all ranks of a job print, over resizes and launcher restarts.",
     "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
     "run": "Run a job on this machine, without a cluster.",

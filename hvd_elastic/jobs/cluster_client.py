@@ -135,6 +135,37 @@ class ClusterClient:
         date = response.headers.get("Date")
         return Answer(body=json.loads(text), time=parsedate_to_datetime(date) if date else None)
 
+    def stream(self, path: str, query: Mapping[str, str], *, silence_seconds: float | None = None) -> Iterator[bytes]:
+        """The lines of a watch or of a log as they come, without their line breaks.
+
+        Ends when the server ends the answer, or closes the connection; a line that was not whole then is left out.
+        Raises ClusterError before the first line; UnreachableError if nothing comes for `silence_seconds` (None: waits
+        for ever).
+        """
+        import urllib3
+        from kubernetes.client.exceptions import ApiException
+
+        try:
+            response = self._api.call_api(
+                path,
+                "GET",
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json"},
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=(CONNECT_SECONDS, silence_seconds),
+            )
+        except ApiException as error:
+            self._raise(error, "GET", path)
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(f"{self._server} does not answer: {_root_cause(error)}") from error
+        try:
+            yield from _lines(response)
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(f"{self._server} does not answer: {_root_cause(error)}") from error
+        finally:
+            response.close()
+
     @property
     def _server(self) -> str:
         return str(self._api.configuration.host)
@@ -155,6 +186,20 @@ class ClusterClient:
                 raise UnreachableError(f"{self._server} does not answer: {said}") from error
             case status:
                 raise RefusedError(f"{method} {path}: HTTP {status}: {said}") from error
+
+
+def _lines(response: Any) -> Iterator[bytes]:
+    from urllib3.exceptions import ProtocolError
+
+    rest = b""
+    try:
+        for piece in response.stream():
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole
+    except ProtocolError:
+        return  # The connection was closed in the middle of a line, or of a chunk.
+    if rest:
+        yield rest
 
 
 def _message(error: Any) -> str:

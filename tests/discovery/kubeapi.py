@@ -148,6 +148,8 @@ class KubeApi:
         """Places in the history that are sent although the client is past their version."""
         self.version = 1000
         self.compacted = 0
+        self.streams: dict[str, Callable[[Request], Iterable[bytes]]] = {}
+        """Paths that are answered with pieces of any text, such as a container's log; may raise Status or Cut."""
         self.requests: list[Request] = []
         self.watching: Counter[str] = Counter()
         """Open watches, by path."""
@@ -346,6 +348,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.api.fault(request)
             if request.is_watch:
                 self._stream(address.path, query)
+            elif address.path in self.api.streams:
+                self._send_pieces(self.api.streams[address.path](request))
             else:
                 self._answer(200, self._do(request))
         except Status as status:
@@ -378,13 +382,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _stream(self, path: str, query: dict[str, str]) -> None:
+        with self.api.counted(path):
+            self._send_pieces(piece for line in self.api.events(path, query) for piece in self.api.chop(line))
+
+    def _send_pieces(self, pieces: Iterable[bytes]) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with self.api.counted(path):
-            for line in self.api.events(path, query):
-                for piece in filter(None, self.api.chop(line)):
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        for piece in filter(None, pieces):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         self.wfile.write(b"0\r\n\r\n")
 
 
