@@ -148,6 +148,8 @@ class KubeApi:
         """Places in the history that are sent although the client is past their version."""
         self.version = 1000
         self.compacted = 0
+        self.answers: dict[str, Callable[[Request], Json]] = {}
+        """Paths that are no collections, and what is answered there, such as a review of rights."""
         self.streams: dict[str, Callable[[Request], Iterable[bytes]]] = {}
         """Paths that are answered with pieces of any text, such as a container's log; may raise Status or Cut."""
         self.requests: list[Request] = []
@@ -303,6 +305,7 @@ class KubeApi:
     def create(self, path: str, body: Json, number: Iterator[int] = itertools.count()) -> Json:  # noqa: B008
         meta = body["metadata"]
         meta["name"] = meta.get("name") or f"{meta['generateName']}{next(number)}"
+        meta.setdefault("uid", f"uid-{meta['name']}")
         with self.changed:
             return self._record(path, "ADDED", body)
 
@@ -358,6 +361,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _do(self, request: Request) -> Json:
+        if request.path in self.api.answers:
+            return self.api.answers[request.path](request)
         if request.method == "POST":
             return self.api.create(request.path, request.body or {})
         if request.path in self.api.objects:
