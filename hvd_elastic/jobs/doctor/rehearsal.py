@@ -5,7 +5,8 @@ All of it is in a namespace of its own, on nodes whose GPUs nobody holds, and is
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -84,17 +85,17 @@ class Rehearsal:
         self._pods = f"/api/v1/namespaces/{self._name}/pods"
 
     def run(self) -> RehearsalRecord:
-        """Play it, and remove all of it. Raises RehearsalRefusedError before anything is made, and ClusterError."""
+        """Play it, and remove all of it.
+
+        Raises RehearsalRefusedError if it may not be played, nearly always before anything is made, and ClusterError.
+        """
         self._require_rights()
         self._require_classes()
         image = self._image or self._known_image()
         stage = self._choose_stage()
         self._say(f"namespace {self._name}, on {', '.join(stage.nodes)}; it is removed at the end, also after Ctrl-C")
-        try:
-            self._make(self._space)
+        with self._namespace():
             return self._play(stage, image)
-        finally:
-            self._remove()
 
     # --- Before ------------------------------------------------------------------------------------------------------
 
@@ -205,6 +206,19 @@ class Rehearsal:
         return replace(record, trouble=trouble_of(self._cluster.list(self._pods)))
 
     # --- What is made, and what is left ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _namespace(self) -> Iterator[None]:
+        """Makes the namespace, and removes it. One that the API server refused to make may be another rehearsal's."""
+        try:
+            self._make(self._space)
+        except (UnreachableError, KeyboardInterrupt):
+            self._remove()
+            raise
+        try:
+            yield
+        finally:
+            self._remove()
 
     def _make(self, manifest: Json) -> Json:
         return self._cluster.create(manifests.collection(manifest), manifest)

@@ -78,7 +78,7 @@ class JobLaunchers:
         if self.is_suspended:
             return "the job is suspended"
         waiting = [run for run in self.runs if run.state is RunState.WAITING]
-        return f"launcher {waiting[-1].pod} waits: {waiting[-1].reason}" if waiting else "there is no launcher yet"
+        return f"launcher {waiting[-1].pod} waits: {waiting[-1].reason}" if waiting else "no launcher is there"
 
 
 def job_launchers(mpijob: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobLaunchers:

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from hvd_elastic.cli.doctor import command
-from hvd_elastic.jobs.cluster_client import ClusterClient
+from hvd_elastic.jobs.cluster_client import ClusterClient, RefusedError
 from hvd_elastic.jobs.doctor import rehearsal
 from hvd_elastic.jobs.doctor.rehearsal import Rehearsal, image_of_newest
 from hvd_elastic.jobs.doctor.rehearsal_record import RehearsalRecord
 from hvd_elastic.jobs.doctor.rehearsal_stage import RehearsalRefusedError
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.priorityclasses import DEFAULTS
-from tests.discovery.kubeapi import KubeApi, Request
+from tests.discovery.kubeapi import KubeApi, Request, Status
 from tests.hvd_elastic.jobs.logs.launchers import stamp
 
 NAME = "hvd-elastic-rehearsal-test"
@@ -214,6 +214,21 @@ def test_who_comes_meanwhile_is_not_preempted(there: Cluster, client: ClusterCli
         rehearse(client)
     assert there.left == set()
     assert not any((request.method, request.path) == ("POST", PODS) for request in there.api.requests)
+
+
+def test_a_namespace_that_is_somebody_else_s_is_left_alone(there: Cluster, client: ClusterClient) -> None:
+    react = there.api.fault
+    there.api.put("/api/v1/namespaces", {"metadata": {"name": NAME, "uid": "theirs"}})
+
+    def refuse(request: Request) -> None:
+        react(request)
+        if (request.method, request.path) == ("POST", "/api/v1/namespaces"):
+            raise Status(409)
+
+    there.api.fault = refuse
+    with pytest.raises(RefusedError):
+        rehearse(client)
+    assert there.left == {NAME}
 
 
 def test_missing_classes_are_named_with_the_way_out(there: Cluster, client: ClusterClient) -> None:

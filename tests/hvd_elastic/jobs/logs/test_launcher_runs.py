@@ -70,7 +70,7 @@ def test_why_there_is_nothing_to_read() -> None:
     waiting = launcher(state={"waiting": {"reason": "ImagePullBackOff"}}, phase="Pending")
     assert job_launchers(job(), [unplaced]).waits_for == "launcher job-launcher-a waits: 0/2 nodes"
     assert job_launchers(job(), [waiting]).waits_for == "launcher job-launcher-a waits: ImagePullBackOff"
-    assert job_launchers(job(), []).waits_for == "there is no launcher yet"
+    assert job_launchers(job(), []).waits_for == "no launcher is there"
     assert job_launchers(job(suspended=True), []).waits_for == "the job is suspended"
 
 
