@@ -23,6 +23,7 @@ VERBS: Final = {
     "launch": "Start and drive an elastic Horovod job: horovodrun's flags, but no single failure ends it.",
     "lint": "List the hazards of any MPIJob, and how to remove them.",
     "list": "List the jobs of a namespace or of all: state, size, steps, useful time, GPU-hours.",
+    "logs": "Print what all ranks of a job print, over resizes and launcher restarts.",
     "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
     "restart": "Begin a job anew from its last durable checkpoint, whether it goes on or has ended.",

@@ -1,6 +1,8 @@
 """`hvd-elastic doctor`: whether a cluster has what elastic training needs."""
 
+import secrets
 import sys
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -8,6 +10,13 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import Exit
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.jobs.doctor.diagnosis import Diagnosis
+
+_SUFFIX_BYTES: Final = 2
 _COLUMNS = (
     Column(title="check", key="check"),
     Column(title="level", key="level"),
@@ -16,20 +25,63 @@ _COLUMNS = (
 
 
 @click.command
+@click.option(
+    "--rehearse",
+    is_flag=True,
+    help="Try it, in a namespace of its own: a small job gives a GPU to inference and gets it back.",
+)
+@click.option("--image", help="With --rehearse: the job's image; by default that of the newest job here.")
+@click.option("--gpus-resource", metavar="NAME", help="With --rehearse: by default nvidia.com/gpu.")
 @cluster_options
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, flag="--output")
-def command(*, context: str | None, namespace: str | None, impersonate: str | None, output: Format) -> None:
+def command(
+    *,
+    rehearse: bool,
+    image: str | None,
+    gpus_resource: str | None,
+    context: str | None,
+    namespace: str | None,
+    impersonate: str | None,
+    output: Format,
+) -> None:
     """Look whether this cluster has what elastic training needs, and say how to mend what is missing.
 
-    Nothing is changed. What you may not read is a warning. The exit code is 1 if there is an error.
+    Nothing is changed, but for what --rehearse makes and removes. What you may not read is a warning. The exit code is
+    1 if there is an error.
     """
+    if not rehearse and (image or gpus_resource):
+        raise click.UsageError("--image and --gpus-resource are of --rehearse")
     from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.doctor.diagnosis import Level
+
+    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    _show(_rehearse(cluster, image, gpus_resource) if rehearse else _examine(cluster), output)
+
+
+def _examine(cluster: "ClusterClient") -> "Sequence[Diagnosis]":
     from hvd_elastic.jobs.doctor.examination import examine
     from hvd_elastic.jobs.doctor.fact_reader import FactReader
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
-    findings = examine(FactReader(cluster, cluster.namespace).read())
+    return examine(FactReader(cluster, cluster.namespace).read())
+
+
+def _rehearse(cluster: "ClusterClient", image: str | None, resource: str | None) -> "Sequence[Diagnosis]":
+    from hvd_elastic.jobs.doctor.rehearsal import Rehearsal
+    from hvd_elastic.jobs.doctor.rehearsal_manifests import GPU_RESOURCE
+    from hvd_elastic.jobs.doctor.rehearsal_record import judge
+
+    rehearsal = Rehearsal(
+        cluster,
+        suffix=secrets.token_hex(_SUFFIX_BYTES),
+        image=image or "",
+        resource=resource or GPU_RESOURCE,
+        say=lambda sentence: click.echo(sentence, err=True),
+    )
+    return judge(rehearsal.run())
+
+
+def _show(findings: "Sequence[Diagnosis]", output: Format) -> None:
+    from hvd_elastic.jobs.doctor.diagnosis import Level
+
     rows = [
         {
             "check": finding.check,

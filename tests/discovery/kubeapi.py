@@ -150,6 +150,10 @@ class KubeApi:
         """Places in the history that are sent although the client is past their version."""
         self.version = 1000
         self.compacted = 0
+        self.answers: dict[str, Callable[[Request], Json]] = {}
+        """Paths that are no collections, and what is answered there, such as a review of rights."""
+        self.streams: dict[str, Callable[[Request], Iterable[bytes]]] = {}
+        """Paths that are answered with pieces of any text, such as a container's log; may raise Status or Cut."""
         self.requests: list[Request] = []
         self.watching: Counter[str] = Counter()
         """Open watches, by path."""
@@ -320,6 +324,7 @@ class KubeApi:
     def create(self, path: str, body: Json, number: Iterator[int] = itertools.count()) -> Json:  # noqa: B008
         meta = body["metadata"]
         meta["name"] = meta.get("name") or f"{meta['generateName']}{next(number)}"
+        meta.setdefault("uid", f"uid-{meta['name']}")
         with self.changed:
             return self._record(path, "ADDED", body)
 
@@ -365,6 +370,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.api.fault(request)
             if request.is_watch:
                 self._stream(address.path, query)
+            elif address.path in self.api.streams:
+                self._send_pieces(self.api.streams[address.path](request))
             else:
                 self._answer(200, self._do(request))
         except Status as status:
@@ -374,6 +381,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _do(self, request: Request) -> Json:
+        if request.path in self.api.answers:
+            return self.api.answers[request.path](request)
         if request.method == "POST":
             return self.api.create(request.path, request.body or {})
         if request.path in self.api.objects:
@@ -400,13 +409,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _stream(self, path: str, query: dict[str, str]) -> None:
+        with self.api.counted(path):
+            self._send_pieces(piece for line in self.api.events(path, query) for piece in self.api.chop(line))
+
+    def _send_pieces(self, pieces: Iterable[bytes]) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with self.api.counted(path):
-            for line in self.api.events(path, query):
-                for piece in filter(None, self.api.chop(line)):
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        for piece in filter(None, pieces):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         self.wfile.write(b"0\r\n\r\n")
 
 

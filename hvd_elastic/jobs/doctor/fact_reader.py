@@ -86,13 +86,14 @@ class FactReader:
             quotas=listed(Fact.QUOTAS, f"{here}/resourcequotas"),
             limit_ranges=listed(Fact.LIMIT_RANGES, f"{here}/limitranges"),
             webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks(namespace), []),
-            rights=ask(Fact.RIGHTS, lambda: {right: self._may(right) for right in NEEDED_RIGHTS}, {}),
+            rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
             resume_rights=ask(Fact.RESUME_RIGHTS, lambda: self._resume_rights(accounts), {}),
             kueue_configuration=ask(Fact.CONFIG_MAPS, self._kueue_configuration, ""),
             unreadable=self._unreadable,
         )
 
-    def _may(self, right: Right) -> bool:
+    def may(self, right: Right) -> bool:
+        """Whether the caller may do this in the namespace. Raises ClusterError."""
         return self._allowed("SelfSubjectAccessReview", right, {})
 
     def _resume_rights(self, accounts: Iterable[Account]) -> dict[Account, bool]:

@@ -1,0 +1,110 @@
+"""`hvd-elastic logs`: what all ranks of a job print, and its launcher."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.output import Format, output_option
+
+if TYPE_CHECKING:
+    from hvd_elastic.jobs.logs.log_line import LogLine
+
+_DURATION: Final = re.compile(r"(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_UNITS: Final = (86400, 3600, 60, 1)
+_INTERRUPTED: Final = 130
+"""The exit code of what Ctrl-C ended, as shells report it."""
+
+
+class _Duration(click.ParamType[int]):
+    """Seconds, written as kubectl writes them: `90s`, `10m`, `1h30m`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = _DURATION.fullmatch(str(value))
+        seconds = sum(int(part or 0) * unit for part, unit in zip(match.groups(), _UNITS, strict=True)) if match else 0
+        if seconds < 1:
+            self.fail(f"{value!r} is not a time such as 90s, 10m or 1h30m", param, ctx)
+        return seconds
+
+
+@click.command
+@click.argument("job")
+@click.option("-f", "--follow", is_flag=True, help="Go on over resizes and new launchers until the job has ended.")
+@click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, help="Only this rank; may be repeated.")
+@click.option("--launcher", is_flag=True, help="Only the launcher's own lines; with --rank, these too.")
+@click.option("--since", type=_Duration(), metavar="TIME",
+              help="Only what is no older than this (90s, 10m, 1h30m), of all launchers.")  # fmt: skip
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of those asked for.")
+@click.option("-p", "--previous", is_flag=True, help="The launcher before the last one.")
+@click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
+@cluster_options
+@output_option(Format.TEXT, Format.JSON, default=Format.TEXT, flag="--output")
+def command(
+    *,
+    job: str,
+    follow: bool,
+    ranks: tuple[int, ...],
+    launcher: bool,
+    since: int | None,
+    tail: int | None,
+    previous: bool,
+    timestamps: bool,
+    context: str | None,
+    namespace: str | None,
+    impersonate: str | None,
+    output: Format,
+) -> None:
+    """Print what all ranks of JOB print, with the rank in front, and what its launcher says.
+
+    It is the log of the last launcher; with --since, of all whose pods are left. Ctrl-C leaves the job alone.
+    """
+    if follow and previous:
+        raise click.UsageError("--previous is over: it cannot be followed")
+    from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.jobs.logs.job_log import JobLog
+    from hvd_elastic.jobs.logs.log_line import LogSelection
+    from hvd_elastic.jobs.logs.log_reading import LogRequest
+    from hvd_elastic.jobs.logs.logged_job import find_mpijob
+
+    request = LogRequest(
+        follow=follow,
+        selection=LogSelection(ranks=frozenset(ranks), launcher=launcher),
+        since_seconds=since,
+        tail=tail,
+        previous=previous,
+    )
+    shown: Callable[[LogLine], str] = _as_json if output is Format.JSON else _with_time if timestamps else str
+    try:
+        cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+        mpijob = find_mpijob(cluster, job, cluster.namespace)
+        _print(map(shown, JobLog(cluster, mpijob, say=_say).read(request)), flush=follow)
+    except KeyboardInterrupt:
+        _say(f"job {job} goes on; nothing was changed")
+        sys.exit(_INTERRUPTED)
+
+
+def _print(lines: Iterator[str], *, flush: bool) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+        if flush:
+            sys.stdout.flush()
+    sys.stdout.flush()
+
+
+def _with_time(line: "LogLine") -> str:
+    return f"{line.time} {line}"
+
+
+def _as_json(line: "LogLine") -> str:
+    return json.dumps(asdict(line), ensure_ascii=False)
+
+
+def _say(sentence: str) -> None:
+    click.echo(sentence, err=True)
