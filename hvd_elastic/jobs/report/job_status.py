@@ -60,10 +60,7 @@ class JobStatus:
 
 def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> JobStatus:
     """Read a job and say the truth about it. Raises UnknownJobError, ForeignJobError or another ClusterError."""
-    reader, where = JobFactReader(cluster), namespace or cluster.namespace
-    facts = reader.read(name, where)
-    # Without a ledger only the scheduler's Events tell who preempted a worker.
-    return job_status(facts if facts.ledger else reader.read(name, where, events=True))
+    return job_status(JobFactReader(cluster).read(name, namespace or cluster.namespace))
 
 
 def job_status(facts: JobFacts) -> JobStatus:
