@@ -65,7 +65,8 @@ def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> J
 
 def job_status(facts: JobFacts) -> JobStatus:
     """What these facts say."""
-    found, live, workers = find_state(facts), facts.live, worker_statuses(facts)
+    found, live = find_state(facts), facts.live
+    workers = worker_statuses(facts, trains=found.state in {JobState.TRAINING, JobState.STALLED})
     account = fold(facts.ledger, settled_at(facts)) if facts.ledger else _account_of(live)
     lowest, highest = worker_bounds(facts.job)
     training = found.state is JobState.TRAINING
