@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from hvd_elastic.discovery.ledger.entries import Entry, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
-from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError
+from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError, RefusedError
 from hvd_elastic.jobs.job_lookup import find_job
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
@@ -42,8 +42,10 @@ class JobFacts:
     """None: the job has none, or it may not be read."""
     workload: Json | None = None
     """Of Kueue."""
+    queue_position: int | None = None
+    """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell."""
     events: tuple[Json, ...] = ()
-    """`v1/Event` of the job, its pods and the launcher's Job; only if they were asked for."""
+    """`v1/Event` of the job, its pods and the launcher's Job; empty if they were not read."""
     unreadable: tuple[str, ...] = ()
     """What the caller may not read, in the API server's words."""
 
@@ -75,21 +77,26 @@ class JobFactReader:
         self._unreadable: list[str] = []
 
     def read(self, name: str, namespace: str, *, events: bool = False) -> JobFacts:
-        """The facts of a job. Events only if they are asked for: a namespace may have thousands.
+        """The facts of a job. Events only if they are asked for, or there is no ledger: a namespace may have thousands.
 
         Raises UnknownJobError, ForeignJobError or another ClusterError. What the caller may not read is left out and
         noted, but for the MPIJob itself.
         """
+        self._unreadable = []
         found = find_job(self._cluster, name, namespace)
         here, meta = f"/namespaces/{namespace}", found.job["metadata"]
+        ledger = self._ask(lambda: self._ledger(f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"), None)
+        workload = self._ask(lambda: self._workload(here, meta), None)
+        asks_events = events or not ledger
         return JobFacts(
             job=found.job,
             now=found.now,
             pods=self._ask(lambda: self._pods(f"/api/v1{here}/pods", name), ()),
             launcher_job=self._ask(lambda: self._cluster.get(f"/apis/batch/v1{here}/jobs/{name}-launcher"), None),
-            ledger=self._ask(lambda: self._ledger(f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"), None),
-            workload=self._ask(lambda: self._workload(here, meta), None),
-            events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if events else (),
+            ledger=ledger,
+            workload=workload,
+            queue_position=self._queue_position(here, meta, workload) if workload else None,
+            events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if asks_events else (),
             unreadable=tuple(self._unreadable),
         )
 
@@ -114,6 +121,20 @@ class JobFactReader:
             return None
         path = f"/apis/kueue.x-k8s.io/v1beta1{here}/workloads"
         return next(self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL}={meta['uid']}"), None)
+
+    def _queue_position(self, here: str, meta: dict[str, Any], workload: Json) -> int | None:
+        """Of Kueue's visibility API, which few may ask, and which its controller serves itself.
+
+        Source: https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/
+        """
+        queue = meta["labels"][QUEUE_LABEL]
+        path = f"/apis/visibility.kueue.x-k8s.io/v1beta1{here}/localqueues/{queue}/pendingworkloads"
+        try:
+            pending = self._cluster.get(path).get("items") or ()
+        except (NotFoundError, ForbiddenError, RefusedError):
+            return None
+        name = workload["metadata"]["name"]
+        return next((int(one["positionInLocalQueue"]) for one in pending if one["metadata"]["name"] == name), None)
 
     def _events(self, path: str, name: str) -> tuple[Json, ...]:
         # A field selector names one object; the job has many, and some of them are gone.

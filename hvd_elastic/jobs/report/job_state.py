@@ -11,6 +11,7 @@ from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.jobs.cluster_client import Json
 from hvd_elastic.jobs.report.cause_words import placement_words
 from hvd_elastic.jobs.report.job_facts import QUEUE_LABEL, JobFacts
+from hvd_elastic.jobs.report.time_words import count_words
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
 
 STALE_SECONDS: Final = 90.0
@@ -133,18 +134,20 @@ def _held_back(facts: JobFacts) -> StateFinding | None:
     queue = (facts.job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     if not queue:
         return StateFinding(state=JobState.SUSPENDED, since=since, why="hvd-elastic resume lets it go on")
-    return StateFinding(state=JobState.QUEUED, since=since, why=_queue_words(queue, facts.workload))
+    return StateFinding(state=JobState.QUEUED, since=since, why=_queue_words(queue, facts))
 
 
-def _queue_words(queue: str, workload: Json | None) -> str:
-    """Where it stands, in Kueue's own words."""
-    if workload is None:
+def _queue_words(queue: str, facts: JobFacts) -> str:
+    """Where it stands, and why, in Kueue's own words."""
+    if facts.workload is None:
         return f"Kueue has not looked at it in queue {queue}: is there such a LocalQueue?"
-    for one in (workload.get("status") or {}).get("conditions") or ():
+    before = facts.queue_position
+    place = f"queue {queue}" if before is None else f"queue {queue}, {count_words(before, 'job')} before it"
+    for one in (facts.workload.get("status") or {}).get("conditions") or ():
         if one["type"] == "QuotaReserved":
             said = one.get("message") or one.get("reason") or ""
-            return f"queue {queue}: {'quota is reserved' if one.get('status') == 'True' else said}"
-    return f"queue {queue}: not yet looked at"
+            return f"{place}: {'quota is reserved' if one.get('status') == 'True' else said}"
+    return f"{place}: not yet looked at"
 
 
 def _ended_by_ledger(facts: JobFacts) -> StateFinding | None:

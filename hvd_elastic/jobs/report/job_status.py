@@ -60,15 +60,13 @@ class JobStatus:
 
 def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> JobStatus:
     """Read a job and say the truth about it. Raises UnknownJobError, ForeignJobError or another ClusterError."""
-    reader, where = JobFactReader(cluster), namespace or cluster.namespace
-    facts = reader.read(name, where)
-    # Without a ledger only the scheduler's Events tell who preempted a worker.
-    return job_status(facts if facts.ledger else reader.read(name, where, events=True))
+    return job_status(JobFactReader(cluster).read(name, namespace or cluster.namespace))
 
 
 def job_status(facts: JobFacts) -> JobStatus:
     """What these facts say."""
-    found, live, workers = find_state(facts), facts.live, worker_statuses(facts)
+    found, live = find_state(facts), facts.live
+    workers = worker_statuses(facts, trains=found.state in {JobState.TRAINING, JobState.STALLED})
     account = fold(facts.ledger, settled_at(facts)) if facts.ledger else _account_of(live)
     lowest, highest = worker_bounds(facts.job)
     training = found.state is JobState.TRAINING

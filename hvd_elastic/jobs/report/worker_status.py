@@ -43,10 +43,13 @@ class WorkerStatus:
     """Why the last pod of this name has gone."""
 
 
-def worker_statuses(facts: JobFacts) -> tuple[WorkerStatus, ...]:
-    """The workers that are there or asked for, in the order of their indexes."""
+def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStatus, ...]:
+    """The workers that are there or asked for, in the order of their indexes.
+
+    `trains`: whether the job does now. If not, the last world of the ledger is no longer there.
+    """
     pods = {pod["metadata"]["name"]: pod for pod in facts.pods_of(Role.WORKER)}
-    departures, training = _last_departures(facts), _who_trains(facts)
+    departures, training = _last_departures(facts), _who_trains(facts) if trains else ()
     names = sorted({*pods, *_asked_for(facts)}, key=_index)
     return tuple(
         _present(pods[name], departures.get(name), training=name in training)

@@ -4,11 +4,14 @@ import json
 import time
 from typing import Any
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from hvd_elastic.cli import cli
+from hvd_elastic.cli.status import command as status_verb
+from hvd_elastic.jobs.report.job_state import JobState
 from tests.discovery.kubeapi import EVENTS, JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.jobs.report.objects import (
     ALL_JOBS,
@@ -68,6 +71,12 @@ def test_status_in_other_forms(training: KubeApi, output: str) -> None:
             assert "train-worker-0 training on node-a" in said
 
 
+def test_every_state_can_be_waited_for() -> None:
+    (wait_for,) = (one for one in status_verb.params if one.name == "wait_for")
+    assert isinstance(wait_for.type, click.Choice)
+    assert set(wait_for.type.choices) == set(JobState)
+
+
 def test_status_waits_for_a_state(training: KubeApi) -> None:
     assert call("status", "train", "--wait-for", "training").exit_code == 0
     assert call("status", "train", "--wait-for", "succeeded", "--timeout", "0").exit_code == 124
@@ -86,6 +95,21 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_shown(training: KubeApi) -
     said = call("status", "train")
     assert "training with 2" in said.output
     assert "note: injected" in said.output
+
+
+def test_a_queued_job_says_how_many_come_before_it(training: KubeApi) -> None:
+    workloads = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
+    pending = "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
+    queued = mpijob(suspend=True, labels={"kueue.x-k8s.io/queue-name": "team"})
+    said = {"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}
+    training.put(JOBS, queued)
+    training.objects[workloads] = {"w": {"metadata": {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": "uid-train"}}}}
+    training.objects[workloads]["w"]["status"] = {"conditions": [said]}
+    without = call("status", "train")
+    assert without.exit_code == 14
+    assert "queue team: insufficient quota" in without.output
+    training.objects[pending] = {"w": {"metadata": {"name": "w"}, "positionInLocalQueue": 2}}
+    assert "queue team, 2 jobs before it: insufficient quota" in call("status", "train").output
 
 
 def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:

@@ -183,6 +183,11 @@ def test_a_description_that_cannot_be_read_leaves_the_manifest(text: str) -> Non
     assert worker_bounds(job) == (1, 3)
 
 
+def test_no_worker_trains_without_a_launcher() -> None:
+    status = job_status(facts(pods=(pod("train-worker-0"),)))
+    assert status.workers[0].state is WorkerState.READY
+
+
 def test_the_size_is_that_of_the_fresh_word() -> None:
     assert job_status(facts()).size == 2
     assert job_status(facts(job=mpijob(status=live(unix=NOW - 1000)))).size == 0
