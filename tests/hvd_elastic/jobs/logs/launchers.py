@@ -101,20 +101,22 @@ class ContainerLog:
         return sum("follow" in request.query for request in self.requests) >= times
 
     def _serve(self, request: Request) -> Iterator[bytes]:
-        self.requests.append(request)
         query = request.query
         if query.get("timestamps") != "true" or query.get("container") != "launcher":
             raise Status(400)
         since = -1e9
         if "sinceTime" in query:
             since = (datetime.fromisoformat(query["sinceTime"]) - START).total_seconds()
-        tail = int(query["tailLines"]) if "tailLines" in query else None
-        return self._lines(since, tail, follows="follow" in query)
+        with self._changed:
+            file, cuts = self._file, self._cuts
+        # Whoever sees the request may cut what follows it.
+        self.requests.append(request)
+        position = max(0, len(file) - int(query["tailLines"])) if "tailLines" in query else 0
+        return self._lines(file, position, cuts, since, follows="follow" in query)
 
-    def _lines(self, since: float, tail: int | None, *, follows: bool) -> Iterator[bytes]:
-        file, position, cuts = self._file, 0, self._cuts
-        if tail is not None:
-            position = max(0, len(file) - tail)
+    def _lines(
+        self, file: list[tuple[float, bytes]], position: int, cuts: int, since: float, *, follows: bool
+    ) -> Iterator[bytes]:
         while True:
             with self._changed:
                 if position == len(file) and follows and self._is_open and cuts == self._cuts:
