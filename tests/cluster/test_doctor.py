@@ -35,7 +35,6 @@ def here(cluster: Site) -> Iterator[Kubectl]:
 
 def examined(kubectl: Kubectl, *, impersonate: str | None = None, namespace: str = "") -> list[Diagnosis]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubectl.kubeconfig))
         patch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
         cluster = ClusterClient.connect(namespace=namespace or kubectl.namespace, impersonate=impersonate)
     return examine(FactReader(cluster, cluster.namespace).read())

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from hvd_elastic.cli import cli
 from hvd_elastic.jobs.cluster_errors import ClusterError
-from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.contract import ENV_NAMESPACE, HvdElasticError
 from tests.discovery.kubeapi import JOBS, PODS, Request
 from tests.hvd_elastic.jobs.operations.jobs_cluster import ACCOUNTS, CLAIMS, DESCRIPTION, NAMESPACES, JobsCluster, named
 from tests.hvd_elastic.jobs.operations.test_deletion import labelled
@@ -21,6 +21,7 @@ from tests.hvd_elastic.jobs.operations.test_restart import launcher
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobsCluster]:
     served = JobsCluster()
     monkeypatch.setenv("KUBECONFIG", str(served.kubeconfig(tmp_path / "kubeconfig")))
+    monkeypatch.delenv(ENV_NAMESPACE, raising=False)
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text(DESCRIPTION)
     yield served
