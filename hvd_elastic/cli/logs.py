@@ -68,10 +68,10 @@ def command(
     if follow and previous:
         raise click.UsageError("--previous is over: it cannot be followed")
     from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.jobs.job_lookup import find_job
     from hvd_elastic.jobs.logs.job_log import JobLog
     from hvd_elastic.jobs.logs.log_line import LogSelection
     from hvd_elastic.jobs.logs.log_reading import LogRequest
-    from hvd_elastic.jobs.logs.logged_job import find_mpijob
 
     request = LogRequest(
         follow=follow,
@@ -83,7 +83,7 @@ def command(
     shown: Callable[[LogLine], str] = _as_json if output is Format.JSON else _with_time if timestamps else str
     try:
         cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
-        mpijob = find_mpijob(cluster, job, cluster.namespace)
+        mpijob = find_job(cluster, job, cluster.namespace).job
         _print(map(shown, JobLog(cluster, mpijob, say=_say).read(request)), flush=follow)
     except KeyboardInterrupt:
         _say(f"job {job} goes on; nothing was changed")

@@ -8,14 +8,25 @@
     cluster = Cluster(namespace="team")
     cluster.submit(Path("job.yaml"))
     cluster.scale("bert", 4)
+    print(cluster.status("bert").size)
+    for line in cluster.logs("bert", follow=True):
+        print(line)
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 
 from hvd_elastic.jobs.cluster_client import ClusterClient
+from hvd_elastic.jobs.job_lookup import find_job
+from hvd_elastic.jobs.logs.job_log import JobLog
+from hvd_elastic.jobs.logs.log_line import LogLine, LogSelection
+from hvd_elastic.jobs.logs.log_reading import LogRequest
 from hvd_elastic.jobs.operations import deletion, first_step, restart, scaling, submission, suspension
+from hvd_elastic.jobs.report import job_list, job_status, story
+from hvd_elastic.jobs.report.job_list import ListedJob
+from hvd_elastic.jobs.report.job_status import JobStatus
+from hvd_elastic.jobs.report.story import Happening
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.reader import read_job
 
@@ -92,6 +103,25 @@ class Cluster:
         plan = self.plan_restart(job) if isinstance(job, str) else job
         restart.restart(self.client, plan, sleep=time.sleep)
         return plan
+
+    def status(self, name: str) -> JobStatus:
+        """The truth about a job, now."""
+        return job_status.status(self.client, name)
+
+    def list(self, *, all_namespaces: bool = False) -> Sequence[ListedJob]:
+        """The jobs of the namespace, or of all."""
+        return job_list.list_job_states(self.client, None if all_namespaces else self.namespace)
+
+    def events(self, name: str) -> Sequence[Happening]:
+        """What has happened to a job, oldest first."""
+        return story.story(self.client, name)
+
+    def logs(
+        self, name: str, *, follow: bool = False, ranks: Sequence[int] = (), tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """What a job prints: all ranks, or these. With `follow`, until the job has ended."""
+        request = LogRequest(follow=follow, selection=LogSelection(ranks=frozenset(ranks)), tail=tail)
+        return JobLog(self.client, find_job(self.client, name, self.namespace).job).read(request)
 
     def _within(self, namespace: str | None) -> ClusterClient:
         return self.client if namespace is None else self.client.within(namespace)

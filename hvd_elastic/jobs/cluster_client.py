@@ -205,9 +205,9 @@ class ClusterClient:
     def stream(self, path: str, query: Mapping[str, str], *, silence_seconds: float | None = None) -> Iterator[bytes]:
         """The lines of a watch or of a log as they come, without their line breaks.
 
-        Ends when the server ends the answer, or closes the connection; a line that was not whole then is left out.
-        Whoever stops reading, by KeyboardInterrupt too, closes the connection. Raises ClusterError before the first
-        line; UnreachableError if nothing comes for `silence_seconds` (None: waits for ever).
+        Ends when the server ends the answer. Whoever stops reading, by KeyboardInterrupt too, closes the connection.
+        Raises ClusterError before the first line; later UnreachableError, if the connection breaks (a line that was not
+        whole then is left out) or nothing comes for `silence_seconds` (None: waits for ever).
         """
         import urllib3
 
@@ -255,15 +255,10 @@ class ClusterClient:
 
 
 def _lines(response: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:
-    from urllib3.exceptions import ProtocolError
-
     rest = b""
-    try:
-        for piece in response.stream(_STREAM_BYTES):
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from whole
-    except ProtocolError:
-        return  # the connection was closed in the middle of a line, or of a chunk
+    for piece in response.stream(_STREAM_BYTES):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
     if rest:
         yield rest
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, ForbiddenError, Json, NotFoundError
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, Exit
 
 VERSIONS: Final = ("v2beta1", "v1")
 """Of kubeflow.org. A cluster serves one of them: both operators' CRDs have the same name."""
@@ -21,9 +21,13 @@ _ALIKE: Final = 0.5
 class UnknownJobError(NotFoundError):
     """There is no job of this name."""
 
+    exit_code = Exit.BAD_INPUT
+
 
 class ForeignJobError(ClusterError):
-    """There is an MPIJob of this name, which somebody else made."""
+    """There is an MPIJob of this name, which somebody else made. It is left alone."""
+
+    exit_code = Exit.BAD_INPUT
 
 
 class NoOperatorError(NotFoundError):
@@ -56,10 +60,7 @@ def find_job(cluster: ClusterClient, name: str, namespace: str) -> FoundJob:
         except NotFoundError:
             continue
         if not is_ours(answer.body):
-            raise ForeignJobError(
-                f"the MPIJob {name} in namespace {namespace} is not a job of hvd-elastic (it has no annotation "
-                f"{ANNOTATION_SPEC}): ask kubectl describe mpijob {name} -n {namespace}"
-            )
+            raise foreign(answer.body)
         return FoundJob(job=answer.body, now=(answer.time or datetime.now(UTC)).timestamp())
     raise _unknown(cluster, name, namespace)
 
@@ -67,6 +68,15 @@ def find_job(cluster: ClusterClient, name: str, namespace: str) -> FoundJob:
 def list_jobs(cluster: ClusterClient, namespace: str | None = None) -> Iterator[Json]:
     """The jobs of a namespace, or of all, page by page. Raises NoOperatorError, or another ClusterError."""
     return filter(is_ours, _list_mpijobs(cluster, namespace))
+
+
+def foreign(mpijob: Json) -> ForeignJobError:
+    """Why an MPIJob is left alone."""
+    name, namespace = mpijob["metadata"]["name"], mpijob["metadata"].get("namespace", "")
+    return ForeignJobError(
+        f"the MPIJob {name} in namespace {namespace} is not a job of hvd-elastic (it has no annotation "
+        f"{ANNOTATION_SPEC}), so it is left alone: use kubectl"
+    )
 
 
 def is_ours(mpijob: Json) -> bool:
@@ -97,6 +107,6 @@ def _unknown(cluster: ClusterClient, name: str, namespace: str) -> UnknownJobErr
 def _namespaces_with(cluster: ClusterClient, name: str) -> list[str]:
     try:
         jobs = list(list_jobs(cluster))
-    except ForbiddenError:
+    except (ForbiddenError, NotFoundError):
         return []
     return sorted(job["metadata"]["namespace"] for job in jobs if job["metadata"]["name"] == name)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 WORKERS = 3
 
 
-def call(kubectl: Kubectl, *words: str, given: str = "", exit_code: int = 0) -> str:
+def call(kubectl: Kubectl, *words: str, given: str = "", exit_code: int | None = 0) -> str:
     """What a verb prints to stdout in the namespace of `kubectl`."""
     environment = {**os.environ, "KUBECONFIG": str(kubectl.kubeconfig), "HVD_ELASTIC_NAMESPACE": kubectl.namespace}
     argv = [sys.executable, "-m", "hvd_elastic.cli", *words]
     done = subprocess.run(argv, input=given, text=True, capture_output=True, check=False, env=environment)
-    assert done.returncode == exit_code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert exit_code is None or done.returncode == exit_code, (
+        f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
     return done.stdout
 
 
@@ -86,8 +89,13 @@ def test_from_submit_to_delete(cluster: Site, here: Kubectl, tmp_path: Path) -> 
     before = _launcher(job)
     call(here, "restart", "toy", "--yes")
     waiting.until("another launcher", lambda: _launcher(job) not in {"", before}, within_seconds=60, every_seconds=0.5)
-    job.wait_steps(10)
+    job.wait_size(WORKERS, since=time.time())
     assert not job.account.skipped()
+    waiting.until(
+        "status knows of the new launcher's training",
+        lambda: json.loads(call(here, "status", "toy", "-o", "json", exit_code=None))["state"] == "training",
+        within_seconds=60,
+    )
     assert told(here, "status", "toy")["restarts_used"] == 0
 
     call(here, "suspend", "toy")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, NotFoundError, Read
+from hvd_elastic.jobs.job_lookup import UnknownJobError
 from hvd_elastic.jobs.operations.resource_paths import VOLUME_KINDS, collection_path, mpijob_path, object_path
-from hvd_elastic.jobs.operations.submitted_job import UnknownJobError, find_job
+from hvd_elastic.jobs.operations.submitted_job import find_submitted
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
 
 _NAMESPACED: Final = (
@@ -70,7 +71,7 @@ def plan_deletion(cluster: ClusterClient, name: str) -> DeletionPlan:
     unknown: UnknownJobError | None = None
     job: Part | None = None
     try:
-        found = find_job(cluster, name)
+        found = find_submitted(cluster, name)
         job = Part(kind="MPIJob", name=name, path=mpijob_path(cluster.namespace, name), uid=found.uid)
     except UnknownJobError as error:
         unknown = error

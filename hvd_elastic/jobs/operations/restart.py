@@ -14,7 +14,7 @@ from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, NotFoun
 from hvd_elastic.jobs.operations.deletion import Part, delete_and_wait, remove
 from hvd_elastic.jobs.operations.resource_paths import VOLUME_KINDS, mpijob_path, object_path
 from hvd_elastic.jobs.operations.submission import submit
-from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob, find_job
+from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob, find_submitted
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.render import render
@@ -53,7 +53,7 @@ def plan_restart(cluster: ClusterClient, name: str) -> RestartPlan:
     Raises JobStateError if the job is suspended, or its next launcher is already to come; UnknownJobError;
     ForeignJobError; other ClusterErrors.
     """
-    job = find_job(cluster, name)
+    job = find_submitted(cluster, name)
     if job.ended:
         return RestartPlan(job=job, spec=job.description, launchers=())
     if job.suspended:

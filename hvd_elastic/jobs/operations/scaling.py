@@ -8,7 +8,7 @@ from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.jobs.cluster_client import ClusterClient
 from hvd_elastic.jobs.operations.first_step import JobFailedError
 from hvd_elastic.jobs.operations.resource_paths import mpijob_path
-from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob, find_job
+from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob, find_submitted
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, ANNOTATION_WANTED_WORKERS
 
 POLL_SECONDS: Final = 1.0
@@ -53,7 +53,7 @@ def scale(cluster: ClusterClient, name: str, workers: int) -> Scaling:
     Raises JobStateError if the number is outside, or the job has ended; UnknownJobError; ForeignJobError; other
     ClusterErrors.
     """
-    decided = scaling_of(find_job(cluster, name), workers)
+    decided = scaling_of(find_submitted(cluster, name), workers)
     change = {"metadata": {"uid": decided.job.uid, "annotations": {ANNOTATION_WANTED_WORKERS: str(workers)}}}
     cluster.patch(mpijob_path(cluster.namespace, name), change, fieldManager="hvd-elastic")
     return decided

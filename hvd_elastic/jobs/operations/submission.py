@@ -19,10 +19,11 @@ from hvd_elastic.jobs.cluster_client import (
     Read,
     RefusedError,
 )
+from hvd_elastic.jobs.job_lookup import foreign, is_ours
 from hvd_elastic.jobs.operations.manifest_diff import content, unified_diff
 from hvd_elastic.jobs.operations.prerequisites import NotReadyError, Prerequisites
 from hvd_elastic.jobs.operations.resource_paths import object_path
-from hvd_elastic.jobs.operations.submitted_job import ForeignJobError, JobStateError, SubmittedJob, foreign
+from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.render import render
@@ -131,6 +132,8 @@ def _look(cluster: ClusterClient, spec: JobSpec, manifests: Sequence[Json]) -> M
     _raise_forbidden(str(answers[path]) for path in paths if isinstance(answers[path], ForbiddenError))
     live = {path: _live(answers[path]) for path in paths}
     if (job := live[paths[-1]]) is not None:
+        if not is_ours(job):
+            raise foreign(job)
         _check_live(SubmittedJob.from_json(job))
     return live
 
@@ -144,8 +147,6 @@ def _live(answer: Json | ClusterError) -> Json | None:
 
 
 def _check_live(job: SubmittedJob) -> None:
-    if not job.is_ours:
-        raise ForeignJobError(foreign(job))
     if job.is_deleted:
         raise JobStateError(f"{job.name} is being deleted: submit it when it is gone")
     if job.ended:

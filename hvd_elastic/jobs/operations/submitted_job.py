@@ -1,38 +1,24 @@
 """A job that is in the cluster, as its MPIJob tells of it, and how it is found."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, NotFoundError
-from hvd_elastic.jobs.operations.resource_paths import mpijob_path
+from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError
+from hvd_elastic.jobs.job_lookup import find_job
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
     ANNOTATION_SPEC,
     ANNOTATION_WANTED_WORKERS,
-    LABEL_MANAGED_BY,
-    MANAGED_BY,
     Exit,
 )
 
 if TYPE_CHECKING:
     from hvd_elastic.mpijob.description.job_spec import JobSpec
 
+MPIJOB_API: Final = "kubeflow.org/v2beta1"
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Kueue admits, suspends and resumes what has this label (its `pkg/controller/constants`, `QueueLabel`)."""
-
-
-class UnknownJobError(ClusterError):
-    """There is no job of this name."""
-
-    exit_code = Exit.BAD_INPUT
-
-
-class ForeignJobError(ClusterError):
-    """The MPIJob of this name was not made by this project, so it is left alone."""
-
-    exit_code = Exit.BAD_INPUT
 
 
 class JobStateError(ClusterError):
@@ -48,7 +34,6 @@ class SubmittedJob:
     name: str
     namespace: str
     uid: str
-    is_ours: bool
     replicas: int
     """Workers that the operator makes pods for."""
     wanted: str
@@ -77,7 +62,6 @@ class SubmittedJob:
             name=meta["name"],
             namespace=meta.get("namespace", ""),
             uid=meta.get("uid", ""),
-            is_ours=labels.get(LABEL_MANAGED_BY) == MANAGED_BY,
             replicas=int(spec["mpiReplicaSpecs"].get("Worker", {}).get("replicas") or 0),
             wanted=annotations.get(ANNOTATION_WANTED_WORKERS, ""),
             suspended=bool((spec.get("runPolicy") or {}).get("suspend")),
@@ -91,12 +75,10 @@ class SubmittedJob:
 
     @property
     def description(self) -> "JobSpec":
-        """The job description from which it was made. Raises JobStateError if the job carries none."""
+        """The job description from which it was made. Raises JobStateError if another release wrote it."""
         from hvd_elastic.mpijob.description.reader import read_job
         from hvd_elastic.mpijob.problems import InvalidInputError
 
-        if not self.description_text:
-            raise JobStateError(f"{self.name} carries no job description: submit it again")
         try:
             return read_job(self.description_text)
         except InvalidInputError as error:
@@ -106,43 +88,16 @@ class SubmittedJob:
             ) from error
 
 
-def find_job(cluster: ClusterClient, name: str) -> SubmittedJob:
+def find_submitted(cluster: ClusterClient, name: str) -> SubmittedJob:
     """The job of this name in the client's namespace.
 
-    Raises UnknownJobError, which names the nearest jobs; ForeignJobError; other ClusterErrors.
+    Raises UnknownJobError, which names the nearest jobs; ForeignJobError; JobStateError for a job of the legacy
+    operator; other ClusterErrors.
     """
-    try:
-        job = SubmittedJob.from_json(cluster.get(mpijob_path(cluster.namespace, name)))
-    except NotFoundError:
-        raise UnknownJobError(_unknown(cluster, name)) from None
-    if not job.is_ours:
-        raise ForeignJobError(foreign(job))
-    return job
-
-
-def foreign(job: SubmittedJob) -> str:
-    """Why a job is left alone."""
-    return (
-        f"the MPIJob {job.name} in namespace {job.namespace} is not from this project "
-        f"(it has no label {LABEL_MANAGED_BY}={MANAGED_BY}), so it is left alone: use kubectl"
-    )
-
-
-def _unknown(cluster: ClusterClient, name: str) -> str:
-    said = f"there is no job {name} in namespace {cluster.namespace}"
-    try:
-        names = [job["metadata"]["name"] for job in cluster.list(mpijob_path(cluster.namespace))]
-    except NotFoundError:
-        return f"{said}: this cluster has no MPIJobs of kubeflow.org/v2beta1 (hvd-elastic doctor)"
-    except ClusterError:
-        return said
-    near = difflib.get_close_matches(name, names, n=3)
-    return f"{said}: did you mean {', '.join(near)}?" if near else f"{said}, which has {_listed(names)}"
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:5]) or "no jobs"
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+    job = find_job(cluster, name, cluster.namespace).job
+    if job["apiVersion"] != MPIJOB_API:
+        raise JobStateError(f"{name} is a {job['apiVersion']} job, which these verbs cannot change: use kubectl")
+    return SubmittedJob.from_json(job)
 
 
 def _ending(status: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hvd_elastic.jobs.cluster_client import ClusterClient
 from hvd_elastic.jobs.operations.resource_paths import mpijob_path
-from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob, find_job
+from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob, find_submitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def suspension_of(job: SubmittedJob, *, suspended: bool) -> Suspension:
 
 
 def _set(cluster: ClusterClient, name: str, *, suspended: bool) -> Suspension:
-    decided = suspension_of(find_job(cluster, name), suspended=suspended)
+    decided = suspension_of(find_submitted(cluster, name), suspended=suspended)
     if decided.changed:
         # The UID in a merge patch is a precondition: another job of this name is left alone.
         change = {"metadata": {"uid": decided.job.uid}, "spec": {"runPolicy": {"suspend": suspended}}}

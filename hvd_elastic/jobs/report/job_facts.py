@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -70,7 +71,7 @@ class JobFacts:
 
 
 class JobFactReader:
-    """Reads the facts of one job after the other, with one connection."""
+    """Reads the facts of one job after the other."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -83,21 +84,28 @@ class JobFactReader:
         noted, but for the MPIJob itself.
         """
         self._unreadable = []
-        found = find_job(self._cluster, name, namespace)
-        here, meta = f"/namespaces/{namespace}", found.job["metadata"]
-        ledger = self._ask(lambda: self._ledger(f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"), None)
+        here = f"/namespaces/{namespace}"
+        with ThreadPoolExecutor() as pool:  # all of them take one round trip
+            job = pool.submit(find_job, self._cluster, name, namespace)
+            pods = pool.submit(self._ask, lambda: self._pods(f"/api/v1{here}/pods", name), ())
+            launcher_path = f"/apis/batch/v1{here}/jobs/{name}-launcher"
+            launcher_job = pool.submit(self._ask, lambda: self._cluster.get(launcher_path), None)
+            ledger_path = f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"
+            ledger = pool.submit(self._ask, lambda: self._ledger(ledger_path), None)
+            found = job.result()
+        meta = found.job["metadata"]
         workload = self._ask(lambda: self._workload(here, meta), None)
-        asks_events = events or not ledger
+        asks_events = events or not ledger.result()
         return JobFacts(
             job=found.job,
             now=found.now,
-            pods=self._ask(lambda: self._pods(f"/api/v1{here}/pods", name), ()),
-            launcher_job=self._ask(lambda: self._cluster.get(f"/apis/batch/v1{here}/jobs/{name}-launcher"), None),
-            ledger=ledger,
+            pods=pods.result(),
+            launcher_job=launcher_job.result(),
+            ledger=ledger.result(),
             workload=workload,
             queue_position=self._queue_position(here, meta, workload) if workload else None,
             events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if asks_events else (),
-            unreadable=tuple(self._unreadable),
+            unreadable=tuple(sorted(self._unreadable)),
         )
 
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:

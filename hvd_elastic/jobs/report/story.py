@@ -48,7 +48,8 @@ _SIDECAR: Final = "hvd-elastic-discovery"
 _ROUTINE: Final = frozenset(
     {"Preempted", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "SuccessfulDelete"}
 )
-"""Reasons of Events of every pod's start, and one that is told in better words."""
+"""Reasons of Events of every pod's start, and one that is told in better words. A readiness probe that fails is one,
+too: a pod that goes has some."""
 _TELLERS: Final = (
     ("scheduler", Teller.SCHEDULER),
     ("kubelet", Teller.KUBELET),
@@ -101,7 +102,8 @@ def _of_events(events: Sequence[Json], *, has_ledger: bool) -> Iterator[Happenin
 def _is_passed_over(event: Json, *, has_ledger: bool) -> bool:
     reason = event.get("reason")
     in_ledger = reason in _TOLD_BY_LEDGER or (_component(event) == _SIDECAR and reason != "Stalled")
-    return reason in _ROUTINE or (has_ledger and in_ledger)
+    is_probe = reason == "Unhealthy" and str(event.get("message") or "").startswith("Readiness")
+    return is_probe or reason in _ROUTINE or (has_ledger and in_ledger)
 
 
 def _happening(event: Json) -> Happening:

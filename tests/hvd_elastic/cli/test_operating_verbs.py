@@ -45,7 +45,7 @@ def test_submit_says_what_it_did(cluster: JobsCluster) -> None:
     assert {line.split()[1] for line in again.stdout.splitlines()[1:]} == {"unchanged"}
     assert "mpijob.kubeflow.org/bert" in verb("submit", "job.yaml", "-o", "name").stdout.splitlines()
     assert json.loads(verb("submit", "job.yaml", "-o", "json").stdout)["items"][-1]["kind"] == "MPIJob"
-    assert len(list(yaml.safe_load_all(verb("submit", "job.yaml", "-o", "yaml").stdout))) == 6
+    assert len(list(yaml.safe_load_all(verb("submit", "job.yaml", "-o", "yaml").stdout))) == 7
 
 
 def test_dry_run_of_the_client_needs_no_cluster(cluster: JobsCluster) -> None:

@@ -41,6 +41,7 @@ class Cluster:
         collections = (
             *("/api/v1/namespaces", CLASSES, "/api/v1/pods", PODS, MPIJOBS, f"{SPACE}/serviceaccounts"),
             *(f"{root}/namespaces/{NAME}/{kind}" for root, kind in ((rbac, "roles"), (rbac, "rolebindings"))),
+            f"{SPACE}/configmaps",
             f"{net}/namespaces/{NAME}/networkpolicies",
         )
         api.objects |= {path: {} for path in collections}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, LABEL_JOB_NAME, LABEL_JOB_ROLE
 from tests.discovery.kubeapi import JOBS, PODS, Cut, KubeApi, Request, Status, mpijob
 
 BORN = "2026-01-01T00:00:00Z"
@@ -20,7 +20,7 @@ def stamp(seconds: float) -> str:
 
 
 def job(*, suspended: bool = False, **status: Any) -> Json:
-    made = mpijob()
+    made = mpijob(annotations={ANNOTATION_SPEC: "{}"})
     made["metadata"] |= {"creationTimestamp": BORN, "namespace": "default"}
     made["spec"]["runPolicy"] = {"suspend": suspended}
     return {**made, "status": status}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError, NotFoundError
+from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError
+from hvd_elastic.jobs.job_lookup import find_job
 from hvd_elastic.jobs.logs.job_log import JobLog, NoLogError
 from hvd_elastic.jobs.logs.log_line import LogSelection
 from hvd_elastic.jobs.logs.log_reading import LogRequest
-from hvd_elastic.jobs.logs.logged_job import find_mpijob
 from tests.discovery.conftest import until
 from tests.discovery.kubeapi import JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.jobs.logs.launchers import ContainerLog, ended, finished, job, launcher, running, serve_job
@@ -47,7 +47,7 @@ class Reader:
         self.lines: list[str] = []
         self.said: list[str] = []
         self.error: Exception | None = None
-        log = JobLog(cluster, find_mpijob(cluster, "job", "default"), say=self.said.append, pause=lambda _: None)
+        log = JobLog(cluster, find_job(cluster, "job", "default").job, say=self.said.append, pause=lambda _: None)
         self._thread = threading.Thread(target=self._read, args=(log, request), daemon=True)
         self._thread.start()
 
@@ -68,7 +68,7 @@ class Reader:
 
 
 def read(cluster: ClusterClient, request: LogRequest) -> list[str]:
-    log = JobLog(cluster, find_mpijob(cluster, "job", "default"))
+    log = JobLog(cluster, find_job(cluster, "job", "default").job)
     return [str(line) for line in log.read(request)]
 
 
@@ -259,12 +259,6 @@ def test_nothing_to_read_is_said_with_its_reason(api: KubeApi, cluster: ClusterC
     api.put(JOBS, finished())
     with pytest.raises(NoLogError, match="has succeeded, and the logs of its launchers went with their pods"):
         read(cluster, LogRequest(follow=True))
-
-
-def test_an_unknown_job_gets_the_nearest_names(api: KubeApi, cluster: ClusterClient) -> None:
-    api.put(JOBS, job())
-    with pytest.raises(NotFoundError, match="there is no job jbo in namespace default: there are job"):
-        find_mpijob(cluster, "jbo", "default")
 
 
 def test_missing_rights_end_it_with_the_server_s_words(api: KubeApi, cluster: ClusterClient, log: ContainerLog) -> None:

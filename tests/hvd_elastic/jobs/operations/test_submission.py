@@ -3,15 +3,17 @@
 import pytest
 
 from hvd_elastic.jobs.cluster_errors import ForbiddenError
+from hvd_elastic.jobs.job_lookup import ForeignJobError
 from hvd_elastic.jobs.operations.prerequisites import NotReadyError
 from hvd_elastic.jobs.operations.submission import NotAppliedError, submit
-from hvd_elastic.jobs.operations.submitted_job import ForeignJobError, JobStateError
+from hvd_elastic.jobs.operations.submitted_job import JobStateError
 from hvd_elastic.mpijob.manifests.render import render
 from tests.discovery.kubeapi import JOBS, Request, Status, mpijob
 from tests.hvd_elastic.jobs.operations.jobs_cluster import (
     ACCOUNTS,
     BINDINGS,
     CLASSES,
+    MAPS,
     NAMESPACES,
     POLICIES,
     ROLES,
@@ -29,7 +31,7 @@ def test_everything_is_applied_in_the_order_of_the_manifests(cluster: JobsCluste
     ]
     assert {one.change for one in done.objects} == {"created"}
     assert [line.split("/")[-2] for line in cluster.written()] == [
-        path.split("/")[-1] for path in (ACCOUNTS, ROLES, BINDINGS, POLICIES, POLICIES, JOBS)
+        path.split("/")[-1] for path in (ACCOUNTS, ROLES, BINDINGS, POLICIES, POLICIES, MAPS, JOBS)
     ]
     assert {request.query["fieldManager"] for request in cluster.requests if request.method == "PATCH"} == {
         "hvd-elastic"
@@ -47,7 +49,7 @@ def test_a_difference_is_shown_and_not_written(cluster: JobsCluster) -> None:
     submit(cluster.client(), spec())
     cluster.requests.clear()
     done = submit(cluster.client(), spec(image="train:2"), dry_run=True)
-    assert [one.change for one in done.objects] == ["unchanged"] * 5 + ["configured"]
+    assert [one.change for one in done.objects] == ["unchanged"] * 6 + ["configured"]
     assert "-            image: train:1\n+            image: train:2\n" in done.objects[-1].diff
     assert cluster.written() == []
     assert cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == "train:1"
@@ -108,7 +110,7 @@ def test_what_may_not_be_read_is_not_missing(cluster: JobsCluster) -> None:
 
 def test_jobs_that_are_left_alone(cluster: JobsCluster) -> None:
     cluster.put(JOBS, mpijob("bert"))
-    with pytest.raises(ForeignJobError, match="not from this project"):
+    with pytest.raises(ForeignJobError, match="left alone"):
         submit(cluster.client(), spec())
     cluster.remove(JOBS, "bert")
     submit(cluster.client(), spec())
