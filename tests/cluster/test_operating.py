@@ -19,6 +19,7 @@ from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import RESULTS, Site, make_namespace, remove_namespace
 from tests.cluster.standing import DURABLE, SIZE, Scenario
+from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
@@ -131,7 +132,26 @@ def test_what_is_told_of_a_job_that_is_preempted(cluster: Site, scenario: Scenar
         "status says that it is whole", lambda: told(kubectl, "status", job.name)["size"] == SIZE, within_seconds=60
     )
     bill = told(kubectl, "cost", job.name)
-    assert bill
+    now = time.time()
+    held, pods = audited(scenario.timeline, job.name, until=now)
+    slack = 2.0 * pods + 10.0
+    assert bill["gpu_seconds"] == pytest.approx(held, abs=slack), "each time of the API server is a whole second"
+    assert bill["preemptions"] >= 2
+    assert bill["lent_gpu_seconds"] > 0
+
+
+def audited(timeline: Timeline, job: str, *, until: float) -> tuple[float, int]:
+    """Seconds that worker pods had a node, by what the API server told of each; and how many pods there were.
+
+    Each has one GPU.
+    """
+    bound, ended = dict[str, float](), dict[str, float]()
+    for seen in list(timeline.pods):
+        if seen.pod.startswith(f"{job}-worker-") and seen.node:
+            bound.setdefault(seen.uid, seen.time)
+            if seen.change == "DELETED" or seen.phase in {"Succeeded", "Failed"}:
+                ended.setdefault(seen.uid, seen.time)
+    return sum(ended.get(uid, until) - since for uid, since in bound.items()), len(bound)
 
 
 def _reasons(worker: dict[str, Any]) -> str:
