@@ -470,4 +470,4 @@ def test_is_not_ready_before_it_has_written(tmp_path: Path, start: Start, api: K
     assert not (tmp_path / SNAPSHOT_FILE).exists()
     api.put(JOBS, mpijob())
     until(lambda: running.sidecar.is_ready)
-    assert running.hosts() == ["0"]
+    until(lambda: running.hosts() == ["0"])
