@@ -16,6 +16,8 @@ from hvd_elastic.mpijob.manifests.node_placement import tolerations
 from hvd_elastic.mpijob.manifests.pod_parts import container_env, container_security, pod_security
 
 _RBAC: Final = "rbac.authorization.k8s.io"
+GRACE_SECONDS: Final = 5
+"""Of the runner's pod. It ends at once."""
 _TTL_SECONDS: Final = 60
 _TRIES: Final = 1_000_000
 """A runner that gave up would strand the jobs that wait."""
@@ -69,6 +71,7 @@ def _pod(base: JobSpec, record: SweepRecord) -> Manifest:
         automountServiceAccountToken=True,
         enableServiceLinks=False,
         restartPolicy="OnFailure",
+        terminationGracePeriodSeconds=GRACE_SECONDS,
         priorityClassName=base.priority.launcher,
         tolerations=tolerations(base, Role.LAUNCHER),
         imagePullSecrets=[{"name": name} for name in base.image_pull_secrets],

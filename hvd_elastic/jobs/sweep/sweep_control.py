@@ -2,18 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json, NotFoundError
 from hvd_elastic.jobs.operations import deletion
 from hvd_elastic.jobs.operations.deletion import DeletionPlan, Part
 from hvd_elastic.jobs.operations.resource_paths import collection_path, mpijob_path
 from hvd_elastic.jobs.operations.submitted_job import JobStateError, UnknownJobError
+from hvd_elastic.jobs.sweep.runner_manifests import GRACE_SECONDS
 from hvd_elastic.jobs.sweep.sweep_record import SUFFIX, SweepRecord, find_record, labels
 from hvd_elastic.jobs.sweep.sweep_submission import TURN_MANAGER, give_turn, start_runner, sweep_mpijobs
 from hvd_elastic.jobs.sweep.turns import SweepJob
 from hvd_elastic.mpijob.contract import LABEL_PART_OF
 
-_POLL_SECONDS = 0.25
+_POLL_SECONDS: Final = 0.25
+_POLLS: Final = int(2 * GRACE_SECONDS / _POLL_SECONDS)
+"""Of the runner's pod. One that is there after twice its grace is on a node that is lost."""
 
 Sleep = Callable[[float], None]
 
@@ -150,10 +154,12 @@ def _stop_runner(cluster: ClusterClient, record: SweepRecord, sleep: Sleep) -> N
         cluster.patch(_runner_path(cluster, record), {"spec": {"suspend": True}}, fieldManager=TURN_MANAGER)
     except NotFoundError:
         return
-    pods = collection_path("v1", "Pod", cluster.namespace)
+    path = collection_path("v1", "Pod", cluster.namespace)
     selector = f"{LABEL_PART_OF}={labels(record.name)[LABEL_PART_OF]}"
-    while any(pod.get("status", {}).get("phase") in {"Pending", "Running"}
-              for pod in cluster.list(pods, labelSelector=selector)):  # fmt: skip
+    for _ in range(_POLLS):
+        pods = cluster.list(path, labelSelector=selector)
+        if not any((pod.get("status") or {}).get("phase") in {"Pending", "Running"} for pod in pods):
+            return
         sleep(_POLL_SECONDS)
 
 

@@ -1,5 +1,8 @@
 """The runner beside a fake API server: the cap holds from the first job to the last, over faults and restarts."""
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,6 +46,17 @@ def until(api: KubeApi, condition: Callable[[], bool]) -> None:
         while not condition():  # a watch that opens notifies nobody
             assert time.monotonic() < deadline
             api.changed.wait(0.02)
+
+
+def start_process(api: KubeApi) -> subprocess.Popen[bytes]:
+    """The verb as the pod runs it, with the fake API server in place of the pod's own account."""
+    code = (
+        "from hvd_elastic.cli import main\n"
+        "from hvd_elastic.discovery.kube import api_server, credentials\n"
+        f"credentials.in_cluster = lambda: api_server.Access(host='127.0.0.1', port={api.port})\n"
+        "main()"
+    )
+    return subprocess.Popen([sys.executable, "-c", code, "sweep-runner", "--sweep", "s", "--at-once", "1"])
 
 
 def start(api: KubeApi, at_once: int = 2) -> threading.Thread:
@@ -120,3 +134,23 @@ def test_a_runner_outlives_the_api_server(api: KubeApi) -> None:
     end(api, "a")
     api.start()
     until(api, lambda: running(api) == {"b"})
+
+
+def test_a_pod_that_is_told_to_end_has_not_done_its_work(api: KubeApi) -> None:
+    """Its Job would be complete with exit code 0, and the jobs that wait would wait for ever."""
+    put(api, "a")
+    with start_process(api) as process:
+        until(api, lambda: api.watching[JOBS] == 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_SECONDS) == 143
+
+
+def test_a_pod_whose_jobs_have_ended_has(api: KubeApi) -> None:
+    put(api, "a")
+    put(api, "b", turn=1)
+    with start_process(api) as process:
+        until(api, lambda: api.watching[JOBS] == 1)
+        end(api, "a")
+        until(api, lambda: running(api) == {"b"})
+        end(api, "b")
+        assert process.wait(DEADLINE_SECONDS) == 0

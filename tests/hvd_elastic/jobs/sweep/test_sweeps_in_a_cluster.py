@@ -197,6 +197,14 @@ def test_stop_waits_for_the_runner_to_be_gone(cluster: SweepCluster) -> None:
     assert len(slept) == 2
 
 
+def test_a_runner_on_a_lost_node_holds_nobody_up(cluster: SweepCluster) -> None:
+    submit_sweep(cluster.client(), sweep(at_once=2))
+    lost = pod(0, job="runner")
+    lost["metadata"]["labels"] = cluster.runner()["spec"]["template"]["metadata"]["labels"]
+    cluster.put(PODS, lost)
+    assert stop_sweep(cluster.client(), "bert", sleep=lambda _seconds: None).changed == names()[:2]
+
+
 def test_a_sweep_without_a_cap_is_stopped_and_resumed_job_by_job(cluster: SweepCluster) -> None:
     submit_sweep(cluster.client(), sweep())
     cluster.end(names()[3])
