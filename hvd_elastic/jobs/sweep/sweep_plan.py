@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Final
 
@@ -64,8 +64,8 @@ class JobInput:
     """What `read_job` takes: a description, and what is put on top of it and below it."""
 
     source: str | PathLike[str] | None
-    overrides: Mapping[str, object]
-    defaults: Mapping[str, object]
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
     also: Callable[[JobSpec], Iterable[Problem]] = lambda _spec: ()
 
     def read(self, extra: Mapping[str, object]) -> JobSpec:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,15 @@ def test_an_unknown_metric_names_those_that_are_logged(cluster: SweepCluster) ->
     cluster.change_job(cluster.jobs[0], metadata={"annotations": {"hvd-elastic.dev/status": status}})
     assert "; logged: accuracy" in verb("status", "bert", "--metric", "acc").stderr
     assert "0.5" in verb("status", "bert", "--metric", "accuracy", "--best", "max").stdout
+
+
+def test_what_the_page_says_of_python_runs(cluster: SweepCluster) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sweep.md").read_text(encoding="utf-8")
+    block = page.partition("## From Python\n\n")[2].partition("\nThe verbs")[0]
+    names: dict[str, object] = {}
+    exec(textwrap.dedent(block).replace('"team"', '"default"'), names)
+    assert names["best"] == {"lr": "0.1"}
+    assert cluster.runner()["spec"]["suspend"] is False
 
 
 def test_the_runner_needs_no_client_of_people() -> None:
