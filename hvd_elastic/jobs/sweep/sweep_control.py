@@ -98,16 +98,17 @@ def delete_sweep(
 
     Whoever is interrupted can begin again, because the record goes last. Raises ClusterError.
     """
-    _remove(cluster, _runner_path(cluster, plan.record))
+    name = f"{plan.record.name}{SUFFIX}"
+    if _remove(cluster, _runner_path(cluster, plan.record)):
+        report(f"job/{name}")
     for job in plan.jobs:
         if job.job:
             deletion.remove(cluster, job.job, propagation="Foreground")
     for job in plan.jobs:
         for part in deletion.delete(cluster, job, volumes=volumes, sleep=sleep):
             report(str(part))
-    record = f"{plan.record.name}{SUFFIX}"
-    _remove(cluster, f"{collection_path('v1', 'ConfigMap', cluster.namespace)}/{record}")
-    report(f"configmap/{record}")
+    if _remove(cluster, f"{collection_path('v1', 'ConfigMap', cluster.namespace)}/{name}"):
+        report(f"configmap/{name}")
 
 
 def runner_is_suspended(cluster: ClusterClient, record: SweepRecord) -> bool:
@@ -167,8 +168,10 @@ def _runner_path(cluster: ClusterClient, record: SweepRecord) -> str:
     return f"{collection_path('batch/v1', 'Job', cluster.namespace)}/{record.name}{SUFFIX}"
 
 
-def _remove(cluster: ClusterClient, path: str) -> None:
+def _remove(cluster: ClusterClient, path: str) -> bool:
+    """Whether it was there."""
     try:
         cluster.delete(path, propagation="Background")
     except NotFoundError:
-        return
+        return False
+    return True

@@ -235,7 +235,7 @@ def test_a_deletion_takes_all_along_and_the_record_last(cluster: SweepCluster) -
     first = [line.rpartition("/")[2] for line in cluster.written()[:4]]
     assert first == [RECORD, *names()[1:]], "the runner, then all jobs, before any of them is waited for"
     assert set(cluster.objects[ROLES]) <= {RECORD}, "the runner's go with their owner"
-    assert gone[-1] == f"configmap/{RECORD}"
+    assert (gone[0], gone[-1]) == (f"job/{RECORD}", f"configmap/{RECORD}")
     with pytest.raises(UnknownSweepError):
         find_record(cluster.client(), "bert")
 
