@@ -6,7 +6,7 @@ from typing import Final
 
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json, NotFoundError
 from hvd_elastic.jobs.operations import deletion
-from hvd_elastic.jobs.operations.deletion import DeletionPlan, Part
+from hvd_elastic.jobs.operations.deletion import DeletionPlan
 from hvd_elastic.jobs.operations.resource_paths import collection_path, mpijob_path
 from hvd_elastic.jobs.operations.submitted_job import JobStateError, UnknownJobError
 from hvd_elastic.jobs.sweep.runner_manifests import GRACE_SECONDS
@@ -73,10 +73,6 @@ class SweepDeletion:
 
     record: SweepRecord
     jobs: Sequence[DeletionPlan]
-
-    def parts(self, *, volumes: bool) -> Sequence[Part]:
-        """Everything of the jobs that would go."""
-        return [part for job in self.jobs for part in job.parts(volumes=volumes)]
 
 
 def plan_sweep_deletion(cluster: ClusterClient, name: str) -> SweepDeletion:
