@@ -55,6 +55,13 @@ ANNOTATION_SPEC: Final = "hvd-elastic.dev/job"
 ANNOTATION_STATUS: Final = "hvd-elastic.dev/status"
 """On the MPIJob, by the sidecar: `hvd_elastic.discovery.ledger.live_status.LiveStatus` as one line of JSON."""
 
+LABEL_SWEEP: Final = "hvd-elastic.dev/sweep"
+"""On everything of a job that is one point of a sweep: the sweep's name."""
+
+ANNOTATION_TURN: Final = "hvd-elastic.dev/sweep-turn"
+"""On the suspended MPIJob of a sweep: its place in the line. The sweep's runner resumes the first when there is room,
+and removes this. A suspended job without it was suspended by somebody, and is left alone."""
+
 LEDGER_SUFFIX: Final = "-ledger"
 LEDGER_KEY: Final = "ledger.jsonl"
 """The ConfigMap JOB-ledger, generated empty, and its key with the job's ledger. The sidecar appends to it, and shortens
@@ -202,10 +209,12 @@ FIGURES_FILE: Final = "figures.json"
 """In RUN_DIR of a worker. Rank 0's training process replaces it at most once a second with one line of JSON, 4 KiB at
 most; what is not known is left out::
 
-    {"unix": WHEN, "step": S, "size": N, "epoch": E, "steps_per_second": R, "loss": L, "durable_step": S,
-     "durable": UNIX, "pauses": [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
+    {"unix": WHEN, "step": S, "size": N, "epoch": E, "steps_per_second": R, "loss": L, "metrics": {NAME: NUMBER},
+     "durable_step": S, "durable": UNIX, "pauses":
+     [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
 
-`loss` is the last value that the script logged under that name, `pauses` the last eight resizes that this process saw,
+`loss` is the last value that the script logged under that name, `metrics` that of each of its first sixteen other names
+(64 characters at most; finite numbers), `pauses` the last eight resizes that this process saw,
 oldest first: `step` is the step that training went on with, `repeated` how many steps are done again. A process's own
 first world is no pause."""
 

@@ -5,8 +5,11 @@ the world changes, and every half minute while training goes on. What is not kno
 """
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+
+from hvd_elastic.discovery.ledger.training_figures import metrics_from
 
 
 class Activity(StrEnum):
@@ -37,6 +40,8 @@ class LiveStatus:
     step: int = -1
     steps_per_second: float | None = None
     loss: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What else the script logs: the last number by name."""
     stepped: float | None = None
     """Unix seconds of the last step."""
     durable_step: int = -1
@@ -53,7 +58,7 @@ class LiveStatus:
 
     def to_json(self) -> str:
         """One line."""
-        document = {name: value for name, value in asdict(self).items() if value not in {None, -1}}
+        document = {name: value for name, value in asdict(self).items() if value not in (None, -1, {})}
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
@@ -62,6 +67,7 @@ class LiveStatus:
         try:
             document = json.loads(text)
             known = {name: value for name, value in document.items() if name in cls.__dataclass_fields__}
-            return cls(**{**known, "activity": Activity(known["activity"])})
+            metrics = metrics_from(known.get("metrics"))
+            return cls(**{**known, "activity": Activity(known["activity"]), "metrics": metrics})
         except (ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -53,6 +53,7 @@ class PresentStatus:
             step=max(account.step, figures.step if figures else -1),
             steps_per_second=figures.steps_per_second if figures and is_training else None,
             loss=figures.loss if figures else None,
+            metrics=figures.metrics if figures else {},
             stepped=figures.unix if figures else None,
             durable_step=figures.durable_step if figures else -1,
             durable=figures.durable if figures else None,

@@ -7,10 +7,13 @@ have, counts as not known.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 _MAX_PAUSES: Final = 8
+_MAX_METRICS: Final = 16
+_MAX_METRIC_NAME: Final = 64
 _COUNTS: Final = range(10**18)
 _END_OF_DATES: Final = 253_402_300_800.0
 """Unix seconds of the year 10000, the first that `datetime` does not know."""
@@ -47,6 +50,8 @@ class TrainingFigures:
     """Over the last half minute without a pause."""
     loss: float | None = None
     """None, too, if it is not a number."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The last number that the script logged under each other name, sixteen names at most."""
     durable_step: int = -1
     durable: float | None = None
     """Unix seconds of the last durable checkpoint."""
@@ -68,6 +73,7 @@ class TrainingFigures:
             epoch=_count(document.get("epoch"), unknown=-1),
             steps_per_second=rate if rate is not None and rate >= 0 else None,
             loss=_number(document.get("loss")),
+            metrics=metrics_from(document.get("metrics")),
             durable_step=_count(document.get("durable_step"), unknown=-1),
             durable=_time(document.get("durable")),
             pauses=_pauses(document.get("pauses")),
@@ -81,6 +87,13 @@ def _object(line: bytes) -> Mapping[str, object]:
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def metrics_from(value: object) -> Mapping[str, float]:
+    """The finite numbers by name; names that are too long, and more than sixteen, are left out."""
+    numbers = ((name, _number(one)) for name, one in (value if isinstance(value, dict) else {}).items())
+    known = ((name, one) for name, one in numbers if one is not None and len(name) <= _MAX_METRIC_NAME)
+    return dict(islice(known, _MAX_METRICS))
 
 
 def _pauses(value: object) -> tuple[Pause, ...]:

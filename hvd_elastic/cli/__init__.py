@@ -34,6 +34,8 @@ VERBS: Final = {
     "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
     "submit": "Submit a job to a cluster, or bring one that runs up to its description.",
     "suspend": "Give all GPUs of a job back until it is resumed.",
+    "sweep": "Run one job with many values, so many at once, and compare the results.",
+    "sweep-runner": "Resume the next job of a sweep when one ends. Runs in the cluster beside them.",
     "watch": "Watch one job or all, live: world size over time, workers with reasons, loss, inference that waits.",
     "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }

@@ -10,12 +10,13 @@ The command line is `VERB [FILE] [FLAGS] [-- COMMAND...]`. Flags win over the fi
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import click
 
+from hvd_elastic.mpijob.contract import ENV_NAMESPACE
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.keys import KEYS, Key, Shape, flag_of
 from hvd_elastic.mpijob.description.reader import read_job
@@ -116,10 +117,7 @@ def job_from(
 
     Raises InvalidInputError with every problem of file, flags and `also`.
     """
-    values, problems = _values(flags)
-    source: str | Path | None = Path(file) if file else None
-    if file == _FROM_STDIN:
-        source = sys.stdin.read()
+    source, values, problems = job_input(file, flags)
     try:
         job = read_job(source, values, defaults=defaults, also=also)
     except InvalidInputError as error:
@@ -127,6 +125,31 @@ def job_from(
     if problems:
         raise InvalidInputError(problems)
     return job
+
+
+def job_input(
+    file: str | None, flags: Mapping[str, object]
+) -> tuple[str | Path | None, dict[str, object], list[Problem]]:
+    """FILE and flags as `read_job` takes them, and what is wrong with the flags. Reads standard input for `-`."""
+    values, problems = _values(flags)
+    if file == _FROM_STDIN:
+        return sys.stdin.read(), values, problems
+    return Path(file) if file else None, values, problems
+
+
+def only_in(namespace: str | None) -> Callable[[JobSpec], Iterator[Problem]]:
+    """A check for `job_from`: the job's own namespace must be that of `-n`, if it is given."""
+
+    def check(spec: JobSpec) -> Iterator[Problem]:
+        if namespace and spec.namespace != namespace:
+            yield Problem(
+                path="namespace",
+                value=spec.namespace,
+                what=f"is not {namespace!r}, which -n or {ENV_NAMESPACE} names",
+                way_out="leave one of them out",
+            )
+
+    return check
 
 
 def _values(flags: Mapping[str, object]) -> tuple[dict[str, object], list[Problem]]:

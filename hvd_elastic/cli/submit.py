@@ -1,17 +1,16 @@
 """`hvd-elastic submit`: from a job description to a job that runs in a cluster."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
-from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
+from hvd_elastic.cli.job_options import JobCommand, job_from, job_options, only_in
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.cli.progress_lines import progress_lines
 from hvd_elastic.mpijob.contract import ENV_NAMESPACE, Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.priorityclasses.problem import Problem
 
 if TYPE_CHECKING:
     from hvd_elastic.jobs.operations.submission import Submission
@@ -79,17 +78,7 @@ def command(
 
 def _job(file: str | None, flags: Mapping[str, object], in_namespace: str | None, *, default: str | None) -> JobSpec:
     """The job, whose own namespace must be that of `-n`."""
-
-    def also(spec: JobSpec) -> Iterator[Problem]:
-        if in_namespace and spec.namespace != in_namespace:
-            yield Problem(
-                path="namespace",
-                value=spec.namespace,
-                what=f"is not {in_namespace!r}, which -n or {ENV_NAMESPACE} names",
-                way_out="leave one of them out",
-            )
-
-    return job_from(file, flags, defaults={"namespace": default} if default else None, also=also)
+    return job_from(file, flags, defaults={"namespace": default} if default else None, also=only_in(in_namespace))
 
 
 def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:

@@ -63,17 +63,32 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 def parse(text: str, *, name: str) -> tuple[dict[str, Any], list[Problem]]:
     """The mapping that `text` consists of, and what is wrong with it. Messages begin with `name`."""
+    value, problems = _read(text, name)
+    if isinstance(value, dict):
+        return value, problems
+    return {}, problems or [_unreadable(name, "is not a mapping: write `key: value` lines")]
+
+
+def parse_list(text: str, *, name: str) -> tuple[list[Any], list[Problem]]:
+    """The list that `text` consists of, and what is wrong with it. Messages begin with `name`."""
+    value, problems = _read(text, name)
+    if isinstance(value, list):
+        return value, problems
+    way_out = "write `- {key: value}` lines"
+    return [], problems or [Problem(path=name, value="", what="is not a list", way_out=way_out)]
+
+
+def _read(text: str, name: str) -> tuple[Any, list[Problem]]:
+    """The value, and what is wrong with it; None and the reason if it cannot be read."""
     if len(text) > _LONGEST_CHARACTERS:
-        return {}, [_unreadable(name, f"has {len(text)} characters, too many for a job description")]
+        return None, [_unreadable(name, f"has {len(text)} characters, too many for a job description")]
     try:
         if _is_too_deep(text):
-            return {}, [_unreadable(name, f"is nested deeper than {_DEEPEST} levels")]
+            return None, [_unreadable(name, f"is nested deeper than {_DEEPEST} levels")]
         loader = _Loader(text)
         value = loader.get_single_data()
     except yaml.YAMLError as error:
-        return {}, [_unreadable(name, f"is not YAML: {_reason(error)}")]
-    if not isinstance(value, dict):
-        return {}, [_unreadable(name, "is not a mapping: write `key: value` lines")]
+        return None, [_unreadable(name, f"is not YAML: {_reason(error)}")]
     return value, loader.problems
 
 

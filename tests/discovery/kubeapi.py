@@ -427,10 +427,13 @@ def _line(kind: str, thing: Json) -> bytes:
 
 def _selected(thing: Json, query: dict[str, str]) -> bool:
     labels = thing["metadata"].get("labels", {})
-    wanted = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
+    selectors = [pair for pair in query.get("labelSelector", "").split(",") if pair]
+    wanted = [pair.split("=") for pair in selectors if "=" in pair]
     fields = [pair.split("=") for pair in query.get("fieldSelector", "").split(",") if pair]
-    return all(labels.get(key) == value for key, value in wanted) and all(
-        _field(thing, path) == value for path, value in fields
+    return (
+        all(key in labels for key in selectors if "=" not in key)
+        and all(labels.get(key) == value for key, value in wanted)
+        and all(_field(thing, path) == value for path, value in fields)
     )
 
 

@@ -18,6 +18,7 @@ from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveCounts, saves_of_this_process
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import PERIOD_SECONDS, run_dir
+from hvd_elastic.trainer.telemetry.logged_metrics import LoggedMetrics
 from hvd_elastic.trainer.telemetry.loss_reading import LossReading
 from hvd_elastic.trainer.telemetry.step_rate import StepRate
 
@@ -36,7 +37,7 @@ class FiguresWriter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._saves, self._clock = saves, clock
-        self._rate, self._loss = StepRate(), LossReading()
+        self._rate, self._loss, self._metrics = StepRate(), LossReading(), LoggedMetrics()
         self._pauses: deque[dict[str, object]] = deque(maxlen=PAUSES)
         self._reached = 0
         """The last step that this process has done."""
@@ -57,6 +58,7 @@ class FiguresWriter:
         self._reached = _count(event["step"]) or 0
         if "loss" in event:
             self._loss.note(event["loss"])
+        self._metrics.note(event)
         now = self._clock()
         if now < self._next and self._rate.has_begun:
             return
@@ -83,6 +85,7 @@ class FiguresWriter:
             "epoch": _count(event.get("epoch")),
             "steps_per_second": round(rate, 6) if rate is not None else None,
             "loss": self._loss.number(),
+            "metrics": self._metrics.numbers() or None,
             "durable_step": saves.durable_step,
             "durable": saves.durable_time,
             "pauses": list(self._pauses),

@@ -7,6 +7,7 @@ PLURALS: Final = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "ConfigMap": "configmaps",
+    "Job": "jobs",
     "MPIJob": "mpijobs",
     "NetworkPolicy": "networkpolicies",
     "PersistentVolume": "persistentvolumes",
@@ -19,7 +20,7 @@ PLURALS: Final = {
     "ServiceAccount": "serviceaccounts",
     "StorageClass": "storageclasses",
 }
-"""Pods, and every kind that `mpijob.manifests.render` writes for an MPIJob."""
+"""Pods, a sweep's runner, and every kind that `mpijob.manifests.render` writes for an MPIJob."""
 VOLUME_KINDS: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim", "StorageClass"})
 """What holds data, or says where: it outlives the job."""
 

@@ -18,6 +18,7 @@ WHOLE: dict[str, Any] = {
     "epoch": 2,
     "steps_per_second": 9.5,
     "loss": 0.75,
+    "metrics": {"accuracy": 0.5},
     "durable_step": 40,
     "durable": 1_700_000_050.0,
     "pauses": [PAUSE],
@@ -43,10 +44,18 @@ def test_a_whole_document() -> None:
         epoch=2,
         steps_per_second=9.5,
         loss=0.75,
+        metrics={"accuracy": 0.5},
         durable_step=40,
         durable=1_700_000_050.0,
         pauses=(pause,),
     )
+
+
+def test_metrics_are_bounded_finite_numbers() -> None:
+    wrong = {"nan": math.nan, "text": "1", "true": True, "x" * 65: 1.0}
+    assert with_value("metrics", {**wrong, "x" * 64: 3}).metrics == {"x" * 64: 3.0}
+    assert len(with_value("metrics", {str(number): number for number in range(40)}).metrics) == 16
+    assert with_value("metrics", [1]).metrics == {}
 
 
 def test_what_is_left_out_is_not_known() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -72,6 +73,23 @@ def test_the_last_loss_stays_and_one_that_is_no_number_is_left_out(process: Proc
     assert (process.known.step, process.known.loss) == (11, 0.5)
     process.step(10, loss=float("nan"))
     assert (process.known.step, process.known.loss) == (21, None)
+
+
+def test_what_else_the_script_logs_is_told_by_name(process: Process) -> None:
+    process.step(loss=0.5, accuracy=torch.tensor(0.25), note="warm", samples=64, **{"val/f1": 3, "no name": 1})
+    assert process.known.metrics == {"accuracy": 0.25, "val/f1": 3.0}
+    process.step(11, accuracy=float("inf"))
+    assert process.known.metrics == {"val/f1": 3.0}
+
+
+def test_the_longest_metrics_fit(process: Process, tmp_path: Path) -> None:
+    logged: dict[str, Any] = {f"{number:064}": -1.2345678901234567e-300 for number in range(20)}
+    for _ in range(8):
+        process.step(**logged)
+        process.reset(size=1000)
+    process.step()
+    assert len(process.known.metrics) == 16
+    assert (tmp_path / FIGURES_FILE).stat().st_size < FIGURES_MAX_BYTES
 
 
 def test_only_rank_0_writes(process: Process) -> None:
