@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json, NotFoundError
+from hvd_elastic.jobs.job_lookup import UnknownJobError
 from hvd_elastic.jobs.operations import deletion
 from hvd_elastic.jobs.operations.deletion import DeletionPlan
 from hvd_elastic.jobs.operations.resource_paths import collection_path, mpijob_path
-from hvd_elastic.jobs.operations.submitted_job import JobStateError, UnknownJobError
+from hvd_elastic.jobs.operations.submitted_job import JobStateError
 from hvd_elastic.jobs.sweep.runner_manifests import GRACE_SECONDS
 from hvd_elastic.jobs.sweep.sweep_record import SUFFIX, SweepRecord, find_record, labels
 from hvd_elastic.jobs.sweep.sweep_submission import TURN_MANAGER, give_turn, start_runner, sweep_mpijobs
