@@ -23,6 +23,8 @@ from hvd_elastic.horovod.wheel_build import Recipe
 
 ROOT: Final = Path(__file__).parents[3]
 TESTED: Final = ("tests/hvd_elastic/launcher", "tests/local", "tests/trainer")
+PARALLEL: Final = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
+"""As `make test` does."""
 
 
 def environment(recipe: Recipe) -> Path:
@@ -46,7 +48,7 @@ def environment(recipe: Recipe) -> Path:
 def unpatched(arguments: Sequence[str]) -> int:
     """Run the launcher's and the training's tests once under unpatched sources; return pytest's exit code."""
     python = environment(wheel_build.read_recipe().unpatched())
-    return _pytest(python, *TESTED, "-m", "not cluster", *arguments)
+    return _pytest(python, *TESTED, "-m", "not cluster", *PARALLEL, *arguments)
 
 
 def without(names: Sequence[str]) -> int:
