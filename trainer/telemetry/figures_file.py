@@ -70,7 +70,12 @@ class FiguresWriter:
 
     def _note_pause(self, event: events.Event) -> None:
         step = _count(event["step"]) or 0
-        pause = {"unix": event["time"], "seconds": event["seconds"], "from": event["from"], "to": event["size"]}
+        pause = {
+            "unix": event["time"],
+            "seconds": event["seconds"],
+            "from": event.get("from", event["size"]),
+            "to": event["size"],
+        }
         self._pauses.append({**pause, "step": step, "repeated": max(0, self._reached - step)})
         self._reached = step
         self._rate.restart()
