@@ -1,6 +1,5 @@
 """FIGURES_FILE, as the reading side understands it, from events at times that the test sets."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,15 +172,6 @@ def test_a_horovod_state_of_its_own_has_no_epoch_and_any_object_may_be_one(proce
         assert process.known.epoch == -1
 
 
-@pytest.fixture
-def listeners() -> Iterator[None]:
-    before = tuple(events._listeners)
-    yield
-    for listener in set(events._listeners) - set(before):
-        events.unsubscribe(listener)
-
-
-@pytest.mark.usefixtures("listeners")
 def test_it_starts_once_where_there_is_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENV_EVENTS, raising=False)
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "away"))
