@@ -104,7 +104,7 @@ def test_from_submit_to_delete(cluster: Site, here: Kubectl, tmp_path: Path) -> 
     assert told(here, "status", "toy", exit_code=15)["state"] == "suspended"
     call(here, "delete", "toy", "--yes")
     waiting.until("the job is gone", lambda: not here.find("mpijob", "toy"), within_seconds=60, every_seconds=0.5)
-    call(here, "status", "toy", exit_code=1)
+    call(here, "status", "toy", exit_code=2)
 
 
 @pytest.mark.core
