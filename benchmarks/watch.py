@@ -54,7 +54,7 @@ def main() -> None:
     stop = threading.Event()
     threading.Thread(target=change, args=(api, wanted.workers, stop), daemon=True).start()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["KUBECONFIG"] = str(kubeconfig(Path(folder), api.port))
+        os.environ["KUBECONFIG"] = str(api.kubeconfig(Path(folder)))
         share = measure(wanted.seconds)
     stop.set()
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
@@ -117,18 +117,6 @@ def worker(index: int) -> dict[str, Any]:
         "spec": {"nodeName": f"node-{index // 8}", "priority": -100, "containers": [container]},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }
-
-
-def kubeconfig(folder: Path, port: int) -> Path:
-    path = folder / "kubeconfig"
-    config = {
-        "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path.write_text(json.dumps(config))
-    return path
 
 
 if __name__ == "__main__":

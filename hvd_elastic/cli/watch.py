@@ -56,11 +56,11 @@ def _watch_live(cluster: "ClusterClient", job: str | None, namespace: str | None
 
 def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | None) -> Iterator[str]:
     from hvd_elastic.jobs.report.job_list import list_job_states
-    from hvd_elastic.jobs.watch.job_view import JobViewReader
     from hvd_elastic.jobs.watch.plain_watch import job_lines, list_lines
+    from hvd_elastic.jobs.watch.watched_job import WatchedJobReader
 
     if job:
-        reader = JobViewReader(cluster, job, cluster.namespace)
+        reader = WatchedJobReader(cluster, job, cluster.namespace)
         return job_lines(_again_and_again(reader.read))
     return list_lines(_again_and_again(lambda: list_job_states(cluster, namespace)))
 

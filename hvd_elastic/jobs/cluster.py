@@ -62,8 +62,8 @@ class Cluster:
         name: str,
         *,
         namespace: str | None = None,
-        report: Callable[[first_step.Progress], None] = lambda _progress: None,
-    ) -> first_step.Progress:
+        report: Callable[[first_step.StartProgress], None] = lambda _progress: None,
+    ) -> first_step.StartProgress:
         """Wait until a job trains. `report` hears of each change."""
         return first_step.wait_for_first_step(self._within(namespace), name, report=report, sleep=time.sleep)
 

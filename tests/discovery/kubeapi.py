@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -196,6 +197,18 @@ class KubeApi:
 
     def access(self) -> Access:
         return Access(host="127.0.0.1", port=self.port)
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """Write the file of a person who may do everything here, in the namespace `default`; return its path."""
+        path = folder / "kubeconfig"
+        config = {
+            "current-context": "here",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        }
+        path.write_text(json.dumps(config))
+        return path
 
     def put(self, path: str, thing: Json) -> Json:
         with self.changed:

@@ -22,7 +22,7 @@ class JobFailedError(ClusterError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class StartProgress:
     """How far a job is on its way to its first step."""
 
     running: int
@@ -51,14 +51,14 @@ class Progress:
         return f"{waits}; {self.held_up}" if self.held_up else waits
 
 
-def progress_of(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> Progress:
+def progress_of(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> StartProgress:
     """Judge an MPIJob and its pods, as the API server sends them."""
     pods, view = list(pods), SubmittedJob.from_json(job)
     workers = [pod for pod in pods if _role(pod) == Role.WORKER]
     launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
     status = LiveStatus.from_json((job["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS, ""))
     step = status.step if status else -1
-    return Progress(
+    return StartProgress(
         running=sum(_phase(pod) == "Running" for pod in workers),
         workers=len(workers),
         launcher=_phase(launchers[-1]) if launchers else "",
@@ -71,13 +71,13 @@ def progress_of(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> Pr
 
 
 def wait_for_first_step(
-    cluster: ClusterClient, name: str, *, report: Callable[[Progress], None], sleep: Callable[[float], None]
-) -> Progress:
+    cluster: ClusterClient, name: str, *, report: Callable[[StartProgress], None], sleep: Callable[[float], None]
+) -> StartProgress:
     """Look once a second until the job has done a step, or has succeeded. `report` hears of each change.
 
     Raises JobFailedError if the job fails or is deleted before, JobStateError if it is suspended; other ClusterErrors.
     """
-    told: Progress | None = None
+    told: StartProgress | None = None
     while True:
         progress = _look(cluster, name)
         if progress != told:
@@ -92,7 +92,7 @@ def wait_for_first_step(
         sleep(POLL_SECONDS)
 
 
-def _look(cluster: ClusterClient, name: str) -> Progress:
+def _look(cluster: ClusterClient, name: str) -> StartProgress:
     pods_path, selector = f"/api/v1/namespaces/{cluster.namespace}/pods", {"labelSelector": f"{LABEL_JOB_NAME}={name}"}
     job, pods = cluster.gather([Read(path=mpijob_path(cluster.namespace, name)), Read(path=pods_path, query=selector)])
     if isinstance(job, NotFoundError):

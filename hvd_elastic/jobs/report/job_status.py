@@ -10,7 +10,7 @@ from hvd_elastic.discovery.rules.restart_budget import backoff_limit, was_taken
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json
 from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.jobs.report.job_state import JobState, condition, find_state
-from hvd_elastic.jobs.report.worker_status import WorkerState, WorkerStatus, worker_statuses
+from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
 
 _GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
@@ -127,7 +127,7 @@ def _replicas(job: Json) -> int:
 
 
 def _size(live: LiveStatus | None, workers: tuple[WorkerStatus, ...]) -> int:
-    return live.workers if live else sum(worker.state is WorkerState.TRAINING for worker in workers)
+    return live.workers if live else sum(worker.state is WorkerPodState.TRAINING for worker in workers)
 
 
 def _wanted(job: Json) -> int:

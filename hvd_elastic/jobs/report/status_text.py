@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hvd_elastic.jobs.report.job_state import JobState
 from hvd_elastic.jobs.report.job_status import JobStatus
 from hvd_elastic.jobs.report.time_words import clock_words, count_words, duration_words
-from hvd_elastic.jobs.report.worker_status import WorkerState, WorkerStatus
+from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus
 
 
 def status_text(status: JobStatus, *, wide: bool = False) -> str:
@@ -24,7 +24,7 @@ def headline(status: JobStatus) -> str:
     if status.state is JobState.TRAINING:
         doing = f"training with {status.size} of {bounds} workers"
     elif not status.state.is_final:
-        there = sum(worker.state in {WorkerState.READY, WorkerState.TRAINING} for worker in status.workers)
+        there = sum(worker.state in {WorkerPodState.READY, WorkerPodState.TRAINING} for worker in status.workers)
         doing = f"{status.state}, {there} of {bounds} workers are ready"
     return f"{status.namespace}/{status.name}: {doing}{since}{why}"
 
@@ -57,7 +57,7 @@ def _pace(status: JobStatus) -> str:
 
 
 def _is_worth_telling(worker: WorkerStatus) -> bool:
-    return worker.state is not WorkerState.TRAINING or bool(worker.before)
+    return worker.state is not WorkerPodState.TRAINING or bool(worker.before)
 
 
 def _worker_line(worker: WorkerStatus, now: float) -> str:

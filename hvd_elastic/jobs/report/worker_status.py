@@ -12,7 +12,7 @@ from hvd_elastic.jobs.report.job_facts import JobFacts
 from hvd_elastic.mpijob.contract import Role
 
 
-class WorkerState(StrEnum):
+class WorkerPodState(StrEnum):
     """What a worker's pod does."""
 
     TRAINING = "training"
@@ -33,7 +33,7 @@ class WorkerStatus:
     """One worker. `pod` is a name that a later pod of the same index has again."""
 
     pod: str
-    state: WorkerState
+    state: WorkerPodState
     node: str = ""
     since: float | None = None
     """Unix seconds since which its pod is there, pending, or gone; None: not known."""
@@ -63,7 +63,7 @@ def _present(pod: Json, departure: WorkerLeaving | None, *, training: bool) -> W
     view = PodView.from_json(pod)
     state, why = _judge(pod, view, training=training)
     of_this_pod = departure is not None and departure.uid == view.uid
-    if departure and of_this_pod and state in {WorkerState.LEAVING, WorkerState.ENDED}:
+    if departure and of_this_pod and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
         why = departure_words(departure)
     return WorkerStatus(
         pod=view.name,
@@ -78,22 +78,22 @@ def _present(pod: Json, departure: WorkerLeaving | None, *, training: bool) -> W
 def _absent(name: str, departure: WorkerLeaving | None) -> WorkerStatus:
     return WorkerStatus(
         pod=name,
-        state=WorkerState.ABSENT,
+        state=WorkerPodState.ABSENT,
         since=departure.unix if departure else None,
         why=departure_words(departure) if departure else "",
     )
 
 
-def _judge(pod: Json, view: PodView, *, training: bool) -> tuple[WorkerState, str]:
+def _judge(pod: Json, view: PodView, *, training: bool) -> tuple[WorkerPodState, str]:
     if view.has_ended:
-        return WorkerState.ENDED, "; ".join(filter(None, (view.reason, view.last_state))) or view.phase
+        return WorkerPodState.ENDED, "; ".join(filter(None, (view.reason, view.last_state))) or view.phase
     if view.disruption or view.deleting_at is not None:
-        return WorkerState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
+        return WorkerPodState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
     if not view.node:
-        return WorkerState.PENDING, placement_words(pod)
+        return WorkerPodState.PENDING, placement_words(pod)
     if view.phase != "Running" or not view.ready:
-        return WorkerState.STARTING, _kubelet_says(pod)
-    return (WorkerState.TRAINING if training else WorkerState.READY), ""
+        return WorkerPodState.STARTING, _kubelet_says(pod)
+    return (WorkerPodState.TRAINING if training else WorkerPodState.READY), ""
 
 
 def _kubelet_says(pod: Json) -> str:

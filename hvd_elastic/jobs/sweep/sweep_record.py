@@ -29,7 +29,7 @@ class SweepDiffersError(ClusterError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedJob:
+class SweptJob:
     """One point of the sweep."""
 
     name: str
@@ -41,7 +41,7 @@ class SweepRecord:
     """A sweep that was submitted."""
 
     name: str
-    jobs: Sequence[RecordedJob]
+    jobs: Sequence[SweptJob]
     at_once: int | None
     kueue: bool
     """Whether Kueue alone suspends and resumes the jobs."""
@@ -57,7 +57,7 @@ class SweepRecord:
         """The record of what is to be submitted."""
         return cls(
             name=plan.name,
-            jobs=[RecordedJob(name=job.spec.name, point=job.point) for job in plan.jobs],
+            jobs=[SweptJob(name=job.spec.name, point=job.point) for job in plan.jobs],
             at_once=plan.at_once,
             kueue=in_kueue(plan.base),
             description=description_of(plan.base),
@@ -69,7 +69,7 @@ class SweepRecord:
         meta = config_map["metadata"]
         try:
             document = json.loads(config_map["data"][_KEY])
-            jobs = [RecordedJob(name=one["job"], point=one["values"]) for one in document.pop("jobs")]
+            jobs = [SweptJob(name=one["job"], point=one["values"]) for one in document.pop("jobs")]
             return cls(jobs=jobs, uid=meta.get("uid", ""), **document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClusterError(f"the ConfigMap {meta['name']} is not a sweep of this release") from error

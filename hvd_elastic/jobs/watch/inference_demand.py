@@ -25,7 +25,7 @@ class InferenceDemand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class AcceleratorClaim:
     """What a job's workers ask for."""
 
     priority: int
@@ -33,12 +33,12 @@ class Claim:
     """Names of extended resources, such as `nvidia.com/gpu`."""
 
 
-def claim_of(worker: Json) -> Claim:
+def claim_of(worker: Json) -> AcceleratorClaim:
     """The claim of a worker pod."""
-    return Claim(priority=_priority(worker), resources=frozenset(_extended(worker)))
+    return AcceleratorClaim(priority=_priority(worker), resources=frozenset(_extended(worker)))
 
 
-def count_rivals(pods: Iterable[Json], claim: Claim) -> int:
+def count_rivals(pods: Iterable[Json], claim: AcceleratorClaim) -> int:
     """How many of these pods would be served before the job."""
     return sum(_priority(pod) > claim.priority and not claim.resources.isdisjoint(_extended(pod)) for pod in pods)
 
@@ -51,7 +51,7 @@ class DemandReader:
         self._path, self._own = "/api/v1/pods", f"/api/v1/namespaces/{namespace}/pods"
         self._served, self._served_at = 0, float("-inf")
 
-    def read(self, claim: Claim) -> InferenceDemand:
+    def read(self, claim: AcceleratorClaim) -> InferenceDemand:
         """The demand now. Raises ClusterError."""
         try:
             return self._read(claim)
@@ -61,13 +61,13 @@ class DemandReader:
             self._path = self._own
             return self._read(claim)
 
-    def _read(self, claim: Claim) -> InferenceDemand:
+    def _read(self, claim: AcceleratorClaim) -> InferenceDemand:
         waiting = self._count("Pending", claim)
         if self._clock() >= self._served_at + SERVED_SECONDS:
             self._served, self._served_at = self._count("Running", claim), self._clock()
         return InferenceDemand(waiting=waiting, served=self._served, everywhere=self._path != self._own)
 
-    def _count(self, phase: str, claim: Claim) -> int:
+    def _count(self, phase: str, claim: AcceleratorClaim) -> int:
         return count_rivals(self._cluster.list(self._path, fieldSelector=f"status.phase={phase}"), claim)
 
 

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from hvd_elastic.jobs.report.status_text import fact_lines, headline
 from hvd_elastic.jobs.report.time_words import clock_words, duration_words
-from hvd_elastic.jobs.report.worker_status import WorkerState, WorkerStatus
-from hvd_elastic.jobs.watch.job_view import JobView
+from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus
 from hvd_elastic.jobs.watch.screen_state import SPANS, ScreenState
+from hvd_elastic.jobs.watch.watched_job import WatchedJob
 from hvd_elastic.jobs.watch.world_chart import Window, chart, first_change, legend
 
 CHART_HEIGHT: Final = 5
@@ -20,17 +20,17 @@ STORY_LINES: Final = 6
 KEYS: Final = "up/down choose  enter log  s sort  / filter  +/- zoom  esc back  q quit"
 _SORTS: Final = ("pod", "state", "node", "since")
 _STYLES: Final = {
-    WorkerState.TRAINING: "green",
-    WorkerState.READY: "cyan",
-    WorkerState.STARTING: "cyan",
-    WorkerState.PENDING: "yellow",
-    WorkerState.LEAVING: "magenta",
-    WorkerState.ENDED: "red",
-    WorkerState.ABSENT: "yellow",
+    WorkerPodState.TRAINING: "green",
+    WorkerPodState.READY: "cyan",
+    WorkerPodState.STARTING: "cyan",
+    WorkerPodState.PENDING: "yellow",
+    WorkerPodState.LEAVING: "magenta",
+    WorkerPodState.ENDED: "red",
+    WorkerPodState.ABSENT: "yellow",
 }
 
 
-def job_screen(view: JobView, state: ScreenState, *, width: int, height: int) -> Group:
+def job_screen(view: WatchedJob, state: ScreenState, *, width: int, height: int) -> Group:
     """At most `height` lines of at most `width` characters."""
     head = [*_head(view), *_chart(view, state, width)]
     told = view.story[-STORY_LINES:]
@@ -40,7 +40,7 @@ def job_screen(view: JobView, state: ScreenState, *, width: int, height: int) ->
     return Group(*map(_line, head), workers, _line(""), *map(_line, story), _footer(state))
 
 
-def worker_rows(view: JobView, state: ScreenState) -> Sequence[WorkerStatus]:
+def worker_rows(view: WatchedJob, state: ScreenState) -> Sequence[WorkerStatus]:
     """The workers that are shown, in the chosen order."""
     words = state.words.lower()
     shown = [worker for worker in view.status.workers if words in f"{worker} {worker.why}".lower()]
@@ -55,7 +55,7 @@ def first_row(row: int, rows: int, room: int) -> int:
     return max(0, min(row - room // 2, rows - room))
 
 
-def _head(view: JobView) -> Iterator[str]:
+def _head(view: WatchedJob) -> Iterator[str]:
     yield headline(view.status)
     yield from fact_lines(view.status)
     if view.demand:
@@ -64,7 +64,7 @@ def _head(view: JobView) -> Iterator[str]:
     yield from (f"  note: {note}" for note in view.status.notes)
 
 
-def _chart(view: JobView, state: ScreenState, width: int) -> Iterator[str]:
+def _chart(view: WatchedJob, state: ScreenState, width: int) -> Iterator[str]:
     if not view.entries:
         return
     began = first_change(view.entries) or view.entries[0].unix
@@ -79,7 +79,7 @@ def _chart(view: JobView, state: ScreenState, width: int) -> Iterator[str]:
     yield f"workers that train, the last {duration_words(seconds)}   {legend(rows[-1])}"
 
 
-def _worker_table(view: JobView, state: ScreenState, width: int, room: int) -> Table:
+def _worker_table(view: WatchedJob, state: ScreenState, width: int, room: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), width=width, header_style="bold")
     for title in ("", "worker", "state", "node", "since"):
         table.add_column(title.upper(), no_wrap=True)

@@ -14,15 +14,15 @@ from rich.text import Text
 from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError
 from hvd_elastic.jobs.report.job_list import ListedJob, list_job_states
 from hvd_elastic.jobs.watch.job_screen import job_screen, worker_rows
-from hvd_elastic.jobs.watch.job_view import JobView, JobViewReader
 from hvd_elastic.jobs.watch.keyboard import Keyboard
 from hvd_elastic.jobs.watch.list_screen import job_rows, list_screen
 from hvd_elastic.jobs.watch.screen_state import Screen, ScreenState, press
+from hvd_elastic.jobs.watch.watched_job import WatchedJob, WatchedJobReader
 
 READ_SECONDS: Final = 2.0
 _LOG_LINES: Final = 200
 
-Shown = JobView | Sequence[ListedJob] | Sequence[str]
+Shown = WatchedJob | Sequence[ListedJob] | Sequence[str]
 """What was read for Screen.JOB, Screen.LIST and Screen.LOG."""
 
 
@@ -65,7 +65,7 @@ class LiveWatch:
 
     def _rows(self) -> Sequence[object]:
         match self._state.screen, self._shown:
-            case Screen.JOB, JobView() as view:
+            case Screen.JOB, WatchedJob() as view:
                 return [worker.pod for worker in worker_rows(view, self._state)]
             case Screen.LIST, [*jobs]:
                 listed = [job for job in jobs if isinstance(job, ListedJob)]
@@ -80,7 +80,7 @@ class LiveWatch:
         room = height - bool(trouble)
         warning = [Text(trouble, style="red", no_wrap=True, overflow="ellipsis")] if trouble else []
         match state.screen, shown:
-            case Screen.JOB, JobView() as view:
+            case Screen.JOB, WatchedJob() as view:
                 drawn = job_screen(view, state, width=width, height=room)
             case Screen.LIST, [*jobs]:
                 listed = [job for job in jobs if isinstance(job, ListedJob)]
@@ -115,7 +115,7 @@ class LiveWatch:
             return lambda: list_job_states(self._cluster, self._namespace)
         namespace, name = state.job
         if state.screen is Screen.JOB:
-            return JobViewReader(self._cluster, name, namespace).read
+            return WatchedJobReader(self._cluster, name, namespace).read
         path = f"/api/v1/namespaces/{namespace}/pods/{state.pod}/log"
         return lambda: [
             line.decode(errors="replace") for line in self._cluster.stream(path, {"tailLines": str(_LOG_LINES)})

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from hvd_elastic.jobs.report.job_list import ListedJob
 from hvd_elastic.jobs.report.status_text import headline
 from hvd_elastic.jobs.report.story import Happening
-from hvd_elastic.jobs.watch.job_view import JobView
+from hvd_elastic.jobs.watch.watched_job import WatchedJob
 
 FIGURES_SECONDS = 60.0
 """How often the figures are told while nothing happens."""
 
 
-def job_lines(views: Iterator[JobView], *, clock: Callable[[], float] = time.monotonic) -> Iterator[str]:
+def job_lines(views: Iterator[WatchedJob], *, clock: Callable[[], float] = time.monotonic) -> Iterator[str]:
     """The lines of one job, until it has ended."""
     told: set[tuple[float, str, str]] = set()
     said, said_at, is_first = "", float("-inf"), True

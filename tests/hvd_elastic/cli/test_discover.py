@@ -33,14 +33,7 @@ def api() -> Iterator[KubeApi]:
 
 @pytest.fixture
 def kubeconfig(api: KubeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    config = {
-        "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.port}"}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(config))
+    path = api.kubeconfig(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(path))
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

@@ -26,14 +26,7 @@ def api() -> Iterator[KubeApi]:
 @pytest.fixture
 def log(api: KubeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerLog:
     """Of the running launcher of `job`, in a cluster that the kubeconfig names."""
-    config = {
-        "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.port}"}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(config))
+    path = api.kubeconfig(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(path))
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
     serve_job(api, launcher(state=running()), job=job())

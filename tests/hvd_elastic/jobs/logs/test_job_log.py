@@ -1,6 +1,5 @@
 """Reading and following over real connections to a fake API server, whose kubelet cuts, rotates and starts again."""
 
-import json
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -27,14 +26,7 @@ def api() -> Iterator[KubeApi]:
 
 @pytest.fixture
 def cluster(api: KubeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterClient:
-    config = {
-        "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.port}"}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(config))
+    path = api.kubeconfig(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(path))
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
     return ClusterClient.connect()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
-from hvd_elastic.jobs.operations.first_step import JobFailedError, Progress, wait_for_first_step
+from hvd_elastic.jobs.operations.first_step import JobFailedError, StartProgress, wait_for_first_step
 from hvd_elastic.jobs.operations.submission import submit
 from hvd_elastic.jobs.operations.submitted_job import JobStateError
 from tests.discovery.kubeapi import JOBS, PODS, pod
@@ -26,7 +26,7 @@ def unscheduled() -> dict[str, object]:
 
 def test_the_way_to_the_first_step(cluster: JobsCluster) -> None:
     submit(cluster.client(), spec())
-    told: list[Progress] = []
+    told: list[StartProgress] = []
     status = LiveStatus(unix=1.0, activity=Activity.TRAINING, since=1.0, workers=1, step=3)
 
     def happens() -> Iterator[object]:

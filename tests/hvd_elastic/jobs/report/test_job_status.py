@@ -8,7 +8,7 @@ from hvd_elastic.jobs.report.cause_words import scheduler_words
 from hvd_elastic.jobs.report.job_status import job_status, worker_bounds
 from hvd_elastic.jobs.report.status_text import headline, status_text
 from hvd_elastic.jobs.report.time_words import duration_words
-from hvd_elastic.jobs.report.worker_status import WorkerState, worker_statuses
+from hvd_elastic.jobs.report.worker_status import WorkerPodState, worker_statuses
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.reader import read_job
@@ -33,15 +33,15 @@ def test_the_first_line_says_how_many_of_how_many_and_since_when() -> None:
 
 def test_who_waits_says_why_in_the_schedulers_words_and_why_the_one_before_left() -> None:
     zero, _, two = worker_statuses(facts())
-    assert (zero.state, zero.why, zero.before) == (WorkerState.TRAINING, "", "")
-    assert two.state is WorkerState.PENDING
+    assert (zero.state, zero.why, zero.before) == (WorkerPodState.TRAINING, "", "")
+    assert two.state is WorkerPodState.PENDING
     assert two.why == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
     assert two.before == "preempted by inference/web-1"
 
 
 def test_a_worker_that_is_not_made_yet_says_why_the_last_one_left() -> None:
     *_, two = worker_statuses(facts(pods=(launcher(), pod("train-worker-0"), pod("train-worker-1"))))
-    assert (two.state, two.why, two.since) == (WorkerState.ABSENT, "preempted by inference/web-1", NOW - 610)
+    assert (two.state, two.why, two.since) == (WorkerPodState.ABSENT, "preempted by inference/web-1", NOW - 610)
 
 
 def test_without_a_ledger_the_schedulers_event_names_the_pod_that_preempted() -> None:
@@ -52,31 +52,31 @@ def test_without_a_ledger_the_schedulers_event_names_the_pod_that_preempted() ->
 @pytest.mark.parametrize(
     ("present", "state", "why"),
     [
-        (pod("train-worker-2", phase="Failed", reason="Evicted"), WorkerState.ENDED, "Evicted"),
+        (pod("train-worker-2", phase="Failed", reason="Evicted"), WorkerPodState.ENDED, "Evicted"),
         (
             pod("train-worker-2", deleting=True, conditions=[condition("DisruptionTarget", "PreemptionByScheduler")]),
-            WorkerState.LEAVING,
+            WorkerPodState.LEAVING,
             "preempted",
         ),
         (
             pod("train-worker-2", deleting=True, conditions=[condition("DisruptionTarget", "TerminationByKubelet")]),
-            WorkerState.LEAVING,
+            WorkerPodState.LEAVING,
             "evicted",
         ),
-        (pod("train-worker-2", deleting=True), WorkerState.LEAVING, "deleted"),
+        (pod("train-worker-2", deleting=True), WorkerPodState.LEAVING, "deleted"),
         (
             pod(
                 "train-worker-2",
                 phase="Pending",
                 containers=[{"name": "w", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no image"}}}],
             ),
-            WorkerState.STARTING,
+            WorkerPodState.STARTING,
             "ImagePullBackOff: no image",
         ),
-        (pod("train-worker-2"), WorkerState.READY, ""),
+        (pod("train-worker-2"), WorkerPodState.READY, ""),
     ],
 )
-def test_each_pod_says_what_it_does(present: dict[str, object], state: WorkerState, why: str) -> None:
+def test_each_pod_says_what_it_does(present: dict[str, object], state: WorkerPodState, why: str) -> None:
     two = worker_statuses(facts(pods=(present,)))[2]
     assert (two.state, two.why) == (state, why)
 
@@ -84,7 +84,7 @@ def test_each_pod_says_what_it_does(present: dict[str, object], state: WorkerSta
 def test_the_ledger_says_more_of_a_pod_that_leaves_than_the_pod() -> None:
     leaving = pod("train-worker-2", uid="old-2", deleting=True)
     two = worker_statuses(facts(pods=(leaving,)))[2]
-    assert (two.state, two.why, two.before) == (WorkerState.LEAVING, "preempted by inference/web-1", "")
+    assert (two.state, two.why, two.before) == (WorkerPodState.LEAVING, "preempted by inference/web-1", "")
 
 
 def test_the_sums_are_those_of_the_ledger() -> None:
@@ -132,9 +132,9 @@ def test_the_text_leaves_out_workers_of_which_there_is_nothing_to_say() -> None:
 def test_a_job_that_never_trained_asks_for_what_the_manifest_says() -> None:
     early = facts(job=mpijob(), ledger=(), pods=(unschedulable("train-worker-0", ""),))
     assert [worker.state for worker in worker_statuses(early)] == [
-        WorkerState.PENDING,
-        WorkerState.ABSENT,
-        WorkerState.ABSENT,
+        WorkerPodState.PENDING,
+        WorkerPodState.ABSENT,
+        WorkerPodState.ABSENT,
     ]
     assert job_status(early).step == -1
 
@@ -185,7 +185,7 @@ def test_a_description_that_cannot_be_read_leaves_the_manifest(text: str) -> Non
 
 def test_no_worker_trains_without_a_launcher() -> None:
     status = job_status(facts(pods=(pod("train-worker-0"),)))
-    assert status.workers[0].state is WorkerState.READY
+    assert status.workers[0].state is WorkerPodState.READY
 
 
 def test_the_size_is_that_of_the_fresh_word() -> None:

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from hvd_elastic.cli import cli
 from hvd_elastic.jobs.report.job_status import job_status
 from hvd_elastic.jobs.report.story import tell
-from hvd_elastic.jobs.watch.job_view import JobView
 from hvd_elastic.jobs.watch.plain_watch import job_lines
+from hvd_elastic.jobs.watch.watched_job import WatchedJob
 from tests.discovery.kubeapi import EVENTS, JOBS, PODS, KubeApi
 from tests.hvd_elastic.jobs.report.objects import (
     ALL_JOBS,
@@ -95,7 +95,7 @@ def test_no_line_is_wider_than_the_terminal(training: KubeApi) -> None:
     from hvd_elastic.jobs.watch.screen_state import Screen, ScreenState
 
     found = facts()
-    view = JobView(status=job_status(found), entries=found.ledger or (), story=tell(found))
+    view = WatchedJob(status=job_status(found), entries=found.ledger or (), story=tell(found))
     console = Console(width=80, height=24, force_terminal=False)
     with console.capture() as drawn:
         console.print(job_screen(view, ScreenState(screen=Screen.JOB), width=80, height=24))
@@ -116,7 +116,7 @@ def test_without_a_terminal_there_is_a_line_for_each_change() -> None:
     views = [found, found, replace(found, job=ended)]
     lines = list(
         job_lines(
-            (JobView(status=job_status(one), entries=one.ledger or (), story=tell(one)) for one in views),
+            (WatchedJob(status=job_status(one), entries=one.ledger or (), story=tell(one)) for one in views),
             clock=lambda: 0.0,
         )
     )

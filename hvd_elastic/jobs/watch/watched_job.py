@@ -7,12 +7,12 @@ from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError
 from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.jobs.report.job_status import JobStatus, job_status
 from hvd_elastic.jobs.report.story import Happening, tell
-from hvd_elastic.jobs.watch.inference_demand import Claim, DemandReader, InferenceDemand, claim_of
+from hvd_elastic.jobs.watch.inference_demand import AcceleratorClaim, DemandReader, InferenceDemand, claim_of
 from hvd_elastic.mpijob.contract import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
+class WatchedJob:
     """All that is shown of a job."""
 
     status: JobStatus
@@ -23,18 +23,18 @@ class JobView:
     """None: no worker's pod says what the job asks for, or the caller may see no pods."""
 
 
-class JobViewReader:
+class WatchedJobReader:
     """Reads one job again and again."""
 
     def __init__(self, cluster: ClusterClient, name: str, namespace: str) -> None:
         self._cluster, self._name, self._namespace = cluster, name, namespace
         self._demand = DemandReader(cluster, namespace)
-        self._claim: Claim | None = None
+        self._claim: AcceleratorClaim | None = None
 
-    def read(self) -> JobView:
+    def read(self) -> WatchedJob:
         """The job now. Raises UnknownJobError, ForeignJobError or another ClusterError."""
         facts = JobFactReader(self._cluster).read(self._name, self._namespace)
-        return JobView(
+        return WatchedJob(
             status=job_status(facts), entries=facts.ledger or (), story=tell(facts), demand=self._read_demand(facts)
         )
 
