@@ -35,14 +35,17 @@ def environment(recipe: Recipe) -> Path:
     if not (folder / "complete").exists():
         wheel = wheel_build.wheel(recipe, cache, progress=_say, tree=cache / "variants" / "tree")
         subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
-        # After the folder of its own, so that its Horovod comes first.
-        shared = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-        packages = next((folder / "lib").glob("python*/site-packages"))
-        (packages / "shared.pth").write_text(shared)
         install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--python", str(python)]
         subprocess.run([*install, str(wheel)], check=True)
         (folder / "complete").touch()
+    _share_packages(folder)
     return python
+
+
+def _share_packages(folder: Path) -> None:
+    """Let it find this environment's packages after its own: Horovod is its own. Each time, as checkouts come and go."""
+    packages = next((folder / "lib").glob("python*/site-packages"))
+    (packages / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
 
 
 def unpatched(arguments: Sequence[str]) -> int:

@@ -1,0 +1,1 @@
+"""A controller that shares idle GPUs among the jobs of some namespaces."""

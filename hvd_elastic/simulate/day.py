@@ -1,0 +1,47 @@
+"""A cluster's day as values: which nodes are there when, and which inference pods ask for GPUs when.
+
+Seconds count from the beginning of the day. Readers of recorded traces and of nodes and pods made up from a seed all
+give this; the simulation takes nothing else of the outside.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLife:
+    """One node, from when pods may be bound to it until it is gone."""
+
+    name: str
+    gpus: int
+    since: float = 0.0
+    until: float = float("inf")
+    notice_seconds: float = 0.0
+    """How long before `until` its pods are told; 0: it is lost without a word."""
+    spot: bool = True
+    machine: str = ""
+    """Its instance type, for prices; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferencePod:
+    """A pod that comes before training."""
+
+    name: str
+    gpus: int
+    created: float
+    seconds: float = float("inf")
+    """How long it runs once it is Running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """What happens to a cluster without regard to training."""
+
+    source: str
+    """Which trace or seed it is, for the report."""
+    seconds: float
+    """How long it is."""
+    nodes: tuple[NodeLife, ...]
+    """In the order in which they come."""
+    pods: tuple[InferencePod, ...] = ()
+    """In the order in which they are created. Those that were there before the day have `created=0`."""
