@@ -43,7 +43,7 @@ def environment(recipe: Recipe) -> Path:
 
 
 def _share_packages(folder: Path) -> None:
-    """Let it find this environment's packages after its own: Horovod is its own. Each time, as checkouts come and go."""
+    """Let it find this environment's packages, after its own Horovod. Each time, as checkouts come and go."""
     packages = next((folder / "lib").glob("python*/site-packages"))
     (packages / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
 
