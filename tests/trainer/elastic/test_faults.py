@@ -149,7 +149,7 @@ def test_a_death_in_the_middle_of_a_message_is_noticed_at_once(tmp_path: Path) -
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
         job.trains(2)
-        handing_over = job.order("a", "broadcast", "0.05")
+        handing_over = job.order("a", "broadcast", "sending 2")
         job.offer("a", "b", "c")
         job.dies(handing_over)
         job.trains(2)

@@ -1,7 +1,10 @@
 """A training script that kills itself where a test orders it, and logs for each step what must not depend on that."""
 
+import contextlib
 import os
 import signal
+import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -21,13 +24,40 @@ LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
 EPOCHS = int(os.environ.get("TEST_EPOCHS", "1000000"))
 BALLAST = int(os.environ.get("TEST_BALLAST", "0"))
 """The number of useless parameters, which take long on the wire."""
+PART_BYTES = 16 << 20
+"""More than a connection holds of its own, and a small part of a ballast."""
 PROCESS_SETS = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
 """Whether all ranks but the last have a process set of their own."""
 
 
+def die() -> None:
+    """End as a killed process does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_while_sending(peers: int) -> None:
+    """Die as soon as so many peers have read a part of what is sent to each of them from now on."""
+    before = sent()
+    while sum(count - before.get(number, 0) > PART_BYTES for number, count in sent().items()) < peers:
+        time.sleep(0.0005)
+    die()
+
+
+def sent() -> dict[int, int]:
+    """How many bytes the other side has acknowledged, by the descriptor of each TCP connection (TCP_INFO)."""
+    found = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if str(entry.readlink()).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+                    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+                found[int(entry.name)] = struct.unpack_from("Q", info, 120)[0]  # tcpi_bytes_acked of linux/tcp.h
+    return found
+
+
 def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
-    """Die before or after a call of `owner.name`, once `ORDERS/HOST@point` is there; if it holds a number, so many
-    seconds later.
+    """Die before or after a call of `owner.name`, once `ORDERS/HOST@point` is there: if it holds a number, so many
+    seconds later; if it holds `sending N`, in the middle of messages to N peers.
     """
     call = getattr(owner, name)
 
@@ -35,10 +65,13 @@ def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
         result = call(*args, **options) if after else None
         order = ORDERS / f"{os.environ['HOROVOD_HOSTNAME']}@{point}"
         if order.exists():
-            seconds = float(order.read_text() or 0)
+            how = order.read_text()
             order.unlink()
-            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
-            if not seconds:
+            if how.startswith("sending "):
+                threading.Thread(target=die_while_sending, args=[int(how.split()[1])]).start()
+            else:
+                threading.Timer(float(how or 0), die).start()
+            if not how:
                 time.sleep(60)
         return result if after else call(*args, **options)
 
