@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
+from typing import Final
 
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.event_queue import Action, EventQueue
@@ -11,7 +13,8 @@ from hvd_elastic.simulate.node_table import NodeTable
 from hvd_elastic.simulate.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
 from hvd_elastic.simulate.workload import Stalls
 
-_STEPS_OF_PROGRESS = 200
+_STEPS_OF_PROGRESS: Final = 200
+_GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
 
 
 class ClusterDay:
@@ -28,6 +31,7 @@ class ClusterDay:
         self._stalls = stalls
         self._scheduler = KubeScheduler(self.table)
         self._queue = EventQueue()
+        self._asked = count(1)
         self._touched: dict[JobRun, None] = {}
         for number, node in enumerate(day.nodes):
             self._set_node(number, node)
@@ -36,8 +40,8 @@ class ClusterDay:
 
     @property
     def never(self) -> int:
-        """Pods of inference that have no room."""
-        return self._scheduler.waiting
+        """Pods of inference that have no room, and for which nobody leaves."""
+        return self._scheduler.stuck
 
     @property
     def lendable(self) -> int:
@@ -92,12 +96,17 @@ class ClusterDay:
                 return
 
     def _ask_for(self, pod: InferencePod, now: float) -> None:
-        self.create(ServingPod(gpus=pod.gpus, created=now, seconds=pod.seconds))
+        self._serve_later(pod.gpus, pod.seconds, now)
+
+    def _serve_later(self, gpus: int, seconds: float, now: float) -> None:
+        """Multiples of the golden ratio, less whole numbers, fill the range between 0 and 1 evenly, without a seed."""
+        part = next(self._asked) * _GOLDEN_RATIO % 1.0
+        start = self._stalls.bind + (part - 0.5) * self._stalls.bind_spread
+        self.create(ServingPod(gpus=gpus, created=now, start=start if now else 0.0, seconds=seconds))
 
     def _serve(self, pod: ServingPod, now: float) -> None:
-        was_there_before = pod.created == 0
-        pod.running = now if was_there_before else now + self._stalls.bind
-        if not was_there_before:
+        pod.running = now + pod.start
+        if pod.created:
             self.waited.append(pod.running - pod.created)
         self._queue.at(pod.running + pod.seconds, partial(self._served, pod))
 
@@ -131,7 +140,7 @@ class ClusterDay:
     def _move_elsewhere(self, pod: ServingPod, now: float) -> None:
         """Its ReplicaSet makes another one, which does the rest of the work."""
         left = pod.seconds - max(now - pod.running, 0.0)
-        self.create(ServingPod(gpus=pod.gpus, created=now, seconds=max(left, 0.0)))
+        self._serve_later(pod.gpus, max(left, 0.0), now)
 
 
 def _ignore(_now: float) -> None:

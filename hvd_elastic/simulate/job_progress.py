@@ -72,7 +72,8 @@ class JobProgress:
         if self.activity is Activity.TRAINING and activity is not Activity.TRAINING:
             self._still_since = self.now
         elif activity is Activity.TRAINING and self._still_since is not None:
-            self.pauses.append(self.now - self._still_since)
+            if self.now > self._still_since:
+                self.pauses.append(self.now - self._still_since)
             self._still_since = None
         self.activity = activity
 

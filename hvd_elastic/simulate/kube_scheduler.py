@@ -38,9 +38,9 @@ class KubeScheduler:
         self._decisions: list[Binding | Eviction] = []
 
     @property
-    def waiting(self) -> int:
-        """Pods of inference that are not bound."""
-        return len(self._serving)
+    def stuck(self) -> int:
+        """Pods of inference that have no room, and for which nobody leaves."""
+        return sum(pod.nominated is None for pod in self._serving)
 
     @property
     def unpromised(self) -> int:

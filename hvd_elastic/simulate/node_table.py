@@ -135,8 +135,8 @@ class NodeTable:
             for node, room in enumerate(self.rooms):
                 if room is not None:
                     self._offer(node, room, gpus)
-        node = self._candidates[gpus].best(self._versions)
-        return None if node is None else (node, self._victims(self.room(node), gpus))
+        best = self._candidates[gpus].best(self._versions)
+        return None if best is None else (best, self._victims(self.room(best), gpus))
 
     def _hold(self, pod: ScheduledPod, gpus: int) -> None:
         assert pod.node is not None

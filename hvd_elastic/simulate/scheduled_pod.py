@@ -23,8 +23,10 @@ class ScheduledPod:
 class ServingPod(ScheduledPod):
     """A pod of inference."""
 
+    start: float
+    """Seconds from its binding until it runs; 0 for one that was there before the day."""
     seconds: float
-    """It runs so long once it is Running."""
+    """It runs so long then."""
     running: float = float("inf")
     """Since then."""
 
