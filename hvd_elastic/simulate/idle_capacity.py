@@ -27,7 +27,9 @@ def idle_capacity(day: Day, stalls: Stalls) -> IdleCapacity:
     steps: list[tuple[float, int]] = [(0.0, 0)]
 
     def note(now: float) -> None:
-        if steps[-1][1] != cluster.lendable:
+        if steps[-1][0] == now:
+            steps[-1] = now, cluster.lendable
+        elif steps[-1][1] != cluster.lendable:
             steps.append((now, cluster.lendable))
 
     cluster.on_change = note
