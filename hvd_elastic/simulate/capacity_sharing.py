@@ -46,8 +46,8 @@ class CapacitySharing:
         if not runs:
             return
         wanted = self._share(tuple(_demand(run, now) for run in runs), self._cluster.lendable)
-        for run in sorted(runs, key=lambda run: wanted.get(run.job.name, run.wanted) - run.wanted):
-            run.want(wanted.get(run.job.name, run.wanted), now)
+        for run in sorted(runs, key=lambda run: wanted.get(run.job.name, run.workers.wanted) - run.workers.wanted):
+            run.workers.want(wanted.get(run.job.name, run.workers.wanted), now)
 
 
 def _demand(run: JobRun, now: float) -> JobDemand:
@@ -55,8 +55,8 @@ def _demand(run: JobRun, now: float) -> JobDemand:
         name=run.job.name,
         min=run.job.min,
         max=run.job.max,
-        workers=run.count(WorkerPhase.MEMBER),
-        wanted=run.wanted,
+        workers=run.workers.count(WorkerPhase.MEMBER),
+        wanted=run.workers.wanted,
         gpus=run.job.gpus,
         speeds=run.job.speeds,
         weight=run.job.weight,

@@ -7,7 +7,8 @@ from typing import Final
 
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.event_queue import Action, EventQueue
-from hvd_elastic.simulate.job_run import Departure, JobRun
+from hvd_elastic.simulate.job_run import JobRun
+from hvd_elastic.simulate.job_workers import Departure
 from hvd_elastic.simulate.kube_scheduler import Binding, KubeScheduler
 from hvd_elastic.simulate.node_table import NodeTable
 from hvd_elastic.simulate.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
@@ -87,9 +88,9 @@ class ClusterDay:
             decisions = self._scheduler.schedule(now)
             for decision in decisions:
                 if not isinstance(decision, Binding):
-                    self.runs[decision.worker.job].tell(decision.worker, now)
+                    self.runs[decision.worker.job].workers.tell(decision.worker, now)
                 elif isinstance(decision.pod, WorkerPod):
-                    self.runs[decision.pod.job].bound(decision.pod, now)
+                    self.runs[decision.pod.job].workers.bound(decision.pod, now)
                 elif isinstance(decision.pod, ServingPod):
                     self._serve(decision.pod, now)
             if not decisions:
@@ -124,7 +125,7 @@ class ClusterDay:
     def _drain_node(self, number: int, node: NodeLife, now: float) -> None:
         for pod in self.table.close(number):
             if isinstance(pod, WorkerPod):
-                self.runs[pod.job].tell(pod, now, grace=node.until - now)
+                self.runs[pod.job].workers.tell(pod, now, grace=node.until - now)
             elif isinstance(pod, ServingPod):
                 self.table.release(pod)
                 self._move_elsewhere(pod, now)
@@ -133,7 +134,7 @@ class ClusterDay:
         how = Departure.KILLED if node.notice_seconds else Departure.NODE_LOST
         for pod in self.table.remove(number):
             if isinstance(pod, WorkerPod):
-                self.runs[pod.job].lose(pod, how, now)
+                self.runs[pod.job].workers.lose(pod, how, now)
             elif isinstance(pod, ServingPod):
                 self._move_elsewhere(pod, now)
 

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from hvd_elastic.simulate.job_run import Departure, JobRun, RunPhase
+from hvd_elastic.simulate.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.job_workers import Departure
 from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.ways.resizing import change_world, form_when_enough
 from hvd_elastic.simulate.workload import SimulatedJob
@@ -27,11 +28,11 @@ class OwnWay:
     def respond(self, run: JobRun, now: float) -> None:
         """A first launcher waits for `start` workers, each later world for `min`."""
         if run.phase in (RunPhase.WAITING, RunPhase.FORMING):
-            first = min(run.job.start, max(run.wanted, run.job.min))
+            first = min(run.job.start, max(run.workers.wanted, run.job.min))
             form_when_enough(run, run.job.min if run.first_step is not None else first, now)
-        elif run.usable >= run.job.min and self._state_is_held(run):
+        elif run.workers.usable >= run.job.min and self._state_is_held(run):
             change_world(run, now)
-        elif run.count(WorkerPhase.MEMBER):
+        elif run.workers.count(WorkerPhase.MEMBER):
             self._stand_still(run, now)
         else:
             self._lose_world(run, now)
@@ -45,11 +46,11 @@ class OwnWay:
 
     def _state_is_held(self, run: JobRun) -> bool:
         """By a member that is left, or by one that stays for a world more to hand it over."""
-        handed_over = Departure.TOLD in run.departures.values() and run.count(WorkerPhase.READY) > 0
-        return run.count(WorkerPhase.MEMBER) > 0 or handed_over
+        handed_over = Departure.TOLD in run.workers.departures.values() and run.workers.count(WorkerPhase.READY) > 0
+        return run.workers.count(WorkerPhase.MEMBER) > 0 or handed_over
 
     def _stand_still(self, run: JobRun, now: float) -> None:
-        if run.departures and self._saves(run):
+        if run.workers.departures and self._saves(run):
             run.handover = run.job.checkpoint_seconds
         if run.phase is not RunPhase.SHORT:
             run.turn_to(RunPhase.SHORT, now)
@@ -63,9 +64,9 @@ class OwnWay:
 
     def _saves(self, run: JobRun) -> bool:
         """Whether the last commit is durable before those that hold it have left."""
-        if run.job.checkpoint_every_seconds is None or Departure.TOLD not in run.departures.values():
+        if run.job.checkpoint_every_seconds is None or Departure.TOLD not in run.workers.departures.values():
             return False
-        grace = min((worker.grace for worker in run.noticed), default=0.0)
+        grace = min((worker.grace for worker in run.workers.noticed), default=0.0)
         saves = run.job.checkpoint_seconds <= _GRACE_FOR_CHECKPOINT * grace
         if saves:
             run.progress.save()

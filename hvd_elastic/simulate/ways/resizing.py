@@ -1,12 +1,13 @@
 """What ways that keep their world have in common."""
 
-from hvd_elastic.simulate.job_run import Departure, JobRun, RunPhase
+from hvd_elastic.simulate.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.job_workers import Departure
 from hvd_elastic.simulate.scheduled_pod import WorkerPhase
 
 
 def form_when_enough(run: JobRun, needed: int, now: float) -> None:
     """Begin once so many are READY; not, if some of them go before the world is formed."""
-    enough = run.count(WorkerPhase.READY) >= needed
+    enough = run.workers.count(WorkerPhase.READY) >= needed
     if enough and run.phase is RunPhase.WAITING:
         run.form(now)
     elif not enough and run.phase is RunPhase.FORMING:
@@ -15,8 +16,8 @@ def form_when_enough(run: JobRun, needed: int, now: float) -> None:
 
 def change_world(run: JobRun, now: float) -> None:
     """One resize for all that has happened in this moment. Newcomers alone wait for a resize under way to end."""
-    newcomers = run.count(WorkerPhase.READY) > 0
-    if run.departures or (newcomers and run.phase is not RunPhase.RESIZING):
+    newcomers = run.workers.count(WorkerPhase.READY) > 0
+    if run.workers.departures or (newcomers and run.phase is not RunPhase.RESIZING):
         run.resize(now, _stall(run, grows=newcomers))
 
 
@@ -26,5 +27,5 @@ def _stall(run: JobRun, *, grows: bool) -> float:
         Departure.KILLED: run.stalls.death,
         Departure.NODE_LOST: run.stalls.node_lost,
     }
-    stalls = [costs[how] for how in run.departures.values()]
+    stalls = [costs[how] for how in run.workers.departures.values()]
     return max([*stalls, run.stalls.grow] if grows else stalls)

@@ -18,12 +18,12 @@ class RestartWay:
 
     def respond(self, run: JobRun, now: float) -> None:
         """A world of all that have room."""
-        if run.departures:
+        if run.workers.departures:
             run.progress.roll_back()
             self._evict(run, now)
             self.wait(run, now)
-        enough = run.count(WorkerPhase.READY) >= run.job.min
-        if enough and run.phase is RunPhase.WAITING and not run.count(WorkerPhase.STARTING):
+        enough = run.workers.count(WorkerPhase.READY) >= run.job.min
+        if enough and run.phase is RunPhase.WAITING and not run.workers.count(WorkerPhase.STARTING):
             run.form(now)
         elif not enough and run.phase is RunPhase.FORMING:
             self.wait(run, now)
@@ -34,7 +34,7 @@ class RestartWay:
 
     def on_checkpoint(self, run: JobRun, now: float) -> None:
         """Grow by those that have waited for it."""
-        if run.count(WorkerPhase.READY):
+        if run.workers.count(WorkerPhase.READY):
             run.disband(now)
             run.resizes += 1
             run.last_resize = now
@@ -42,5 +42,5 @@ class RestartWay:
 
     def _evict(self, run: JobRun, now: float) -> None:
         for phase in (WorkerPhase.STARTING, WorkerPhase.READY, WorkerPhase.MEMBER):
-            for worker in run.of(phase):
-                run.tell(worker, now)
+            for worker in run.workers.of(phase):
+                run.workers.tell(worker, now)

@@ -18,11 +18,11 @@ class StaticWay:
 
     def respond(self, run: JobRun, now: float) -> None:
         """Every loss ends the run; the next one begins at the checkpoint."""
-        if run.departures:
+        if run.workers.departures:
             run.progress.roll_back()
             run.disband(now)
             self.wait(run, now)
-        complete = run.count(WorkerPhase.READY) >= run.job.start
+        complete = run.workers.count(WorkerPhase.READY) >= run.job.start
         if complete and run.phase is RunPhase.WAITING:
             run.form(now)
         elif not complete and run.phase is RunPhase.FORMING:

@@ -39,14 +39,14 @@ class StockWay:
 
     def respond(self, run: JobRun, now: float) -> None:
         """Shrink as long as `min` are left."""
-        self._blacklist |= run.departures.keys()
+        self._blacklist |= run.workers.departures.keys()
         if run.phase in (RunPhase.WAITING, RunPhase.FORMING):
             self._begin(run, now)
         elif run.phase is RunPhase.BACKOFF:
             return
-        elif not run.count(WorkerPhase.MEMBER):
+        elif not run.workers.count(WorkerPhase.MEMBER):
             self._fail(run, now)
-        elif run.usable >= run.job.min:
+        elif run.workers.usable >= run.job.min:
             change_world(run, now)
         elif run.phase is not RunPhase.SHORT:
             run.turn_to(RunPhase.SHORT, now, _ELASTIC_TIMEOUT_SECONDS, lambda second: self._fail(run, second))
@@ -59,7 +59,7 @@ class StockWay:
         """Nothing changes."""
 
     def _begin(self, run: JobRun, now: float) -> None:
-        enough = run.count(WorkerPhase.READY) >= run.job.start
+        enough = run.workers.count(WorkerPhase.READY) >= run.job.start
         if enough and run.phase is RunPhase.WAITING:
             run.form(now)
         elif not enough and run.phase is RunPhase.FORMING:
@@ -69,7 +69,7 @@ class StockWay:
         """The launcher has ended. The next one knows no blacklist, and no state but the durable one."""
         run.progress.roll_back()
         run.disband(now)
-        run.revive(now)
+        run.workers.move_all(WorkerPhase.UNUSED, WorkerPhase.READY, now)
         self._blacklist.clear()
         self._failures = 0 if now - self._launched >= _BACKOFF_FORGOTTEN_SECONDS else self._failures + 1
         delay = min(_BACKOFF_SECONDS * 2**self._failures, _LONGEST_BACKOFF_SECONDS)

@@ -31,7 +31,7 @@ def test_each_job_gets_what_the_share_says() -> None:
 
 def test_the_share_is_asked_on_a_period_and_when_capacity_or_jobs_change() -> None:
     share = Recorder(1)
-    nodes = [2, NodeLife(name="late", gpus=2, since=100)]
+    nodes: list[int | NodeLife] = [2, NodeLife(name="late", gpus=2, since=100)]
     task = job("a", samples=500)
     simulate(day(nodes=nodes, pods=(serving(10.5, 20),), seconds=130), (task,), Way.OURS, STALLS, share=share)
     assert [gpus for _, gpus in share.asked][:1] == [2]

@@ -14,7 +14,7 @@ from tests.hvd_elastic.simulate.made_days import STALLS, day, job, jobs, serving
 
 
 def test_what_is_idle_follows_inference_and_the_nodes() -> None:
-    nodes = [2, NodeLife(name="spot", gpus=4, since=50, until=300, notice_seconds=20)]
+    nodes: list[int | NodeLife] = [2, NodeLife(name="spot", gpus=4, since=50, until=300, notice_seconds=20)]
     idle = idle_capacity(day(nodes=nodes, pods=(serving(100, 49, gpus=2),)), STALLS)
     # it is held from the pod's binding on; the node is closed when its notice comes
     assert idle.steps == ((0.0, 2), (50.0, 6), (100.0, 4), (150.0, 6), (280.0, 2))
