@@ -6,9 +6,9 @@ from itertools import count
 from typing import Final
 
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
-from hvd_elastic.simulate.event_queue import Action, EventQueue
+from hvd_elastic.simulate.event_queue import EventQueue, TimedAction
 from hvd_elastic.simulate.job_run import JobRun
-from hvd_elastic.simulate.job_workers import Departure
+from hvd_elastic.simulate.job_workers import MemberLoss
 from hvd_elastic.simulate.kube_scheduler import Binding, KubeScheduler
 from hvd_elastic.simulate.node_table import NodeTable
 from hvd_elastic.simulate.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
@@ -63,7 +63,7 @@ class ClusterDay:
                 progress(now / self.day.seconds)
         progress(1.0)
 
-    def at(self, second: float, action: Action) -> None:
+    def at(self, second: float, action: TimedAction) -> None:
         """Do something later."""
         self._queue.at(second, action)
 
@@ -131,7 +131,7 @@ class ClusterDay:
                 self._move_elsewhere(pod, now)
 
     def _lose_node(self, number: int, node: NodeLife, now: float) -> None:
-        how = Departure.KILLED if node.notice_seconds else Departure.NODE_LOST
+        how = MemberLoss.KILLED if node.notice_seconds else MemberLoss.NODE_LOST
         for pod in self.table.remove(number):
             if isinstance(pod, WorkerPod):
                 self.runs[pod.job].workers.lose(pod, how, now)

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from hvd_elastic.simulate.workload import SimulatedJob
 
 
-class Activity(Enum):
+class GpuUse(Enum):
     """What a job's workers do with their GPUs."""
 
     BEGINNING = auto()
@@ -21,7 +21,7 @@ class JobProgress:
 
     job: SimulatedJob
     now: float = 0.0
-    activity: Activity = Activity.STILL
+    activity: GpuUse = GpuUse.STILL
     starting: int = 0
     """Workers that are bound and not Ready."""
     ready: int = 0
@@ -48,7 +48,7 @@ class JobProgress:
     @property
     def speed(self) -> float:
         """Samples per second now."""
-        return self.job.speeds[self.members] if self.activity is Activity.TRAINING else 0.0
+        return self.job.speeds[self.members] if self.activity is GpuUse.TRAINING else 0.0
 
     def advance(self, now: float) -> None:
         """Count what has happened since the last call."""
@@ -59,19 +59,19 @@ class JobProgress:
         self.begun += self.starting * seconds
         self.stalled += self.others * seconds
         match self.activity:
-            case Activity.TRAINING:
+            case GpuUse.TRAINING:
                 self.useful += self.members * seconds
                 self.stalled += self.ready * seconds
-            case Activity.BEGINNING:
+            case GpuUse.BEGINNING:
                 self.begun += (self.members + self.ready) * seconds
-            case Activity.STILL:
+            case GpuUse.STILL:
                 self.stalled += (self.members + self.ready) * seconds
 
-    def turn_to(self, activity: Activity) -> None:
+    def turn_to(self, activity: GpuUse) -> None:
         """What the workers do from now on."""
-        if self.activity is Activity.TRAINING and activity is not Activity.TRAINING:
+        if self.activity is GpuUse.TRAINING and activity is not GpuUse.TRAINING:
             self._still_since = self.now
-        elif activity is Activity.TRAINING and self._still_since is not None:
+        elif activity is GpuUse.TRAINING and self._still_since is not None:
             if self.now > self._still_since:
                 self.pauses.append(self.now - self._still_since)
             self._still_since = None

@@ -4,8 +4,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-from hvd_elastic.simulate.event_queue import Action
-from hvd_elastic.simulate.job_progress import Activity, JobProgress
+from hvd_elastic.simulate.event_queue import TimedAction
+from hvd_elastic.simulate.job_progress import GpuUse, JobProgress
 from hvd_elastic.simulate.job_workers import JobWorkers, Surroundings
 from hvd_elastic.simulate.outcome import SizeChange
 from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
@@ -54,7 +54,7 @@ class Response(Protocol):
         """A durable checkpoint was written."""
 
 
-_ACTIVITIES = {RunPhase.FORMING: Activity.BEGINNING, RunPhase.TRAINING: Activity.TRAINING}
+_USES = {RunPhase.FORMING: GpuUse.BEGINNING, RunPhase.TRAINING: GpuUse.TRAINING}
 
 
 class JobRun:
@@ -108,11 +108,13 @@ class JobRun:
 
     # What its way decides
 
-    def turn_to(self, phase: RunPhase, now: float, seconds: float = float("inf"), then: Action | None = None) -> None:
+    def turn_to(
+        self, phase: RunPhase, now: float, seconds: float = float("inf"), then: TimedAction | None = None
+    ) -> None:
         """Be in a phase, and do something if it is still in it after some seconds."""
         self.progress.advance(now)
         self.phase = phase
-        self.progress.turn_to(_ACTIVITIES.get(phase, Activity.STILL))
+        self.progress.turn_to(_USES.get(phase, GpuUse.STILL))
         self._note_size(now)
         self._timer += 1
         self._until = now + seconds
@@ -151,7 +153,7 @@ class JobRun:
 
     # What comes with time
 
-    def _in_time(self, timer: int, action: Action, now: float) -> None:
+    def _in_time(self, timer: int, action: TimedAction, now: float) -> None:
         if timer == self._timer:
             self.progress.advance(now)
             action(now)

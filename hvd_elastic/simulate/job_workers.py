@@ -5,13 +5,13 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-from hvd_elastic.simulate.event_queue import Action
+from hvd_elastic.simulate.event_queue import TimedAction
 from hvd_elastic.simulate.job_progress import JobProgress
 from hvd_elastic.simulate.scheduled_pod import ScheduledPod, WorkerPhase, WorkerPod
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls
 
 
-class Departure(Enum):
+class MemberLoss(Enum):
     """How a member left."""
 
     TOLD = auto()
@@ -29,7 +29,7 @@ class Surroundings(Protocol):
     def release(self, pod: ScheduledPod) -> None:
         """Its GPUs are free."""
 
-    def at(self, second: float, action: Action) -> None:
+    def at(self, second: float, action: TimedAction) -> None:
         """Do something later."""
 
 
@@ -52,7 +52,7 @@ class JobWorkers:
         changed: Callable[[], None],
     ) -> None:
         self.wanted = 0
-        self.departures: dict[int, Departure] = {}
+        self.departures: dict[int, MemberLoss] = {}
         """Of members, by their index, since `dismiss` was called."""
         self.noticed: list[WorkerPod] = []
         """Told to leave since then."""
@@ -102,17 +102,17 @@ class JobWorkers:
         if worker.phase not in _BOUND:
             return
         if worker.phase is WorkerPhase.MEMBER:
-            self.departures[worker.index] = Departure.TOLD
+            self.departures[worker.index] = MemberLoss.TOLD
         worker.leaving = True
         worker.grace = self._job.grace_seconds if grace is None else min(grace, self._job.grace_seconds)
         self.noticed.append(worker)
         self._move(worker, WorkerPhase.LEAVING, now)
 
-    def lose(self, worker: WorkerPod, how: Departure, now: float) -> None:
+    def lose(self, worker: WorkerPod, how: MemberLoss, now: float) -> None:
         """The worker's node is gone."""
         if worker.phase is WorkerPhase.MEMBER:
             self.departures[worker.index] = how
-        replaced = now if how is Departure.KILLED else now + self._stalls.node_replaced
+        replaced = now if how is MemberLoss.KILLED else now + self._stalls.node_replaced
         self._move(worker, WorkerPhase.GONE, now)
         self._around.at(replaced, partial(self._replace, worker))
 

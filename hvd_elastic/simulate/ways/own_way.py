@@ -3,7 +3,7 @@
 from typing import Final
 
 from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.job_workers import Departure
+from hvd_elastic.simulate.job_workers import MemberLoss
 from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.ways.resizing import change_world, form_when_enough
 from hvd_elastic.simulate.workload import SimulatedJob
@@ -46,7 +46,7 @@ class OwnWay:
 
     def _state_is_held(self, run: JobRun) -> bool:
         """By a member that is left, or by one that stays for a world more to hand it over."""
-        handed_over = Departure.TOLD in run.workers.departures.values() and run.workers.count(WorkerPhase.READY) > 0
+        handed_over = MemberLoss.TOLD in run.workers.departures.values() and run.workers.count(WorkerPhase.READY) > 0
         return run.workers.count(WorkerPhase.MEMBER) > 0 or handed_over
 
     def _stand_still(self, run: JobRun, now: float) -> None:
@@ -64,7 +64,7 @@ class OwnWay:
 
     def _saves(self, run: JobRun) -> bool:
         """Whether the last commit is durable before those that hold it have left."""
-        if run.job.checkpoint_every_seconds is None or Departure.TOLD not in run.workers.departures.values():
+        if run.job.checkpoint_every_seconds is None or MemberLoss.TOLD not in run.workers.departures.values():
             return False
         grace = min((worker.grace for worker in run.workers.noticed), default=0.0)
         saves = run.job.checkpoint_seconds <= _GRACE_FOR_CHECKPOINT * grace

@@ -1,7 +1,7 @@
 """What ways that keep their world have in common."""
 
 from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.job_workers import Departure
+from hvd_elastic.simulate.job_workers import MemberLoss
 from hvd_elastic.simulate.scheduled_pod import WorkerPhase
 
 
@@ -23,9 +23,9 @@ def change_world(run: JobRun, now: float) -> None:
 
 def _stall(run: JobRun, *, grows: bool) -> float:
     costs = {
-        Departure.TOLD: run.stalls.shrink,
-        Departure.KILLED: run.stalls.death,
-        Departure.NODE_LOST: run.stalls.node_lost,
+        MemberLoss.TOLD: run.stalls.shrink,
+        MemberLoss.KILLED: run.stalls.death,
+        MemberLoss.NODE_LOST: run.stalls.node_lost,
     }
     stalls = [costs[how] for how in run.workers.departures.values()]
     return max([*stalls, run.stalls.grow] if grows else stalls)

@@ -58,6 +58,13 @@ def test_below_min_ours_stands_still_and_keeps_its_state() -> None:
     assert (only(outcome).repeated, only(outcome).restarts) == (0, 0)
 
 
+def test_what_ours_saved_as_it_fell_short_outlives_those_that_stood_still() -> None:
+    nodes: list[int | NodeLife] = [1, NodeLife(name="lost", gpus=1, until=150)]
+    outcome = play(Way.OURS, nodes, (100, 200), start=2, min=2, max=2, checkpoint_every_seconds=900)
+    assert only(outcome).samples == pytest.approx(20 * (100 - BEGIN))
+    assert only(outcome).repeated == 0
+
+
 def test_ours_saves_before_its_last_worker_leaves_and_waits_with_it() -> None:
     outcome = play(Way.OURS, [1], (100, 50), start=1, max=1, checkpoint_seconds=3.0, checkpoint_every_seconds=900)
     assert (only(outcome).repeated, only(outcome).restarts) == (0, 1)
