@@ -46,8 +46,8 @@ class ClusterDay:
 
     @property
     def lendable(self) -> int:
-        """GPUs that inference leaves to training, now and as soon as the pods that wait are bound."""
-        return max(self.table.lendable - self._scheduler.unpromised, 0)
+        """GPUs that inference neither holds nor is promised."""
+        return self.table.lendable
 
     def play(self, progress: Callable[[float], None]) -> None:
         """From the first second to the last."""

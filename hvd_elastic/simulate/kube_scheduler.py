@@ -42,11 +42,6 @@ class KubeScheduler:
         """Pods of inference that have no room, and for which nobody leaves."""
         return sum(pod.nominated is None for pod in self._serving)
 
-    @property
-    def unpromised(self) -> int:
-        """GPUs for which pods of inference wait without a node that makes room."""
-        return sum(pod.gpus for pod in self._serving if pod.nominated is None)
-
     def add(self, pod: ScheduledPod) -> None:
         """A pod was created."""
         if isinstance(pod, ServingPod):

@@ -45,7 +45,7 @@ def test_a_job_that_is_to_have_less_gives_it_back_by_a_drain() -> None:
         return {"a": 1 if old else 3, "b": 3 if old else 0}
 
     tasks = (job("a", start=3), job("b", start=3))
-    outcome = simulate(day(nodes=[4]), tasks, Way.OURS, STALLS, share=late)
+    outcome = simulate(day(nodes=[6]), tasks, Way.OURS, STALLS, share=late)
     first, second = outcome.jobs
     assert [size.workers for size in first.sizes] == [0, 3, 1]
     assert [size.workers for size in second.sizes] == [0, 3]

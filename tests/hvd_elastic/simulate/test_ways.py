@@ -85,6 +85,12 @@ def test_a_lost_node_costs_ours_the_longer_stall_and_no_step() -> None:
     assert only(outcome).repeated == 0
 
 
+def test_who_is_told_during_a_longer_stall_adds_nothing_to_it() -> None:
+    nodes: list[int | NodeLife] = [1, 1, NodeLife(name="lost", gpus=1, until=100)]
+    outcome = play(Way.OURS, nodes, (105, 2000), start=3, max=3)
+    assert sizes(outcome)[2] == (110, 1)
+
+
 def test_a_lost_nodes_worker_is_asked_for_anew_after_a_while() -> None:
     nodes: list[int | NodeLife] = [NodeLife(name="lost", gpus=1, until=100), 1, NodeLife(name="new", gpus=1, since=101)]
     outcome = play(Way.OURS, nodes, start=2, max=2)
