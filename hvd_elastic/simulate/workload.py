@@ -72,3 +72,5 @@ class Stalls:
     """From the GPU's being free until the pod that waits for it runs."""
     restart: float
     """From the moment at which a restarted job has its workers Ready to its first step, the restore included."""
+    bind_spread: float = 0.0
+    """Between the shortest and the longest `bind`, which is their mean: the kubelet looks about once a second."""

@@ -1,0 +1,107 @@
+"""How long a day of a large cluster takes to simulate, and how much memory.
+
+    python -m benchmarks.simulate [--nodes 10000] [--jobs 20] [--copies 3] [--day 10] [--ways ours stock]
+
+Nodes have one GPU. Inference is a day of the recorded DLRM trace (`../shared/traces`, from the repository's root) as
+often as `--copies` says, each copy some minutes later, so that inference takes most of the cluster; where the file is
+not there, pods of the same number are made up. The aim is 60 s and 2 GiB for one way on one core.
+"""
+
+import argparse
+import csv
+import platform
+import random
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from hvd_elastic.policy.job_demand import Speeds
+from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
+from hvd_elastic.simulate.simulation import simulate
+from hvd_elastic.simulate.stalls import MEASURED
+from hvd_elastic.simulate.workload import SimulatedJob, Way
+
+TRACE = Path(__file__).parents[1] / ".." / "shared" / "traces" / "inference_pods_alibaba_dlrm_gpu.csv"
+DAY_SECONDS = 86_400.0
+
+
+def recorded_pods(day: int) -> Iterator[tuple[int, float, float]]:
+    """GPUs, creation and seconds of each pod of that day of the trace; those from before it come at 0."""
+    since, until = day * DAY_SECONDS, (day + 1) * DAY_SECONDS
+    with TRACE.open() as lines:
+        for row in csv.DictReader(lines):
+            created, deleted = float(row["created_s"] or 0), float(row["deleted_s"] or "inf")
+            if created < until and deleted > since:
+                yield int(row["gpus"]), max(created - since, 0.0), deleted - max(created, since)
+
+
+def made_up_pods(seed: int) -> Iterator[tuple[int, float, float]]:
+    draw = random.Random(seed)
+    for _ in range(3100):
+        yield 1, 0.0, draw.expovariate(1 / (10 * DAY_SECONDS))
+    for _ in range(200):
+        yield 1, draw.uniform(0, DAY_SECONDS), draw.expovariate(1 / (DAY_SECONDS / 4))
+
+
+def day_of(nodes: int, pods: list[tuple[int, float, float]], copies: int, source: str) -> Day:
+    """The pods of each copy but the first come 137 s later than those of the one before."""
+    asked = [
+        InferencePod(
+            name=f"pod-{copy}-{number}", gpus=gpus, created=created + 137 * copy if created else 0.0, seconds=s
+        )
+        for copy in range(copies)
+        for number, (gpus, created, s) in enumerate(pods)
+    ]
+    return Day(
+        source=source,
+        seconds=DAY_SECONDS,
+        nodes=tuple(NodeLife(name=f"node-{number}", gpus=1) for number in range(nodes)),
+        pods=tuple(sorted(asked, key=lambda pod: pod.created)),
+    )
+
+
+def job(number: int, most: int) -> SimulatedJob:
+    speeds = [0.0]
+    for workers in range(1, most + 1):
+        speeds.append(speeds[-1] + 100 / (1 + workers / most))
+    return SimulatedJob(
+        name=f"job-{number}",
+        begins=60.0 * number,
+        min=8,
+        start=16,
+        max=most,
+        speeds=Speeds(tuple(speeds)),
+        samples_per_step=1024,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=20)
+    parser.add_argument("--max", type=int, default=64, help="workers of a job")
+    parser.add_argument("--copies", type=int, default=3)
+    parser.add_argument("--day", type=int, default=10, help="of the trace, from 0")
+    parser.add_argument("--ways", nargs="+", type=Way, default=list(Way))
+    options = parser.parse_args()
+    recorded = TRACE.exists()
+    pods = list(recorded_pods(options.day) if recorded else made_up_pods(options.day))
+    source = f"{TRACE.name}, day {options.day}" if recorded else f"made up: {TRACE} is not there"
+    day = day_of(options.nodes, pods, options.copies, source)
+    jobs = [job(number, options.max) for number in range(options.jobs)]
+    print(f"{platform.machine()}, Python {platform.python_version()}; {source}; {len(day.pods):,} pods of inference, ")
+    print(f"{sum(pod.created > 0 for pod in day.pods):,} created in the day, {options.nodes:,} nodes, {len(jobs)} jobs")
+    print(f"{'way':8} {'seconds':>8} {'GiB':>5} {'goodput':>8} {'waiting p99':>12} {'resizes':>8}")
+    for way in options.ways:
+        began = time.process_time()
+        outcome = simulate(day, jobs, way, MEASURED[way])
+        seconds = time.process_time() - began
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        resizes = sum(job.resizes for job in outcome.jobs)
+        figures = f"{outcome.goodput:8.4f} {outcome.inference.p99:12.2f} {resizes:8,}"
+        print(f"{way.value:8} {seconds:8.1f} {memory:5.2f} {figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
