@@ -11,8 +11,9 @@ from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting
 
 EQUAL: Final = 0.0005
 """Results that differ by less are the same: then what differs least from the description is taken."""
-WAITING_SLACK_SECONDS: Final = 0.5
-"""How much longer inference may wait, at p99, than with the setting with which it waits least."""
+WAITING_SLACK_SECONDS: Final = 5.0
+"""How much longer inference may wait, at p99, than with the setting with which it waits least. A preemption takes some
+two seconds: less would forbid training to use GPUs that inference comes back for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def chosen(
 ) -> list[SettingChoice]:
     """One choice for each number of jobs, ascending.
 
-    First come settings with which inference waits at most `waiting_limit` seconds at p99 (None: 0.5 s above the least).
+    First come settings with which inference waits at most `waiting_limit` seconds at p99 (None: 5 s above the least).
     Among them, those that complete all jobs sooner; if not all complete, those that keep more work. Of equal ones that
     which differs from `own` in fewest keys, then that which holds fewer GPU-hours.
     """
