@@ -14,7 +14,7 @@ _LEFT: Final = 90
 _PLOT: Final = 840
 _PANEL: Final = 110
 _GAP: Final = 34
-_TOP: Final = 40
+_TOP: Final = 58
 _HOUR: Final = 3600.0
 _COLOURS: Final = ("#1f5fa8", "#d62728", "#2a8f4f", "#8a5fb0", "#c98a1b", "#4a4a4a", "#16a0a8", "#b04a7a")
 _MOST_POINTS: Final = 4000
@@ -30,11 +30,19 @@ def day_picture(outcomes: Sequence[DayOutcome]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
         _text(_LEFT, 18, f"Workers over the day: {outcomes[0].source}" if outcomes else "", size=13),
+        *_legend(outcomes[0].jobs if outcomes else ()),
     ]
     for place, outcome in enumerate(outcomes):
         parts += _panel(outcome, _TOP + place * (_PANEL + _GAP), most)
     parts += _bars(outcomes, _TOP + len(outcomes) * (_PANEL + _GAP))
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _legend(jobs: Sequence[JobOutcome]) -> Iterator[str]:
+    """Which colour is which job, as far as each has one of its own."""
+    shown = jobs[: len(_COLOURS)]
+    for place, (job, colour) in enumerate(zip(shown, _COLOURS, strict=False)):
+        yield _text(_LEFT + _PLOT * place / len(_COLOURS), 34, job.name[:16], colour=colour)
 
 
 def _panel(outcome: DayOutcome, top: float, most: int) -> Iterator[str]:
@@ -86,5 +94,6 @@ def _bars(outcomes: Sequence[DayOutcome], top: float) -> Iterator[str]:
         yield _text(end + 6, y + 12, f"{outcome.inference.p50:.1f} / {outcome.inference.p99:.1f}")
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, colour: str = "#222") -> str:
+    look = f'text-anchor="{anchor}" font-size="{size}" fill="{colour}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{escape(text)}</text>'

@@ -86,5 +86,6 @@ def test_the_picture_has_a_line_for_each_job_of_each_way() -> None:
     assert [path.findtext(f"{space}title") for path in svg.iter(f"{space}path")] == ["a", "b<"] * 2
     words = [text.text or "" for text in svg.iter(f"{space}text")]
     assert any("a <day>" in word for word in words)
+    assert words[1:3] == ["a", "b<"]
     assert "ours: goodput 90.0%" in words
     assert len(list(svg.iter(f"{space}rect"))) == 1 + 2 * 2
