@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.simulate.speed_curve import SpeedCurve, assumed_curve, read_curve
+from hvd_elastic.simulate.speed_curve import SpeedCurve, assumed_curve
+from hvd_elastic.simulate.speed_file import read_curve
 
 TABLE = "workers,steps_per_s\n1,2\n4,6\n8,8\n"
 
@@ -63,12 +64,44 @@ def test_every_size_has_a_speed(points: dict[int, float], most: int) -> None:
             assert speeds[size] == pytest.approx(rate)
 
 
+PROFILE = """{"kind": "JobProfile", "version": 1, "job": "team/train", "min": 1, "max": 3, "batch": {"total": 64},
+ "measured": [{"workers": 1, "nodes": 1, "steps": 50, "seconds": 5.0}, {"workers": 2, "nodes": 2, "steps": 50}],
+ "sizes": [{"workers": 1, "samples_per_second": 640.0}, {"workers": 2, "samples_per_second": 1200.0},
+           {"workers": 3, "samples_per_second": 1700.0}]}
+"""
+
+
+def test_a_profile_gives_its_fit_for_every_size(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(PROFILE)
+    curve = read_curve(path)
+    assert curve.speeds(3, 999) == pytest.approx((0, 640, 1200, 1700))
+    assert (curve.extrapolates(2), curve.extrapolates(3)) == (False, True)
+    assert curve.source == "train.json: profile of team/train, measured with 1, 2 workers"
+
+
+def test_a_profile_as_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("workers,nodes,step_seconds,samples_per_second\n1,1,0.1,640\n2,1,0.06,1200\n")
+    assert read_curve(path).speeds(2, 999) == pytest.approx((0, 640, 1200))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("kind: Job\n", ["is no profile of a job"]),
+        ('{"kind": "JobProfile", "sizes": []}', ["has no speed above 0 for each size"]),
         ("size,speed\n1,2\n", [":1: 'size,speed': is no table of speeds"]),
         ("workers,steps_per_s\n", ["has no sizes in it"]),
-        ("workers,steps_per_s\n0,2\n2,x\n3\n4,0\n", [":2: '0'", ":3: 'x'", ":4: '3': has not two fields", ":5: '0'"]),
+        (
+            "workers,steps_per_s\n0,2\n2,x\n3\n4,0\n",
+            [
+                ":2: '0'",
+                ":3: 'x'",
+                ":4: '': is not a number above 0",
+                ":5: '0': is not a number above 0 of steps_per_s",
+            ],
+        ),
     ],
 )
 def test_a_bad_table_is_one_error_with_its_lines(tmp_path: Path, text: str, said: list[str]) -> None:
