@@ -4,18 +4,18 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.cli.output import Column, Format, Result, show, table
 from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
+    from hvd_elastic.cli.simulate import DaySetup
     from hvd_elastic.simulate.choose.choice_run import ExplainedChoice
     from hvd_elastic.simulate.choose.setting_grid import SettingValues
     from hvd_elastic.simulate.choose.setting_trials import SettingResult
-    from hvd_elastic.simulate.day import Day
     from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting
-    from hvd_elastic.simulate.stall_settings import WayStalls
 
 _SHOWN: Final = 10
 """Settings in the table. JSON and CSV have all."""
@@ -33,36 +33,33 @@ _COLUMNS: Final = (
 
 
 def choose_setting(
-    day: "Day",
-    plans: Sequence["JobPlan"],
-    stalls: "WayStalls",
+    setup: "DaySetup",
     *,
     grid: Sequence[str],
     waiting_limit: float | None,
     output: Format,
 ) -> None:
     """Try the grid for the first job, and print what was found."""
-    from hvd_elastic.cli.simulate import day_facts, tell_day
+    from hvd_elastic.cli.simulate import day_facts, setup_remarks, tell_day
     from hvd_elastic.simulate.choose.choice_run import choose
     from hvd_elastic.simulate.choose.setting_grid import default_values, given_values
     from hvd_elastic.simulate.choose.setting_trials import TrialGround
-    from hvd_elastic.simulate.simulated_jobs import assumptions
     from hvd_elastic.simulate.simulation import simulate
     from hvd_elastic.simulate.workload import Way
 
-    plan = plans[0]
-    values: SettingValues = {**default_values(plan, day), **given_values(grid)}
-    ground = TrialGround(day=day, plans=tuple(plans), stalls=stalls[Way.OURS])
+    plan = setup.plans[0]
+    values: SettingValues = {**default_values(plan, setup.day), **given_values(grid)}
+    ground = TrialGround(day=setup.day, plans=setup.plans, stalls=setup.stalls[Way.OURS])
     with progress_bar("choose") as tell:
-        found = choose(ground, values, simulate, waiting_limit=waiting_limit, tell=tell)
-    remarks = [*assumptions(plans), f"chosen for {plan.spec.name}"]
-    data = {"day": day_facts(day), "remarks": remarks, "choices": [_plain(plan, one) for one in found]}
+        found = choose(ground, values, partial(simulate, share=setup.share), waiting_limit=waiting_limit, tell=tell)
+    remarks = [*setup_remarks(setup), f"chosen for {plan.spec.name}"]
+    data = {"day": day_facts(setup.day), "remarks": remarks, "choices": [_plain(plan, one) for one in found]}
     rows = [_row(rank, result) for one in found for rank, result in enumerate(one.choice.ranked, 1)]
     written = {
         Format.TABLE: lambda: "\n".join(_text(plan, one) for one in found),
         Format.CSV: lambda: _csv(rows),
     }
-    tell_day(day, remarks)
+    tell_day(setup.day, remarks)
     show(Result(data=data, written=written), output)
 
 

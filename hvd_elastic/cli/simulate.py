@@ -1,7 +1,7 @@
 """`hvd-elastic simulate`: a cluster's day with these jobs, in several ways."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hvd_elastic.simulate.day import Day
     from hvd_elastic.simulate.outcome import DayOutcome
     from hvd_elastic.simulate.simulated_jobs import JobPlan
+    from hvd_elastic.simulate.simulation import Share
     from hvd_elastic.simulate.stall_settings import WayStalls
 
 WAYS: Final = ("static", "stock", "restart", "ours", "oracle")
@@ -33,6 +34,17 @@ _COLUMNS: Final = (
     Column(title="ended", key="ended", right=True),
     Column(title="cost", key="cost", right=True),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySetup:
+    """What is simulated."""
+
+    day: "Day"
+    plans: "tuple[JobPlan, ...]"
+    stalls: "WayStalls"
+    share: "Share | None"
+    """How jobs share idle GPUs in the way `ours`; None: their pods compete."""
 
 
 @click.command
@@ -74,6 +86,7 @@ _COLUMNS: Final = (
     help="For which training stands still at a durable checkpoint. Default: 0.1.",
 )
 @click.option("--weight", multiple=True, metavar="[JOB=]W", help="A job of weight 2 counts each gain twice.")
+@click.option("--autoscale", is_flag=True, help="In the way `ours`: jobs share idle GPUs as `autoscale` has it.")
 @click.option("--way", "ways", multiple=True, type=click.Choice(WAYS), help="Only these ways. Default: all.")
 @click.option(
     "--stalls",
@@ -109,6 +122,7 @@ _COLUMNS: Final = (
 def command(
     *,
     files: tuple[Path, ...],
+    autoscale: bool,
     ways: Sequence[str],
     stalls: str,
     stall_words: Sequence[str],
@@ -137,13 +151,13 @@ def command(
         raise click.UsageError("--choose simulates one way and draws nothing: leave --picture and --way out")
     day = day_from(take_day_flags(flags))
     plans = job_plans(files, PlanWords(**flags), assumed=assumed_curve(samples_per_worker, loss / 100))
-    chosen_stalls = _stalls(stalls, stall_words)
+    setup = DaySetup(day=day, plans=plans, stalls=_stalls(stalls, stall_words), share=_share(autoscale))
     if choose:
         from hvd_elastic.cli.choice_report import choose_setting
 
-        choose_setting(day, plans, chosen_stalls, grid=grid, waiting_limit=waiting_limit, output=output)
+        choose_setting(setup, grid=grid, waiting_limit=waiting_limit, output=output)
     else:
-        _compare(day, plans, chosen_stalls, ways=ways or WAYS, price_file=price_file, picture=picture, output=output)
+        _compare(setup, ways=ways or WAYS, price_file=price_file, picture=picture, output=output)
 
 
 def _stalls(source: str, words: Sequence[str]) -> "WayStalls":
@@ -161,10 +175,17 @@ def _stalls(source: str, words: Sequence[str]) -> "WayStalls":
     return with_overrides(found, words)
 
 
+def _share(autoscale: bool) -> "Share | None":
+    """The decision of the autoscaler, which runs in a cluster too."""
+    if not autoscale:
+        return None
+    from hvd_elastic.policy.sharing import share
+
+    return share
+
+
 def _compare(
-    day: "Day",
-    plans: Sequence["JobPlan"],
-    stalls: "WayStalls",
+    setup: DaySetup,
     *,
     ways: Sequence[str],
     price_file: Path | None,
@@ -175,16 +196,15 @@ def _compare(
     from hvd_elastic.simulate.day_bill import price_remark, priced
     from hvd_elastic.simulate.day_comparison import as_plain, compared, comparison_csv
     from hvd_elastic.simulate.day_picture import day_picture
-    from hvd_elastic.simulate.simulated_jobs import assumptions
     from hvd_elastic.system.atomic_file import replace_file
 
     prices = read_prices(price_file)
-    remarks = [*assumptions(plans), price_remark(day, prices)]
-    outcomes = [priced(outcome, day, prices) for outcome in _outcomes(day, plans, stalls, ways)]
+    remarks = [*setup_remarks(setup), price_remark(setup.day, prices)]
+    outcomes = [priced(outcome, setup.day, prices) for outcome in _outcomes(setup, ways)]
     rows = compared(outcomes)
-    data = {"day": day_facts(day), "remarks": remarks, "currency": prices.currency, "ways": as_plain(outcomes)}
+    data = {"day": day_facts(setup.day), "remarks": remarks, "currency": prices.currency, "ways": as_plain(outcomes)}
     written = {Format.CSV: lambda: comparison_csv(rows)}
-    tell_day(day, remarks)
+    tell_day(setup.day, remarks)
     side_by_side = sorted(rows, key=lambda row: [other.job for other in rows].index(row.job))
     show(
         Result(rows=[_shown(asdict(row)) for row in side_by_side], columns=_COLUMNS, data=data, written=written), output
@@ -194,12 +214,12 @@ def _compare(
         click.echo(f"written: {picture}", err=True)
 
 
-def _outcomes(day: "Day", plans: Sequence["JobPlan"], stalls: "WayStalls", ways: Sequence[str]) -> list["DayOutcome"]:
+def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
     from hvd_elastic.simulate.simulated_jobs import simulated_jobs
     from hvd_elastic.simulate.simulation import simulate
     from hvd_elastic.simulate.workload import Way
 
-    jobs = [job for plan in plans for job in simulated_jobs(plan)]
+    jobs = [job for plan in setup.plans for job in simulated_jobs(plan)]
     wanted = [way for way in WAYS if way in ways]
     outcomes = []
     with progress_bar("simulate") as tell:
@@ -208,8 +228,21 @@ def _outcomes(day: "Day", plans: Sequence["JobPlan"], stalls: "WayStalls", ways:
             def told(part: float, done: int = done, way: str = way) -> None:
                 tell((done + part) / len(wanted), way)
 
-            outcomes.append(simulate(day, jobs, Way(way), stalls[Way(way)], progress=told))
+            share = setup.share if way == Way.OURS else None
+            outcomes.append(simulate(setup.day, jobs, Way(way), setup.stalls[Way(way)], share=share, progress=told))
     return outcomes
+
+
+def setup_remarks(setup: DaySetup) -> list[str]:
+    """What was assumed, and how several jobs come to their GPUs."""
+    from hvd_elastic.simulate.simulated_jobs import assumptions
+
+    assumed = assumptions(setup.plans)
+    if sum(plan.copies for plan in setup.plans) < 2:
+        return assumed
+    if setup.share:
+        return [*assumed, "ours: jobs share idle GPUs as autoscale has it"]
+    return [*assumed, "jobs compete for idle GPUs as their pods do; --autoscale shares them by gain"]
 
 
 def day_facts(day: "Day") -> dict[str, Any]:

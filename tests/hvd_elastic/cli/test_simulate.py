@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -133,6 +134,20 @@ def test_a_measured_speed_is_used(simulate: Tool) -> None:
     Path("speeds.csv").write_text("workers,steps_per_s\n1,1\n8,4\n")
     ran = simulate("job.yaml", *SMALL, "--speed", "train=speeds.csv", "--way", "oracle", "-o", "json")
     assert any("speeds.csv: measured with 1, 8 workers" in remark for remark in json.loads(ran.out)["remarks"])
+
+
+def test_jobs_that_share_by_gain_train_more_where_it_is_worth_most(simulate: Tool) -> None:
+    Path("flat.csv").write_text("workers,steps_per_s\n1,1\n8,1.5\n")
+    Path("other.yaml").write_text(JOB.replace("name: train", "name: other"))
+    words = ("other.yaml", "job.yaml", *SMALL, "--speed", "other=flat.csv", "--way", "ours", "-o", "json")
+    compete, share = (json.loads(simulate(*words, *more).out) for more in ((), ("--autoscale",)))
+
+    def samples(data: dict[str, Any], name: str) -> float:
+        return next(float(job["samples"]) for job in data["ways"][0]["jobs"] if job["name"] == name)
+
+    assert samples(share, "train") > samples(compete, "train")
+    assert "ours: jobs share idle GPUs as autoscale has it" in share["remarks"]
+    assert any("jobs compete for idle GPUs" in remark for remark in compete["remarks"])
 
 
 def test_choose_names_the_winner_and_its_flags(simulate: Tool) -> None:
