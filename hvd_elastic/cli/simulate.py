@@ -258,7 +258,10 @@ def day_facts(day: "Day") -> dict[str, Any]:
 def tell_day(day: "Day", remarks: Sequence[str]) -> None:
     """What was simulated, and what was assumed, for people."""
     pods = f"{len(day.pods)} inference pods" if day.pods else "no inference"
-    click.echo(f"{day.source}; {day.seconds / 3600:g} hours, {len(day.nodes)} lives of nodes, {pods}", err=True)
+    click.echo(
+        f"{day.source}; {day.seconds / 3600:.3g} hours, {len(day.nodes)} nodes (one that returns counts again), {pods}",
+        err=True,
+    )
     for remark in remarks:
         click.echo(f"  {remark}", err=True)
 
@@ -272,8 +275,8 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
         "goodput": f"{row['goodput']:.1%}",
         "useful": f"{row['useful_gpu_hours']:.1f}",
         "held": f"{row['held_gpu_hours']:.1f}",
-        "p50": f"{row['waiting_p50']:.1f} s",
-        "p99": f"{row['waiting_p99']:.1f} s",
+        "p50": f"{row['waiting_p50']:.1f} s" if row["inference_pods"] else None,
+        "p99": f"{row['waiting_p99']:.1f} s" if row["inference_pods"] else None,
         "paused": f"{row['paused_seconds']:.0f} s",
         "ended": None if row["completed"] is None else clock_time(row["completed"]),
         "cost": None if row["cost"] is None else f"{row['cost']:.2f}",

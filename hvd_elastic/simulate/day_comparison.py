@@ -25,6 +25,7 @@ class ComparedRow:
     held_gpu_hours: float
     given_gpu_hours: float
     samples: float
+    inference_pods: int
     waiting_p50: float
     """Seconds from an inference pod's creation until it runs, of all of them."""
     waiting_p99: float
@@ -87,6 +88,7 @@ def _row(outcome: DayOutcome, name: str, jobs: Sequence[JobOutcome]) -> Compared
         held_gpu_hours=sum(job.held for job in jobs) / _HOUR,
         given_gpu_hours=given / _HOUR,
         samples=sum(job.samples for job in jobs),
+        inference_pods=outcome.inference.pods,
         waiting_p50=outcome.inference.p50,
         waiting_p99=outcome.inference.p99,
         never=outcome.inference.never,

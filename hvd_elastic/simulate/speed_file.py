@@ -39,7 +39,7 @@ def _from_profile(path: Path, text: str) -> SpeedCurve:
     if not isinstance(document, dict) or document.get("kind") != _PROFILE_KIND:
         raise InvalidInputError([Problem(path=str(path), value=..., what="is no profile of a job", way_out=_WAY_OUT)])
     sizes, measured = _rows(document.get("sizes")), _rows(document.get("measured"))
-    points = {row["workers"]: row.get(_SAMPLES) for row in sizes if _is_count(row.get("workers"))}
+    points: dict[int, Any] = {row["workers"]: row.get(_SAMPLES) for row in sizes if _is_count(row.get("workers"))}
     seen = sorted({row["workers"] for row in measured if _is_count(row.get("workers"))})
     if not points or not seen or not all(_is_rate(rate) for rate in points.values()):
         what = "has no speed above 0 for each size, or no size that was measured"

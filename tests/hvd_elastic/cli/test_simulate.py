@@ -104,6 +104,12 @@ def test_a_recorded_trace_is_played(simulate: Tool) -> None:
     assert max(change["workers"] for change in data["ways"][0]["jobs"][0]["sizes"]) <= 4
 
 
+def test_without_inference_nothing_is_said_of_its_waiting(simulate: Tool) -> None:
+    Path("nodes.csv").write_text("trace,t_s,available\na,0,2\na,3600,2\n")
+    (line,) = simulate("job.yaml", "--trace", "nodes.csv", "--way", "ours").out.splitlines()[1:]
+    assert line.split()[5:7] == ["-", "-"]
+
+
 def test_money_needs_a_price_and_says_so(simulate: Tool) -> None:
     Path("prices.yaml").write_text("currency: EUR\nmachines: {box: {gpus: 4, on_demand: 8, spot: 4}}\n")
     ran = simulate("job.yaml", *SMALL, "--machine", "box", "--prices", "prices.yaml", "--way", "ours", "-o", "csv")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +74,7 @@ def test_each_number_of_jobs_has_a_choice_of_its_own() -> None:
     assert [(one.winner.setting.copies, one.winner.work_hours) for one in choices] == [(1, 10), (3, 31)]
 
 
+@hypothesis.settings(deadline=None)
 @given(st.permutations([result(work, max=most) for work, most in ((10, 8), (10.001, 9), (9, 10), (12, 11))]))
 def test_the_order_of_trials_does_not_matter(results: list[SettingResult]) -> None:
     assert [each.setting.max for each in chosen(results, OWN)[0].ranked] == [11, 8, 9, 10]
