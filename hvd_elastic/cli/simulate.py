@@ -118,7 +118,7 @@ class DaySetup:
     metavar="SECONDS",
     help="With --choose: how long inference may wait at p99. Default: 5 above the least.",
 )
-@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, flag="--output")  # fmt: skip
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, flag="--output")
 def command(
     *,
     files: tuple[Path, ...],
@@ -149,6 +149,8 @@ def command(
         raise click.UsageError("--grid and --waiting-limit need --choose")
     if choose and (picture or ways):
         raise click.UsageError("--choose simulates one way and draws nothing: leave --picture and --way out")
+    if picture and not picture.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {picture.parent}", param_hint="--picture")
     day = day_from(take_day_flags(flags))
     plans = job_plans(files, PlanWords(**flags), assumed=assumed_curve(samples_per_worker, loss / 100))
     setup = DaySetup(day=day, plans=plans, stalls=_stalls(stalls, stall_words), share=_share(autoscale))

@@ -193,6 +193,7 @@ def test_choose_is_there_for_programs(simulate: Tool) -> None:
         (["job.yaml", "--inference", "most"], "write LOW:HIGH"),
         (["job.yaml", "--grid", "min=1"], "need --choose"),
         (["job.yaml", "--choose", "--picture", "a.svg"], "--choose simulates one way"),
+        (["job.yaml", "--picture", "none/a.svg"], "there is no folder none"),
         (["job.yaml", "--stalls", "none.yaml"], "none.yaml"),
         (["job.yaml", "--start", "noon"], "--start: 'noon': is not a time"),
         ([], "JOB.yaml"),
