@@ -67,9 +67,18 @@ def setting_of(plan: JobPlan) -> JobSetting:
         min=plan.spec.workers.min,
         max=plan.spec.workers.max,
         grace=grace_seconds(plan.spec),
-        every=plan.spec.checkpoint.every if plan.spec.checkpoint else None,
+        every=interval_seconds(plan.spec.checkpoint.every, plan.checkpoint_seconds) if plan.spec.checkpoint else None,
         copies=plan.copies,
     )
+
+
+def interval_seconds(every: int | str, cost_seconds: float) -> int:
+    """Between durable checkpoints. `auto` is what it is for a job that has not lost all of its workers yet."""
+    if isinstance(every, int):
+        return every
+    from hvd_elastic.policy.checkpoint_interval import LossHistory, checkpoint_seconds
+
+    return round(checkpoint_seconds(LossHistory(), cost_seconds=cost_seconds))
 
 
 def simulated_jobs(plan: JobPlan, setting: JobSetting | None = None) -> tuple[SimulatedJob, ...]:
@@ -123,7 +132,9 @@ def _assumed(plan: JobPlan) -> Iterator[str]:
     if not workers.gpus:
         yield "workers without GPUs count as one GPU each"
     if spec.checkpoint:
-        yield f"training stands still for {plan.checkpoint_seconds:g} s at a durable checkpoint"
+        every = interval_seconds(spec.checkpoint.every, plan.checkpoint_seconds)
+        cost = f"training stands still for {plan.checkpoint_seconds:g} s"
+        yield f"a durable checkpoint each {every} s, for which {cost}"
     else:
         yield "no durable checkpoint: if all workers go at once, it begins anew"
 

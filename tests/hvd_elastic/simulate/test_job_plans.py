@@ -7,7 +7,14 @@ import pytest
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.simulate.job_plans import PlanWords, job_plans
-from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting, assumptions, setting_of, simulated_jobs
+from hvd_elastic.simulate.simulated_jobs import (
+    JobPlan,
+    JobSetting,
+    assumptions,
+    interval_seconds,
+    setting_of,
+    simulated_jobs,
+)
 from hvd_elastic.simulate.speed_curve import assumed_curve
 from hvd_elastic.simulate.time_of_day import clock_time, seconds_of
 
@@ -73,6 +80,11 @@ def test_what_is_assumed_is_said(files: list[Path]) -> None:
     assert "b: workers without GPUs count as one GPU each" in said
     assert "b: no durable checkpoint: if all workers go at once, it begins anew" in said
     assert any(line.startswith("a: speed assumed: 100 samples/s a worker") for line in said)
+
+
+def test_an_automatic_interval_follows_the_cost_of_a_checkpoint() -> None:
+    assert interval_seconds(300, 5) == 300
+    assert 10 <= interval_seconds("auto", 0.1) < interval_seconds("auto", 5) <= 1800
 
 
 def test_a_batch_that_grows_is_taken_at_the_start_size() -> None:
