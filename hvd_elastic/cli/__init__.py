@@ -31,6 +31,7 @@ VERBS: Final = {
     "run": "Run a job on this machine, without a cluster.",
     "scale": "Give a job another number of workers. Those that go leave training first.",
     "schema": "Print the JSON Schema of a job description.",
+    "simulate": "Simulate a cluster's day with some jobs, in several ways side by side, or choose a job's numbers.",
     "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
     "submit": "Submit a job to a cluster, or bring one that runs up to its description.",
     "suspend": "Give all GPUs of a job back until it is resumed.",

@@ -1,0 +1,1 @@
+"""Which min, max, grace and checkpoint interval a job should have, by simulating all of them."""

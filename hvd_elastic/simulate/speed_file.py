@@ -1,0 +1,98 @@
+"""How fast a job is, from a file: a profile that `hvd-elastic profile` has printed, or a table of sizes."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.simulate.speed_curve import SpeedCurve
+
+_PROFILE_KIND: Final = "JobProfile"
+_STEPS: Final = "steps_per_s"
+_SAMPLES: Final = "samples_per_second"
+_WAY_OUT: Final = f"give what `hvd-elastic profile -o json` printed, or CSV with the columns workers and {_STEPS}"
+
+
+def read_curve(path: Path) -> SpeedCurve:
+    """The speeds of a file. Raises InvalidInputError with all that is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InvalidInputError([Problem(path=str(path), value=..., what=f"cannot be read: {reason}")]) from error
+    first = text.partition("\n")[0]
+    if "," in first and not first.startswith("{"):
+        return _from_table(path, text.splitlines())
+    return _from_profile(path, text)
+
+
+def _from_profile(path: Path, text: str) -> SpeedCurve:
+    """JSON or YAML, which is one here: the fitted speed of each size from 1 to the job's max."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidInputError([Problem(path=str(path), value=..., what=str(error), way_out=_WAY_OUT)]) from error
+    if not isinstance(document, dict) or document.get("kind") != _PROFILE_KIND:
+        raise InvalidInputError([Problem(path=str(path), value=..., what="is no profile of a job", way_out=_WAY_OUT)])
+    sizes, measured = _rows(document.get("sizes")), _rows(document.get("measured"))
+    points: dict[int, Any] = {row["workers"]: row.get(_SAMPLES) for row in sizes if _is_count(row.get("workers"))}
+    seen = sorted({row["workers"] for row in measured if _is_count(row.get("workers"))})
+    if not points or not seen or not all(_is_rate(rate) for rate in points.values()):
+        what = "has no speed above 0 for each size, or no size that was measured"
+        raise InvalidInputError([Problem(path=f"{path}: sizes", value=..., what=what, way_out=_WAY_OUT)])
+    source = f"{path.name}: profile of {document.get('job', 'a job')}, measured with {_listed(seen)} workers"
+    return SpeedCurve(source=source, points=points, measured=seen[-1])
+
+
+def _from_table(path: Path, lines: Sequence[str]) -> SpeedCurve:
+    reader = csv.DictReader(line.replace(" ", "") for line in lines)
+    columns = list(reader.fieldnames or ())
+    rate = next((name for name in (_STEPS, _SAMPLES) if name in columns), None)
+    if rate is None or "workers" not in columns:
+        problem = Problem(path=f"{path}:1", value=lines[0][:60], what="is no table of speeds", way_out=_WAY_OUT)
+        raise InvalidInputError([problem])
+    points: dict[int, float] = {}
+    problems: list[Problem] = []
+    for row in reader:
+        found = list(_row_problems(f"{path}:{reader.line_num}", row, rate))
+        problems += found
+        if not found:
+            points[int(row["workers"])] = float(row[rate])
+    if not points and not problems:
+        problems.append(Problem(path=str(path), value=..., what="has no sizes in it"))
+    if problems:
+        raise InvalidInputError(problems)
+    source = f"{path.name}: measured with {_listed(sorted(points))} workers"
+    return SpeedCurve(source=source, points=points, per_step=rate == _STEPS, measured=max(points))
+
+
+def _row_problems(path: str, row: Mapping[str, str | None], rate: str) -> Iterator[Problem]:
+    workers, speed = row["workers"] or "", row[rate] or ""
+    if not workers.isdigit() or int(workers) < 1:
+        yield Problem(path=path, value=workers, what="is not a number of workers from 1 on")
+    try:
+        fine = _is_rate(float(speed))
+    except ValueError:
+        fine = False
+    if not fine:
+        yield Problem(path=path, value=speed, what=f"is not a number above 0 of {rate}")
+
+
+def _rows(value: object) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes))
