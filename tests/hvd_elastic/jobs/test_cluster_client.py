@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import gc
 import json
 import socket
 import ssl
@@ -294,6 +295,7 @@ def test_what_is_not_an_api_server(kubeconfig: Path) -> None:
         configure(kubeconfig, port)
         with pytest.raises(UnreachableError, match="is not a Kubernetes API server"):
             ClusterClient.connect().get("/version")
+    assert gc.isenabled(), "it is off only while an answer is parsed"
 
 
 def test_no_right_is_told_with_the_role_that_grants_it() -> None:
