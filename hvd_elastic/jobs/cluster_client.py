@@ -5,6 +5,7 @@ Requests go over urllib3. Objects are plain JSON, as the API server writes them.
 
 import gc
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,6 +58,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 """JSON is YAML."""
 _STREAM_BYTES: Final = 1 << 16
+_ITEMS: Final = re.compile(r'"items"\s*:\s*\[\s*')
+"""Before it stands what a list is, which has no text of anybody's. A list of nothing may have `null` there."""
+_BETWEEN: Final = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +131,20 @@ class ClusterClient:
             going_on = answer["metadata"].get("continue", "")
             if not going_on:
                 return
+
+    def list_cached(self, path: str) -> Iterator[Json]:
+        """The objects of a list as the API server has them in its memory, in one answer. Raises ClusterError.
+
+        They may be a moment old. Of 1,000 MPIJobs that takes a tenth of the server's time: pages are read from etcd.
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+        """
+        with self._errors():
+            response = self._send("GET", path, {"resourceVersion": "0"})
+            text = response.data
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise error_of(response.status, text, method="GET", path=path, server=self.server)
+        del response  # it holds the text too
+        yield from _items(text.decode())
 
     def gather(self, reads: Sequence[Read]) -> Sequence[Json | ClusterError]:
         """Several GETs at the same time: all together take one round trip. The answers are in the order of `reads`.
@@ -269,6 +287,18 @@ def _parsed(text: bytes) -> Json:
         if collects:
             gc.enable()
     return document
+
+
+def _items(text: str) -> Iterator[Json]:
+    """The objects of a list, each parsed when it is its turn: all at once take ten times the memory of the text."""
+    begin = _ITEMS.search(text)
+    if begin is None:
+        return
+    decode, place = json.JSONDecoder().raw_decode, begin.end()
+    while text[place] != "]":
+        item, place = decode(text, place)
+        yield item
+        place = _BETWEEN.match(text, place).end()  # type: ignore[union-attr]  # it matches nothing too
 
 
 def _lines(response: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:

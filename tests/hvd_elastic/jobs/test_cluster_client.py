@@ -97,6 +97,27 @@ def test_lists_come_page_by_page(api: KubeApi, kubeconfig: Path, monkeypatch: py
     assert all(request.headers["Impersonate-User"] == "somebody" for request in api.requests)
 
 
+def test_a_list_from_memory_is_one_answer(api: KubeApi, kubeconfig: Path) -> None:
+    configure(kubeconfig, api.port)
+    client = ClusterClient.connect(context="team")
+    assert list(client.list_cached(NODES)) == []
+    for index in range(5):
+        api.put(NODES, {**node(f"node-{index}"), "said": '"items": [{}], \\"'})
+    api.requests.clear()
+    assert list(client.list_cached(NODES)) == list(client.list(NODES))
+    assert [request.query.get("resourceVersion") for request in api.requests] == ["0", None]
+    with pytest.raises(NotFoundError):
+        list(client.list_cached("/api/v1/nothing"))
+
+
+@pytest.mark.parametrize("items", ["null", "[]", "[ ]"])
+def test_a_list_of_nothing(items: str, kubeconfig: Path) -> None:
+    body = f'{{"kind": "List", "items": {items}}}'
+    with serve_once(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()) as port:
+        configure(kubeconfig, port)
+        assert list(ClusterClient.connect().list_cached(NODES)) == []
+
+
 @pytest.mark.parametrize(
     ("status", "error", "said"),
     [
