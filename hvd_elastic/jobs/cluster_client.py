@@ -135,7 +135,7 @@ class ClusterClient:
     def list_cached(self, path: str) -> Iterator[Json]:
         """The objects of a list as the API server has them in its memory, in one answer. Raises ClusterError.
 
-        They may be a moment old. Of 1,000 MPIJobs that takes a tenth of the server's time: pages are read from etcd.
+        They may be a moment old. 1,000 MPIJobs took a server 0.5 s of CPU, and 4 s as pages, which it reads from etcd.
         https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
         """
         with self._errors():
