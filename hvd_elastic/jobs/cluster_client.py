@@ -144,7 +144,10 @@ class ClusterClient:
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
             raise error_of(response.status, text, method="GET", path=path, server=self.server)
         del response  # it holds the text too
-        yield from _items(text.decode())
+        try:
+            yield from _items(text.decode())
+        except ValueError as error:
+            raise self._foreign_answer() from error
 
     def gather(self, reads: Sequence[Read]) -> Sequence[Json | ClusterError]:
         """Several GETs at the same time: all together take one round trip. The answers are in the order of `reads`.
@@ -219,7 +222,7 @@ class ClusterClient:
         try:
             return Answer(body=_parsed(text), time=parsedate_to_datetime(date) if date else None)
         except ValueError as error:
-            raise UnreachableError(f"what answers at {self.server} is not a Kubernetes API server") from error
+            raise self._foreign_answer() from error
 
     def stream(self, path: str, query: Mapping[str, str], *, silence_seconds: float | None = None) -> Iterator[bytes]:
         """The lines of a watch or of a log as they come, without their line breaks.
@@ -263,6 +266,9 @@ class ClusterClient:
         url = self.server + path + (f"?{urlencode(query)}" if query else "")
         return self._pool.urlopen(method, url, headers=headers, redirect=False, **options)
 
+    def _foreign_answer(self) -> UnreachableError:
+        return UnreachableError(f"what answers at {self.server} is not a Kubernetes API server")
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         import urllib3
@@ -290,9 +296,10 @@ def _parsed(text: bytes) -> Json:
 
 
 def _items(text: str) -> Iterator[Json]:
-    """The objects of a list, each parsed when it is its turn: all at once take ten times the memory of the text."""
+    """The objects of a list, each parsed when it is its turn: all at once take far more memory. Raises ValueError."""
     begin = _ITEMS.search(text)
     if begin is None:
+        json.loads(text)  # a list of nothing, or no JSON
         return
     decode, place = json.JSONDecoder().raw_decode, begin.end()
     while text[place] != "]":

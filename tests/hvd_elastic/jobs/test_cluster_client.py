@@ -110,6 +110,13 @@ def test_a_list_from_memory_is_one_answer(api: KubeApi, kubeconfig: Path) -> Non
         list(client.list_cached("/api/v1/nothing"))
 
 
+def test_a_list_of_a_server_of_another_kind(kubeconfig: Path) -> None:
+    with serve_once(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>") as port:
+        configure(kubeconfig, port)
+        with pytest.raises(UnreachableError, match="is not a Kubernetes API server"):
+            list(ClusterClient.connect().list_cached(NODES))
+
+
 @pytest.mark.parametrize("items", ["null", "[]", "[ ]"])
 def test_a_list_of_nothing(items: str, kubeconfig: Path) -> None:
     body = f'{{"kind": "List", "items": {items}}}'
