@@ -19,6 +19,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
 
@@ -49,7 +50,19 @@ def mpijob(number: int, status: LiveStatus) -> dict[str, object]:
     job = next(one for one in render(read_job(DESCRIPTION.format(number=number))) if one["kind"] == "MPIJob")
     job["metadata"].update(uid=f"uid-{number}", resourceVersion="1", creationTimestamp="2026-01-01T00:00:00Z")
     job["metadata"]["annotations"][ANNOTATION_STATUS] = status.to_json()
-    return dict(job)
+    owned = {"manager": "hvd-elastic", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields(job)}
+    return {**job, "metadata": {**job["metadata"], "managedFields": [owned]}}
+
+
+def fields(value: Any) -> dict[str, Any]:
+    """Who owns which field, in the form in which the API server notes it in each object."""
+    match value:
+        case dict():
+            return {f"f:{key}": fields(inner) for key, inner in value.items()}
+        case [{"name": _}, *_]:
+            return {f'k:{{"name":"{item["name"]}"}}': fields(item) for item in value}
+        case _:
+            return {}
 
 
 def kubeconfig(folder: Path, port: int) -> Path:

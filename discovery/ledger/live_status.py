@@ -55,6 +55,8 @@ class LiveStatus:
     gpu_seconds: float = 0.0
     lent_gpu_seconds: float = 0.0
     training_seconds: float = 0.0
+    exit_code: int | None = None
+    """Of the last launcher, once the job has ended; None: not known, or it goes on."""
 
     def to_json(self) -> str:
         """One line."""

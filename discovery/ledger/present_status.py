@@ -40,8 +40,8 @@ class PresentStatus:
     def status(self, history: JobHistory, entries: Sequence[Entry], now: float) -> LiveStatus:
         """The status at `now`, in Unix seconds. `entries`: all of the ledger."""
         account, figures = fold(entries, now), history.world.figures
-        ended = bool(entries) and isinstance(entries[-1], JobEnded)
-        doing, workers = activity(history, ended=ended, now=now), 0 if ended else len(history.world.world)
+        end = entries[-1] if entries and isinstance(entries[-1], JobEnded) else None
+        doing, workers = activity(history, ended=end is not None, now=now), 0 if end else len(history.world.world)
         self._note_state((doing, workers), now)
         is_training = doing is Activity.TRAINING
         return LiveStatus(
@@ -65,6 +65,7 @@ class PresentStatus:
             gpu_seconds=account.held_gpu_seconds,
             lent_gpu_seconds=account.lent_gpu_seconds,
             training_seconds=account.training_seconds,
+            exit_code=end.exit_code if end else None,
         )
 
     def _note_state(self, state: tuple[Activity, int], now: float) -> None:

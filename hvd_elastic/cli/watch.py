@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.mpijob.contract import Exit
 
 if TYPE_CHECKING:
     from hvd_elastic.jobs.cluster_client import ClusterClient
@@ -42,6 +43,8 @@ def command(
                 click.echo(line)
     except KeyboardInterrupt:
         click.echo("no longer watched; the jobs go on", err=True)
+    except EOFError:
+        sys.exit(Exit.ERROR)  # nobody is there who could be told
 
 
 def _watch_live(cluster: "ClusterClient", job: str | None, namespace: str | None) -> None:

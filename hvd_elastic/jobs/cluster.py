@@ -11,22 +11,34 @@
     print(cluster.status("bert").size)
     for line in cluster.logs("bert", follow=True):
         print(line)
+    cluster.sweep(Path("job.yaml"), {"lr": [0.1, 0.01]}, at_once=1)
+    best = cluster.sweep_status("bert").rows[0].point
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 
 from hvd_elastic.jobs.cluster_client import ClusterClient
+from hvd_elastic.jobs.doctor.diagnosis import Diagnosis
+from hvd_elastic.jobs.doctor.examination import examine
+from hvd_elastic.jobs.doctor.fact_reader import FactReader
 from hvd_elastic.jobs.job_lookup import find_job
 from hvd_elastic.jobs.logs.job_log import JobLog
 from hvd_elastic.jobs.logs.log_line import LogLine, LogSelection
 from hvd_elastic.jobs.logs.log_reading import LogRequest
 from hvd_elastic.jobs.operations import deletion, first_step, restart, scaling, submission, suspension
-from hvd_elastic.jobs.report import job_list, job_status, story
+from hvd_elastic.jobs.report import bill, job_list, job_status, story
+from hvd_elastic.jobs.report.bill import Bill
 from hvd_elastic.jobs.report.job_list import ListedJob
 from hvd_elastic.jobs.report.job_status import JobStatus
+from hvd_elastic.jobs.report.prices import PriceList, read_prices
 from hvd_elastic.jobs.report.story import Happening
+from hvd_elastic.jobs.sweep import sweep_control, sweep_submission, sweep_table
+from hvd_elastic.jobs.sweep.grid import points_of
+from hvd_elastic.jobs.sweep.sweep_plan import JobInput, plan_sweep
+from hvd_elastic.jobs.sweep.sweep_table import Best, SweepStatus
+from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.reader import read_job
 
@@ -122,6 +134,66 @@ class Cluster:
         """What a job prints: all ranks, or these. With `follow`, until the job has ended."""
         request = LogRequest(follow=follow, selection=LogSelection(ranks=frozenset(ranks)), tail=tail)
         return JobLog(self.client, find_job(self.client, name, self.namespace).job).read(request)
+
+    def cost(self, name: str, *, prices: PriceList | None = None) -> Bill | None:
+        """What a job has held, lent and lost, and what that cost; None: it has no ledger.
+
+        `prices`: by default the list that ships; `hvd_elastic.jobs.report.prices.read_prices` reads a file.
+        """
+        return bill.bill(self.client, name, prices or read_prices())
+
+    def costs(self, *, all_namespaces: bool = False, prices: PriceList | None = None) -> Sequence[Bill]:
+        """The bills of all jobs of the namespace, or of all, that have a ledger."""
+        return list(bill.bills(self.client, prices or read_prices(), None if all_namespaces else self.namespace))
+
+    def doctor(self) -> Sequence[Diagnosis]:
+        """Whether the cluster has what elastic training needs. Changes nothing."""
+        return examine(FactReader(self.client, self.namespace).read())
+
+    def sweep(
+        self,
+        job: JobSpec | str | PathLike[str],
+        points: Mapping[str, Sequence[object]] | Sequence[Mapping[str, object]],
+        *,
+        at_once: int | None = None,
+        dry_run: bool = False,
+    ) -> sweep_submission.SweepSubmission:
+        """Submit a job for each point: of a grid, as `{"lr": [0.1, 0.01]}`, or of a list, as `[{"lr": 0.1}]`.
+
+        `job` as in `submit`; its name is the sweep's. Raises InvalidInputError with the problems of all points, and
+        what `sweep_submission.submit_sweep` raises.
+        """
+        source = as_json(job) if isinstance(job, JobSpec) else job
+        given = JobInput(source=source, defaults={"namespace": self.namespace})
+        plan = plan_sweep(given, points_of(points), at_once=at_once)
+        return sweep_submission.submit_sweep(self._within(plan.base.namespace), plan, dry_run=dry_run)
+
+    def sweep_status(self, name: str, *, metric: str = sweep_table.LOSS, best: Best = Best.MIN) -> SweepStatus:
+        """The jobs of a sweep, the best first."""
+        return sweep_table.sweep_status(self.client, name, metric=metric, best=best)
+
+    def stop_sweep(self, name: str) -> sweep_control.SweepChange:
+        """Suspend all jobs of a sweep that have not ended, and give no more turns."""
+        return sweep_control.stop_sweep(self.client, name, sleep=time.sleep)
+
+    def resume_sweep(self, name: str) -> sweep_control.SweepChange:
+        """Let a sweep that was stopped go on."""
+        return sweep_control.resume_sweep(self.client, name)
+
+    def plan_sweep_deletion(self, name: str) -> sweep_control.SweepDeletion:
+        """What would go with a sweep."""
+        return sweep_control.plan_sweep_deletion(self.client, name)
+
+    def delete_sweep(
+        self,
+        sweep: str | sweep_control.SweepDeletion,
+        *,
+        volumes: bool = False,
+        report: Callable[[str], None] = lambda _name: None,
+    ) -> None:
+        """Delete all jobs of a sweep with everything beside them. `report` hears the name of what went."""
+        plan = self.plan_sweep_deletion(sweep) if isinstance(sweep, str) else sweep
+        sweep_control.delete_sweep(self.client, plan, volumes=volumes, sleep=time.sleep, report=report)
 
     def _within(self, namespace: str | None) -> ClusterClient:
         return self.client if namespace is None else self.client.within(namespace)

@@ -3,7 +3,9 @@
 Requests go over urllib3. Objects are plain JSON, as the API server writes them.
 """
 
+import gc
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,6 +58,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 """JSON is YAML."""
 _STREAM_BYTES: Final = 1 << 16
+_ITEMS: Final = re.compile(r'"items"\s*:\s*\[\s*')
+"""Before it stands what a list is, which has no text of anybody's. A list of nothing may have `null` there."""
+_BETWEEN: Final = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,23 @@ class ClusterClient:
             going_on = answer["metadata"].get("continue", "")
             if not going_on:
                 return
+
+    def list_cached(self, path: str) -> Iterator[Json]:
+        """The objects of a list as the API server has them in its memory, in one answer. Raises ClusterError.
+
+        They may be a moment old. 1,000 MPIJobs took a server 0.5 s of CPU, and 4 s as pages, which it reads from etcd.
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+        """
+        with self._errors():
+            response = self._send("GET", path, {"resourceVersion": "0"})
+            text = response.data
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise error_of(response.status, text, method="GET", path=path, server=self.server)
+        del response  # it holds the text too
+        try:
+            yield from _items(text.decode())
+        except ValueError as error:
+            raise self._foreign_answer() from error
 
     def gather(self, reads: Sequence[Read]) -> Sequence[Json | ClusterError]:
         """Several GETs at the same time: all together take one round trip. The answers are in the order of `reads`.
@@ -198,9 +220,9 @@ class ClusterClient:
             raise error_of(response.status, text, method=method, path=path, server=self.server)
         date = response.headers.get("Date")
         try:
-            return Answer(body=json.loads(text), time=parsedate_to_datetime(date) if date else None)
+            return Answer(body=_parsed(text), time=parsedate_to_datetime(date) if date else None)
         except ValueError as error:
-            raise UnreachableError(f"what answers at {self.server} is not a Kubernetes API server") from error
+            raise self._foreign_answer() from error
 
     def stream(self, path: str, query: Mapping[str, str], *, silence_seconds: float | None = None) -> Iterator[bytes]:
         """The lines of a watch or of a log as they come, without their line breaks.
@@ -244,6 +266,9 @@ class ClusterClient:
         url = self.server + path + (f"?{urlencode(query)}" if query else "")
         return self._pool.urlopen(method, url, headers=headers, redirect=False, **options)
 
+    def _foreign_answer(self) -> UnreachableError:
+        return UnreachableError(f"what answers at {self.server} is not a Kubernetes API server")
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         import urllib3
@@ -252,6 +277,35 @@ class ClusterClient:
             yield
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(f"{self.server} does not answer: {_root_cause(error)}") from error
+
+
+def _parsed(text: bytes) -> Json:
+    """A JSON document. Raises ValueError.
+
+    Meanwhile nothing is collected: a document has no cycles, and the collector would look through what is made of it
+    again and again, which takes four times as long as parsing (500 MPIJobs).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        document: Json = json.loads(text)
+    finally:
+        if collects:
+            gc.enable()
+    return document
+
+
+def _items(text: str) -> Iterator[Json]:
+    """The objects of a list, each parsed when it is its turn: all at once take far more memory. Raises ValueError."""
+    begin = _ITEMS.search(text)
+    if begin is None:
+        json.loads(text)  # a list of nothing, or no JSON
+        return
+    decode, place = json.JSONDecoder().raw_decode, begin.end()
+    while text[place] != "]":
+        item, place = decode(text, place)
+        yield item
+        place = _BETWEEN.match(text, place).end()  # type: ignore[union-attr]  # it matches nothing too
 
 
 def _lines(response: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:

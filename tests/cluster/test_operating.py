@@ -19,6 +19,7 @@ from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import RESULTS, Site, make_namespace, remove_namespace
 from tests.cluster.standing import DURABLE, SIZE, Scenario
+from tests.cluster.test_suspend import may_resume
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
@@ -138,6 +139,26 @@ def test_what_is_told_of_a_job_that_is_preempted(cluster: Site, scenario: Scenar
     assert bill["gpu_seconds"] == pytest.approx(held, abs=slack), "each time of the API server is a whole second"
     assert bill["preemptions"] >= 2
     assert bill["lent_gpu_seconds"] > 0
+
+
+def test_suspend_and_resume(cluster: Site, here: Kubectl, tmp_path: Path) -> None:
+    shared = jobs.share_results(cluster, here)
+    path = tmp_path / "toy.yaml"
+    path.write_text(described(cluster, here))
+    job = Job(kubectl=here, name="toy", shared=shared)
+    with may_resume(cluster):
+        cluster.local().restart_mpi_operator()
+        call(here, "submit", str(path), "--wait")
+        job.wait_steps(10)
+        call(here, "suspend", "toy")
+        waiting.until("no worker is left", lambda: not job.pods(Role.WORKER), within_seconds=60, every_seconds=0.5)
+        done = job.account.steps[-1]["step"]
+        resumed = time.time()
+        call(here, "resume", "toy")
+        assert told(here, "status", "toy", "--wait-for", "training", "--timeout", "120")["state"] == "training"
+        job.wait_size(WORKERS, since=resumed)
+    assert job.account.since(resumed).steps[0]["step"] <= done + 1
+    assert not job.account.skipped()
 
 
 def audited(timeline: Timeline, job: str, *, until: float) -> tuple[float, int]:

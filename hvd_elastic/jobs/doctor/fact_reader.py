@@ -15,22 +15,33 @@ _KUEUE_CONFIGURATION: Final = "/api/v1/namespaces/kueue-system/configmaps/kueue-
 _LOOKED_AT: Final = frozenset({"pods", "mpijobs", "jobs", "*"})
 """Resources without which no job starts."""
 
+_BESIDE_A_JOB: Final = (
+    ("serviceaccounts", ""),
+    ("configmaps", ""),
+    ("roles", "rbac.authorization.k8s.io"),
+    ("rolebindings", "rbac.authorization.k8s.io"),
+    ("networkpolicies", "networking.k8s.io"),
+)
+"""Resource and group of each object that every job has (`mpijob.manifests.supporting`)."""
+
 NEEDED_RIGHTS: Final = (
     *(
         Right(verb=verb, resource="mpijobs", group="kubeflow.org")
-        for verb in ("create", "get", "list", "patch", "delete")
+        for verb in ("create", "get", "list", "watch", "patch", "delete")
     ),
-    *(Right(verb="create", resource=name) for name in ("serviceaccounts", "configmaps")),
-    *(Right(verb="create", resource=name, group="rbac.authorization.k8s.io") for name in ("roles", "rolebindings")),
-    Right(verb="create", resource="networkpolicies", group="networking.k8s.io"),
+    # Server-side apply is a patch that may create; `submit` looks first what is there.
+    *(
+        Right(verb=verb, resource=resource, group=group)
+        for resource, group in _BESIDE_A_JOB
+        for verb in ("create", "get", "patch")
+    ),
     Right(verb="get", resource="pods/log"),
     # RBAC lets nobody give a right away that he lacks: what follows is in the Role of the discovery sidecar.
     *(Right(verb=verb, resource="pods") for verb in ("get", "list", "watch", "delete")),
     *(Right(verb=verb, resource="events") for verb in ("list", "create", "patch")),
-    *(Right(verb=verb, resource="configmaps") for verb in ("get", "patch")),
     *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "patch")),
 )
-"""What applying a job takes (`mpijob.manifests.supporting`), and reading its pods and their logs."""
+"""What submitting a job takes, its sidecar's Role among it, and reading its pods and their logs."""
 RESUME: Final = Right(verb="update", resource="jobs/status", group="batch")
 
 _T = TypeVar("_T")
@@ -45,7 +56,7 @@ class FactReader:
         self._unreadable: dict[Fact, str] = {}
 
     def read(self) -> ClusterFacts:
-        """Everything, in some forty short requests. Raises ClusterError if the API server cannot be asked at all."""
+        """Everything, in some fifty short requests. Raises ClusterError if the API server cannot be asked at all."""
         # The first question is the only one that must be answered: nobody is forbidden to ask for the version.
         version = self._cluster.ask("GET", "/version")
         offset = (version.time - datetime.now(UTC)).total_seconds() if version.time else 0.0

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json
-from hvd_elastic.jobs.job_lookup import list_jobs
+from hvd_elastic.jobs.job_lookup import list_jobs_cached
 from hvd_elastic.jobs.report.job_facts import JobFacts
 from hvd_elastic.jobs.report.job_state import JobState, state_of_listed
 from hvd_elastic.jobs.report.job_status import worker_bounds
@@ -51,7 +51,7 @@ def list_job_states(cluster: ClusterClient, namespace: str | None = None) -> lis
     """The jobs of a namespace, or of all, by namespace and name. Raises ClusterError."""
     # The statuses' ages count by the cluster's clock, and this machine's may be minutes off.
     now = (cluster.ask("GET", "/version").time or datetime.now(UTC)).timestamp()
-    jobs = (listed(job, now) for job in list_jobs(cluster, namespace))
+    jobs = (listed(job, now) for job in list_jobs_cached(cluster, namespace))
     return sorted(jobs, key=lambda job: (job.namespace, job.name))
 
 

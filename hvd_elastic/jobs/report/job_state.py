@@ -181,7 +181,7 @@ def _failure(facts: JobFacts, since: float, said: str) -> StateFinding:
 
 
 def _exit_code(facts: JobFacts) -> int | None:
-    """Of the last launcher: the ledger's, else of the pod that ended last."""
+    """Of the last launcher: the ledger's, else of the pod that ended last, else what its sidecar said at the end."""
     for entry in reversed(facts.ledger or ()):
         if isinstance(entry, JobEnded | LauncherEnded) and entry.exit_code is not None:
             return entry.exit_code
@@ -191,7 +191,9 @@ def _exit_code(facts: JobFacts) -> int | None:
         for container in (pod.get("status") or {}).get("containerStatuses") or ()
         if (ended := (container.get("state") or {}).get("terminated")) and ended.get("exitCode")
     ]
-    return max(endings)[1] if endings else None
+    if endings:
+        return max(endings)[1]
+    return facts.live.exit_code if facts.live else None
 
 
 def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:

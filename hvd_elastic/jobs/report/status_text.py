@@ -11,7 +11,8 @@ from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus
 def status_text(status: JobStatus, *, wide: bool = False) -> str:
     """Some lines. With `wide` all workers, and not only those of which there is something to say."""
     lines = [headline(status), *fact_lines(status), *(f"  note: {note}" for note in status.notes)]
-    told = [worker for worker in status.workers if wide or _is_worth_telling(worker)]
+    # What is left of an ended job's workers is being stopped: it starts no more.
+    told = [worker for worker in status.workers if wide or (not status.state.is_final and _is_worth_telling(worker))]
     return "".join(f"{line}\n" for line in (*lines, *(f"  {_worker_line(worker, status.now)}" for worker in told)))
 
 

@@ -1,6 +1,7 @@
 """The points of a sweep, from what a user wrote: `--grid NAME=A,B` (the product of all), or a file with a list."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,10 +38,16 @@ def grid_points(words: Sequence[str]) -> Sequence[Point]:
     ]
     if problems:
         raise InvalidInputError(problems)
-    axes = [values.split(",") for _, _, values in pairs]
-    if (count := _product(axes)) > MAX_POINTS:
-        raise InvalidInputError([_too_many(count)])
-    return _checked([dict(zip(names, values, strict=True)) for values in itertools.product(*axes)])
+    return _product({name: values.split(",") for name, _, values in pairs})
+
+
+def points_of(values: Mapping[str, Sequence[object]] | Sequence[Mapping[str, object]]) -> Sequence[Point]:
+    """The points of plain values: of a grid, whose product they are, or of a list. Raises InvalidInputError."""
+    if isinstance(values, Mapping):
+        return _product({name: list(map(_text, those)) for name, those in values.items()})
+    if len(values) > MAX_POINTS:
+        raise InvalidInputError([_too_many(len(values))])
+    return _checked([{name: _text(value) for name, value in point.items()} for point in values])
 
 
 def file_points(path: Path) -> Sequence[Point]:
@@ -150,11 +157,11 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _product(axes: Iterable[Sequence[str]]) -> int:
-    count = 1
-    for axis in axes:
-        count *= len(axis)
-    return count
+def _product(axes: Mapping[str, Sequence[str]]) -> Sequence[Point]:
+    """The points of a grid; the last name varies fastest. Raises InvalidInputError."""
+    if (count := math.prod(map(len, axes.values()))) > MAX_POINTS:
+        raise InvalidInputError([_too_many(count)])
+    return _checked([dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())])
 
 
 def _too_many(count: int) -> Problem:

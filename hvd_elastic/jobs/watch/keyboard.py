@@ -5,7 +5,7 @@ import select
 import sys
 import termios
 import tty
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -30,7 +30,8 @@ class Keyboard(AbstractContextManager["Keyboard"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._before is not None:
-            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+            with suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
     @property
     def descriptor(self) -> int:
@@ -38,10 +39,15 @@ class Keyboard(AbstractContextManager["Keyboard"]):
         return self._descriptor
 
     def pressed(self) -> list[str]:
-        """The keys that were pressed: characters, or `up`, `down`, `enter`, `escape`, `backspace`. Never blocks."""
+        """The keys that were pressed: characters, or `up`, `down`, `enter`, `escape`, `backspace`. Never blocks.
+
+        Raises EOFError if the terminal is gone: from then on it is always readable, and has nothing.
+        """
         if not select.select([self._descriptor], [], [], 0)[0]:
             return []
-        return keys(os.read(self._descriptor, 1024).decode(errors="ignore"))
+        if not (text := os.read(self._descriptor, 1024)):
+            raise EOFError("the terminal is gone")
+        return keys(text.decode(errors="ignore"))
 
 
 def keys(text: str) -> list[str]:

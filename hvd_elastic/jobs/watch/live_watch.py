@@ -45,7 +45,7 @@ class LiveWatch:
         """Set to read at once."""
 
     def run(self, keyboard: Keyboard) -> None:
-        """Show until `q`. Raises KeyboardInterrupt."""
+        """Show until `q`. Raises KeyboardInterrupt, or EOFError if the terminal is gone."""
         threading.Thread(target=self._read_on, name="reader", daemon=True).start()
         with keyboard, Live(console=self._console, screen=True, auto_refresh=False) as live:
             while not self._state.ended:

@@ -18,6 +18,7 @@ parser.add_argument(
     "--stop", type=Path, default=Path("/output/stop"), help="training ends with the epoch once it is there"
 )
 parser.add_argument("--epochs", type=int, default=1000)
+parser.add_argument("--lr", type=float, default=0.1)
 args = parser.parse_args()
 
 elastic.init()
@@ -25,7 +26,7 @@ images, labels = read_digits()
 dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 

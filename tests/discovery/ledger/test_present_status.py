@@ -55,9 +55,11 @@ def test_from_start_to_end() -> None:
     assert (status.activity, status.since, status.workers, status.steps_per_second) == (
         Activity.WAITING, 150.0, 0, None,
     )  # fmt: skip
-    job.write([JobEnded(unix=160.0, succeeded=True, step=9)])
+    assert status.exit_code is None
+    job.write([JobEnded(unix=160.0, succeeded=False, exit_code=70, step=9)])
     status = job.at(200.0)
-    assert (status.activity, status.step, status.gpu_seconds) == (Activity.ENDED, 9, 120.0)
+    assert (status.activity, status.step, status.gpu_seconds, status.exit_code) == (Activity.ENDED, 9, 120.0, 70)
+    assert LiveStatus.from_json(status.to_json()) == status
 
 
 def test_training_that_does_no_step_is_stalled() -> None:

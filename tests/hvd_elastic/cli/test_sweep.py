@@ -132,7 +132,7 @@ def test_what_the_page_says_of_python_runs(cluster: SweepCluster) -> None:
     block = page.partition("## From Python\n\n")[2].partition("\nThe verbs")[0]
     names: dict[str, object] = {}
     exec(textwrap.dedent(block).replace('"team"', '"default"'), names)
-    assert names["best"] == {"lr": "0.1"}
+    assert names["best"] == {"lr": "0.1", "batch.global": "256"}
     assert cluster.runner()["spec"]["suspend"] is False
 
 

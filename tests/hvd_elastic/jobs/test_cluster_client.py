@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import gc
 import json
 import socket
 import ssl
@@ -94,6 +95,34 @@ def test_lists_come_page_by_page(api: KubeApi, kubeconfig: Path, monkeypatch: py
     assert len(api.requests) == 3
     assert all(request.headers["Authorization"] == "Bearer secret" for request in api.requests)
     assert all(request.headers["Impersonate-User"] == "somebody" for request in api.requests)
+
+
+def test_a_list_from_memory_is_one_answer(api: KubeApi, kubeconfig: Path) -> None:
+    configure(kubeconfig, api.port)
+    client = ClusterClient.connect(context="team")
+    assert list(client.list_cached(NODES)) == []
+    for index in range(5):
+        api.put(NODES, {**node(f"node-{index}"), "said": '"items": [{}], \\"'})
+    api.requests.clear()
+    assert list(client.list_cached(NODES)) == list(client.list(NODES))
+    assert [request.query.get("resourceVersion") for request in api.requests] == ["0", None]
+    with pytest.raises(NotFoundError):
+        list(client.list_cached("/api/v1/nothing"))
+
+
+def test_a_list_of_a_server_of_another_kind(kubeconfig: Path) -> None:
+    with serve_once(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>") as port:
+        configure(kubeconfig, port)
+        with pytest.raises(UnreachableError, match="is not a Kubernetes API server"):
+            list(ClusterClient.connect().list_cached(NODES))
+
+
+@pytest.mark.parametrize("items", ["null", "[]", "[ ]"])
+def test_a_list_of_nothing(items: str, kubeconfig: Path) -> None:
+    body = f'{{"kind": "List", "items": {items}}}'
+    with serve_once(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()) as port:
+        configure(kubeconfig, port)
+        assert list(ClusterClient.connect().list_cached(NODES)) == []
 
 
 @pytest.mark.parametrize(
@@ -294,6 +323,7 @@ def test_what_is_not_an_api_server(kubeconfig: Path) -> None:
         configure(kubeconfig, port)
         with pytest.raises(UnreachableError, match="is not a Kubernetes API server"):
             ClusterClient.connect().get("/version")
+    assert gc.isenabled(), "it is off only while an answer is parsed"
 
 
 def test_no_right_is_told_with_the_role_that_grants_it() -> None:

@@ -8,6 +8,10 @@ import pytest
 from hvd_elastic.jobs.doctor.cluster_facts import Account, ClusterFacts, Fact, Right, Webhook
 from hvd_elastic.jobs.doctor.diagnosis import Level
 from hvd_elastic.jobs.doctor.examination import CHECKS, examine
+from hvd_elastic.jobs.doctor.fact_reader import NEEDED_RIGHTS
+from hvd_elastic.jobs.operations.resource_paths import PLURALS
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.priorityclasses import DEFAULTS, manifest
 
 OPERATOR = Account(namespace="mpi-operator", name="mpi-operator")
@@ -163,3 +167,30 @@ def test_what_may_not_be_read_is_a_warning_of_the_checks_that_need_it_alone(fact
     found = told(replace(SOUND, unreadable={fact: "somebody may not list this"}))
     assert set(found) == {one.name for one in CHECKS if fact in one.needs}
     assert all(level is Level.WARNING and "somebody may not list this" in text for level, text in found.values())
+
+
+def test_the_rights_that_are_asked_for_are_those_that_a_submission_takes() -> None:
+    """To look at, create and patch each object; and every right of the Role, for nobody may give what he lacks."""
+    manifests = render(read_job("name: toy\nnamespace: team\nimage: toy:1\ncommand: [python, toy.py]\n"))
+    written = {
+        Right(verb=verb, resource=PLURALS[one["kind"]], group=_group(one["apiVersion"]))
+        for one in manifests
+        for verb in ("create", "get", "patch")
+    }
+    (role,) = (one for one in manifests if one["kind"] == "Role")
+    given = {
+        Right(verb=verb, resource=resource, group=group)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert written | given <= set(NEEDED_RIGHTS)
+    reading = {("get", "pods/log"), ("list", "mpijobs"), ("delete", "mpijobs")}
+    assert {(right.verb, right.resource) for right in set(NEEDED_RIGHTS) - written - given} <= reading
+    assert len(set(NEEDED_RIGHTS)) == len(NEEDED_RIGHTS)
+
+
+def _group(api_version: str) -> str:
+    group, slash, _ = api_version.partition("/")
+    return group if slash else ""

@@ -89,6 +89,7 @@ def test_the_prices_that_ship_are_dated_and_each_is_one() -> None:
     shipped = read_prices()
     assert shipped.as_of
     assert shipped.machines["p4d.24xlarge"].gpus == 8
+    assert shipped.machines["Standard_NC48ads_A100_v4"].gpus == 2
     for price in shipped.machines.values():
         assert price.on_demand > 0
         assert price.spot is None or 0 < price.spot < price.on_demand

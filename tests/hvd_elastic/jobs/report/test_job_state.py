@@ -83,6 +83,15 @@ def test_without_a_ledger_the_launchers_pod_tells_its_exit_code() -> None:
     assert found.state is JobState.EXHAUSTED
 
 
+@pytest.mark.parametrize(("code", "state"), [(70, JobState.EXHAUSTED), (1, JobState.FAILED), (None, JobState.FAILED)])
+def test_a_list_tells_want_of_workers_from_a_failure_by_the_sidecars_last_word(
+    code: int | None, state: JobState
+) -> None:
+    said = live(activity=Activity.ENDED, workers=0, exit_code=code)
+    failed = mpijob(status=said, conditions=[condition("Failed", "BackoffLimitExceeded")], ended=NOW - 50)
+    assert state_of_listed(failed, NOW).state is state
+
+
 def test_the_ledger_knows_of_the_end_before_the_operator_does() -> None:
     ended = JobEnded(unix=NOW - 3, succeeded=True, exit_code=0)
     assert find_state(facts(ledger=(*LEDGER, ended))).state is JobState.SUCCEEDED

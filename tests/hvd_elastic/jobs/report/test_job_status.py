@@ -129,6 +129,13 @@ def test_the_text_leaves_out_workers_of_which_there_is_nothing_to_say() -> None:
     assert "train-worker-0 training on node-a" in status_text(status, wide=True)
 
 
+def test_workers_of_a_job_that_has_ended_are_not_said_to_start() -> None:
+    starting = pod("train-worker-0", phase="Pending")
+    ended = mpijob(status=live(), conditions=[condition("Succeeded")], ended=NOW - 5)
+    assert "train-worker-0 starting" in status_text(job_status(facts(pods=(starting,))))
+    assert "train-worker" not in status_text(job_status(facts(job=ended, pods=(starting,))))
+
+
 def test_a_job_that_never_trained_asks_for_what_the_manifest_says() -> None:
     early = facts(job=mpijob(), ledger=(), pods=(unschedulable("train-worker-0", ""),))
     assert [worker.state for worker in worker_statuses(early)] == [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.jobs.sweep.grid import arguments, file_points, grid_points, job_keys
+from hvd_elastic.jobs.sweep.grid import arguments, file_points, grid_points, job_keys, points_of
 from hvd_elastic.mpijob.problems import InvalidInputError
 
 
@@ -21,6 +21,19 @@ def test_the_product_of_all_values() -> None:
         {"lr": "0.01", "batch": "256"},
         {"lr": "0.01", "batch": "512"},
     ]
+
+
+def test_plain_values_become_what_words_would() -> None:
+    grid: dict[str, list[object]] = {"lr": [0.1, 0.01], "augment": [True, False]}
+    points = points_of(grid)
+    assert points == grid_points(["lr=0.1,0.01", "augment=true,false"])
+    assert points_of(points) == points
+    with pytest.raises(InvalidInputError, match="makes 10000 jobs"):
+        points_of({"x": range(100), "y": range(100)})
+    with pytest.raises(InvalidInputError, match="there twice"):
+        points_of([{"lr": 0.1}, {"lr": "0.1"}])
+    with pytest.raises(InvalidInputError, match="is missing"):
+        points_of({})
 
 
 def test_a_name_that_is_no_key_is_an_argument_of_the_script() -> None:

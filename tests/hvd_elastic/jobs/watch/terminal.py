@@ -40,8 +40,13 @@ class Terminal:
         self.said = ""
         os.write(self._outer, text.encode())
 
+    def hang_up(self) -> None:
+        """Take the terminal away. The program has a session of its own, so no SIGHUP tells it."""
+        for descriptor in {self._outer, self.inner} - {-1}:
+            os.close(descriptor)
+        self._outer = self.inner = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._outer)
-        os.close(self.inner)
+        self.hang_up()

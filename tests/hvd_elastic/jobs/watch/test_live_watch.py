@@ -88,6 +88,13 @@ def test_ctrl_c_leaves_the_job_alone_and_the_terminal_whole(training: KubeApi) -
     assert not [request for request in training.requests if request.method != "GET"]
 
 
+def test_a_terminal_that_goes_takes_the_view_with_it(training: KubeApi) -> None:
+    with terminal("watch", "train") as screen:
+        screen.sees("q quit")
+        screen.hang_up()
+        assert screen.process.wait(timeout=60) == 1
+
+
 def test_no_line_is_wider_than_the_terminal(training: KubeApi) -> None:
     from rich.console import Console
 
