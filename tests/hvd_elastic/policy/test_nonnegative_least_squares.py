@@ -1,5 +1,7 @@
 """Least squares without negative values."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,8 +50,7 @@ def test_no_value_is_negative_and_no_small_change_is_better(
                 assert rest_of(rows, targets, other) >= least - 1e-6 * (1 + sum(target**2 for target in targets))
 
 
-def rest_of(rows: list[tuple[float, float, float]], targets: list[float], values: object) -> float:
+def rest_of(rows: list[tuple[float, float, float]], targets: list[float], values: Sequence[float]) -> float:
     """The sum of squared differences."""
-    assert isinstance(values, list | tuple)
     sums = [sum(a * b for a, b in zip(row, values, strict=True)) for row in rows]
-    return sum((one - target) ** 2 for one, target in zip(sums, targets, strict=True))
+    return sum(((one - target) ** 2 for one, target in zip(sums, targets, strict=True)), 0.0)
