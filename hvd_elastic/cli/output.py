@@ -25,6 +25,7 @@ class Format(StrEnum):
     NAME = "name"
     TEXT = "text"
     SARIF = "sarif"
+    CSV = "csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
