@@ -23,7 +23,7 @@ from hvd_elastic.mpijob.contract import (
     Exit,
     HvdElasticError,
 )
-from hvd_elastic.policy.checkpoint_interval import LossHistory, checkpoint_seconds
+from hvd_elastic.policy.checkpoint_interval import FIRST_SECONDS, LossHistory, checkpoint_seconds
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, StoreError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_KEEP: Final = 3
 """Durable checkpoints that are kept if neither the job nor the script says how many."""
+_TOLD_FACTOR: Final = 1.5
+"""The log tells an automatic interval that has changed by this factor since it was last told."""
 START_SECONDS: Final = 300.0
 """How long the start of a job waits for a store that does not answer: as long as a store may take to be restarted."""
 
@@ -73,6 +75,7 @@ class DurableTier:
         self._overdue = False
         self._cost = SaveCost()
         self._was_saving, self._started = False, 0
+        self._told_seconds = FIRST_SECONDS
         self.restored_reason: str | None = None
         """Why the checkpoint was written that `load_newest` has returned."""
 
@@ -141,13 +144,20 @@ class DurableTier:
         if self._checkpoints is None:
             return False
         if fixed_seconds(self._environ.get(ENV_CHECKPOINT_SECONDS)) is None:
-            self._checkpoints.set_interval(self._auto_seconds(history or LossHistory()))
+            self._adapt_interval(self._checkpoints, history or LossHistory())
         overdue, self._overdue = self._overdue, False
         return overdue or self._checkpoints.due(step)
 
-    def _auto_seconds(self, history: LossHistory) -> float:
-        save_seconds = self._checkpoints.counts.seconds if self._checkpoints is not None else 0.0
-        return checkpoint_seconds(history, cost_seconds=self._cost.seconds, save_seconds=save_seconds)
+    def _adapt_interval(self, checkpoints: Checkpoints, history: LossHistory) -> None:
+        cost, save_seconds = self._cost.seconds, checkpoints.counts.seconds
+        seconds = checkpoint_seconds(history, cost_seconds=cost, save_seconds=save_seconds)
+        checkpoints.set_interval(seconds)
+        if cost is not None and not 1 / _TOLD_FACTOR < seconds / self._told_seconds < _TOLD_FACTOR:
+            self._told_seconds = seconds
+            logger.info(
+                "durable checkpoints each %.0f s: one costs %.2f s, and all copies of the state were lost %d times in"
+                " %.1f h", seconds, cost, history.losses, history.trained_seconds / 3600,
+            )  # fmt: skip
 
     def restore(self, lineage: str) -> dict[str, Any] | None:
         """Become the writer of a job that holds no state; return the newest checkpoint that verifies, or None.

@@ -12,7 +12,7 @@ from hvd_elastic.discovery.ledger.entries import Entry, LauncherStarted, Totals,
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 
 LEAST_STEPS: Final = 10
-"""Of a world: its first one may count to the pause before it."""
+"""Of a world: its first step, which is slower than others, must not weigh much."""
 BLURRED_SECONDS: Final = 120.0
 """Least time of a world whose beginning or end was only seen from outside: up to five seconds late."""
 RATE_SECONDS: Final = 30.0

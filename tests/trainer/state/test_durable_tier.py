@@ -271,8 +271,9 @@ def test_a_value_that_needs_pickle_is_refused_at_the_start(tmp_path: Path) -> No
 
 
 def test_an_automatic_interval_follows_the_cost_of_saves_and_the_losses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     now = 0.0
     monkeypatch.setattr(
         durable_tier, "open_checkpoints", lambda *args, **more: open_checkpoints(*args, **more, clock=lambda: now)
@@ -293,6 +294,11 @@ def test_an_automatic_interval_follows_the_cost_of_saves_and_the_losses(
     now += 60.0
     assert tier.due(2, often)
     assert not tier.due(2, quiet)
+    assert not tier.due(2, quiet)
+    assert [line for line in caplog.messages if "costs 0.50 s" in line] == [
+        "durable checkpoints each 12 s: one costs 0.50 s, and all copies of the state were lost 99 times in 2.0 h",
+        "durable checkpoints each 849 s: one costs 0.50 s, and all copies of the state were lost 0 times in 198.0 h",
+    ]
     now += 1800.0
     assert tier.due(2, quiet), "never longer than half an hour"
     tier.close()
