@@ -47,8 +47,8 @@ class LossHistory:
 def daly_seconds(cost_seconds: float, mean_seconds: float) -> float:
     """The training time between two checkpoints that loses least: `sqrt(2*cost*mean) - cost`.
 
-    Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps" (FGCS 22, 2006), equation 1; as
-    there, it is `mean_seconds` where a checkpoint costs half of that or more, since the root is no estimate then.
+    Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps" (FGCS 22, 2006). Where a
+    checkpoint costs half of `mean_seconds` or more, the root is no estimate, and this is `mean_seconds`.
 
     Args:
         cost_seconds: for which training stands still, or which it loses to slower steps, at each checkpoint.
