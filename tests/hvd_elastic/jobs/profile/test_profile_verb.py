@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from hvd_elastic.cli import cli
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherStarted, WorkerBound, WorldChanged, to_line
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.jobs.cluster import Cluster
 from hvd_elastic.jobs.operations.submission import submit
 from hvd_elastic.jobs.profile.job_profile import NotMeasuredError
 from hvd_elastic.jobs.profile.profile_file import profile_from, read_profile
@@ -66,7 +67,8 @@ def test_the_table_has_what_was_measured_and_what_follows(job: JobsCluster) -> N
 def test_the_document_is_read_again(job: JobsCluster, tmp_path: Path) -> None:
     tell(job, ledger((1, 532), (2, 300), (4, 200)))
     document = json.loads(call("-o", "json").stdout)
-    assert profile_from(document, source="it").model.fit.sizes == (1, 2, 4)
+    assert profile_from(document, source="it") == Cluster(context="c").profile("bert")
+    assert document["sizes"][3]["measured_seconds"] == pytest.approx(0.2)
     (tmp_path / "profile.yaml").write_text(call("-o", "yaml").stdout)
     assert read_profile(tmp_path / "profile.yaml") == profile_from(document, source="it")
     rows = list(csv.DictReader(io.StringIO(call("-o", "csv").stdout)))
