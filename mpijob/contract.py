@@ -115,7 +115,8 @@ ENV_CHECKPOINT: Final = "HVD_ELASTIC_CHECKPOINT"
 
 ENV_CHECKPOINT_SECONDS: Final = "HVD_ELASTIC_CHECKPOINT_SECONDS"
 ENV_CHECKPOINT_STEPS: Final = "HVD_ELASTIC_CHECKPOINT_STEPS"
-"""Intervals of the durable tier, in seconds and in commits. The one that is over first counts."""
+"""Intervals of the durable tier, in seconds and in commits. The one that is over first counts. Seconds that are `auto`,
+or not set, follow what checkpoints cost, and how often no worker is left that holds the state."""
 
 ENV_CHECKPOINT_KEEP: Final = "HVD_ELASTIC_CHECKPOINT_KEEP"
 """Number of durable checkpoints that are kept."""

@@ -26,6 +26,7 @@ VERBS: Final = {
     "logs": "Print what all ranks of a job print, over resizes and launcher restarts.",
     "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
+    "profile": "Say how long a job's steps take at any size, from what it has reported at some.",
     "restart": "Begin a job anew from its last durable checkpoint, whether it goes on or has ended.",
     "resume": "Start a suspended job again.",
     "run": "Run a job on this machine, without a cluster.",

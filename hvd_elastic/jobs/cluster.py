@@ -28,6 +28,8 @@ from hvd_elastic.jobs.logs.job_log import JobLog
 from hvd_elastic.jobs.logs.log_line import LogLine, LogSelection
 from hvd_elastic.jobs.logs.log_reading import LogRequest
 from hvd_elastic.jobs.operations import deletion, first_step, restart, scaling, submission, suspension
+from hvd_elastic.jobs.profile import job_profile
+from hvd_elastic.jobs.profile.job_profile import JobProfile
 from hvd_elastic.jobs.report import bill, job_list, job_status, story
 from hvd_elastic.jobs.report.bill import Bill
 from hvd_elastic.jobs.report.job_list import ListedJob
@@ -127,6 +129,10 @@ class Cluster:
     def events(self, name: str) -> Sequence[Happening]:
         """What has happened to a job, oldest first."""
         return story.story(self.client, name)
+
+    def profile(self, name: str) -> JobProfile:
+        """How fast a job is at any size, from what it has reported at some. Raises NotMeasuredError."""
+        return job_profile.profile_of_job(self.client, name)
 
     def logs(
         self, name: str, *, follow: bool = False, ranks: Sequence[int] = (), tail: int | None = None

@@ -13,6 +13,7 @@ from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import Standby
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.scalar_types import (
+    AutoDuration,
     ContainerPath,
     Cpu,
     DnsLabel,
@@ -165,8 +166,9 @@ class CheckpointSpec(Section):
 
     url: Text
     """`s3://bucket/prefix` or `file:///folder`. Namespace and name are added, so two jobs never share a prefix."""
-    every: Duration = 60
-    """Seconds between two durable checkpoints. If all workers go at once, at most this much training is lost."""
+    every: AutoDuration = "auto"
+    """Seconds between two durable checkpoints. If all workers go at once, at most this much training is lost. `auto`:
+    from ten seconds to half an hour, by what a checkpoint costs and how often all workers were lost."""
     steps: Samples | None = None
     """Commits between two durable checkpoints, if that is sooner than `every`."""
     keep: Count = 3

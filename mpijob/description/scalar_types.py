@@ -1,7 +1,7 @@
 """Types of single values in a job description: what a user may write, and what it becomes."""
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
@@ -29,6 +29,15 @@ def _seconds(value: object) -> int:
     if match is None:
         raise ValueError("is not a duration: write seconds, or a whole number with s, m, h or d: 90, 10m, 2h")
     return int(match[1]) * _UNIT_SECONDS[match[2]]
+
+
+def _seconds_or_auto(value: object) -> int | str:
+    if value == "auto":
+        return "auto"
+    try:
+        return _seconds(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or auto") from None
 
 
 def _job_name(value: str) -> str:
@@ -96,6 +105,15 @@ Duration = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+[smhd]?$"}]}),
 ]
 """Whole seconds. `10m`, `2h` and `1d` are accepted too."""
+
+AutoDuration = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(_seconds_or_auto),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^([0-9]+[smhd]?|auto)$"}]}
+    ),
+]
+"""A Duration, or `auto`."""
 
 _NUMBER_OR_TEXT: Final = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^[0-9.]+[a-zA-Z]{0,2}$"}]}
 Cpu = Annotated[str, BeforeValidator(quantity.cpu), WithJsonSchema(_NUMBER_OR_TEXT)]

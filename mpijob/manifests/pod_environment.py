@@ -85,7 +85,8 @@ def _checkpoint(spec: JobSpec) -> dict[str, str]:
         return {}
     values = {
         contract.ENV_CHECKPOINT: shared_storage.checkpoint_prefix(spec),
-        contract.ENV_CHECKPOINT_SECONDS: str(spec.checkpoint.every),
+        # A trainer of a release that knows no `auto` has its own default then.
+        **({contract.ENV_CHECKPOINT_SECONDS: str(spec.checkpoint.every)} if spec.checkpoint.every != "auto" else {}),
         contract.ENV_CHECKPOINT_KEEP: str(spec.checkpoint.keep),
     }
     if spec.checkpoint.steps is not None:

@@ -147,6 +147,10 @@ class Checkpoints:
             steps=step - self._last_step, seconds=elapsed, failed=failed
         )
 
+    def set_interval(self, seconds: float) -> None:
+        """From now on a save is due this long after the last one began; the interval in steps stays."""
+        self._interval = replace(self._interval, seconds=seconds)
+
     @property
     def idle(self) -> bool:
         """Whether a `save()` would not wait for the previous one and the deletions after it. Costs nothing."""

@@ -3,8 +3,15 @@
 from dataclasses import dataclass
 from typing import Final
 
+AUTO: Final = "auto"
+"""In the place of seconds: the interval follows what checkpoints cost, and how often all copies are lost."""
 RETRY_SECONDS: Final = 30.0
 """After a failed save, the next one is due at most this much later: the store may be back."""
+
+
+def fixed_seconds(text: str | None) -> float | None:
+    """The interval that the job's environment names; None: AUTO, or nothing at all. Raises ValueError."""
+    return float(text) if text and text != AUTO else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP, DurableTier
@@ -21,6 +22,9 @@ FINAL_SECONDS: Final = 300.0
 
 FINAL_BACKOFF: Final = Backoff(first_seconds=1.0, most_seconds=10.0)
 """Between two attempts at the end of training, each of which retries its own requests."""
+
+_INTERVAL: Final = "interval"
+"""The reason of a checkpoint that nothing but time has asked for."""
 
 
 class Commits:
@@ -41,6 +45,7 @@ class Commits:
         self._clock, self._sleep = clock, sleep
         self._save_pending = False
         self._durable_step = self._attempted_step = self._final_step = -1
+        self._last_lap: float | None = None
 
     @property
     def last(self) -> Tree:
@@ -52,6 +57,30 @@ class Commits:
         """Step of the last commit; 0 if this process holds none."""
         return int(self.last["progress"]["commits"]) if self.last is not None else 0
 
+    @property
+    def history(self) -> LossHistory:
+        """What the last commit says of the job's time and losses."""
+        progress = self.last["progress"] if self.last is not None else {}
+        return LossHistory(trained_seconds=progress.get("trained_seconds", 0.0), losses=progress.get("full_losses", 0))
+
+    @property
+    def has_lost_all(self) -> bool:
+        """Whether the job was restored from a checkpoint that was not its last commit, as far as anybody knows."""
+        return self.durable.restored_reason == _INTERVAL
+
+    def resume(self) -> None:
+        """Training begins or goes on: what was before counts to no step."""
+        self._last_lap = None
+        self.durable.resume()
+
+    def lap(self) -> float:
+        """Seconds of training since the last call; 0 for the first one after `resume`."""
+        before, self._last_lap = self._last_lap, self._clock()
+        if before is None:
+            return 0.0
+        self.durable.note_step(self._last_lap - before)
+        return self._last_lap - before
+
     def save_to_memory(self, tree: Tree, *, owned: AbstractSet[int]) -> None:
         """Make `tree` the last commit, and start a durable save if one is due.
 
@@ -61,7 +90,7 @@ class Commits:
         """
         self._start_pending_save()
         self.memory.save(tree, deferrable=lambda tensor: tensor.data_ptr() in owned, retained=self.durable.busy)
-        if self.durable.due(self.step):
+        if self.durable.due(self.step, self.history):
             self.save_to_store_async()
 
     def save_to_store_async(self) -> None:
@@ -73,7 +102,7 @@ class Commits:
     def _start_pending_save(self) -> None:
         """Give the last commit to the durable tier if one is pending and the store is free: nobody waits for it."""
         if self._save_pending and self.durable.idle:
-            self._hand_over("interval")
+            self._hand_over(_INTERVAL)
 
     def _hand_over(self, reason: str) -> None:
         """Store the last commit. Its buffers are kept from here on, so no save before it may still read others."""

@@ -23,10 +23,13 @@ from hvd_elastic.mpijob.contract import (
     Exit,
     HvdElasticError,
 )
+from hvd_elastic.policy.checkpoint_interval import FIRST_SECONDS, LossHistory, checkpoint_seconds
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, StoreError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from hvd_elastic.trainer.checkpoint.interval import fixed_seconds
+from hvd_elastic.trainer.checkpoint.save_cost import SaveCost
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
 from hvd_elastic.trainer.state.changed_state import check_names
 from hvd_elastic.trainer.state.tier_opening import TierOpening
@@ -35,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_KEEP: Final = 3
 """Durable checkpoints that are kept if neither the job nor the script says how many."""
-DEFAULT_SECONDS: Final = 300.0
-"""Interval between durable checkpoints if the job sets none."""
+_TOLD_FACTOR: Final = 1.5
+"""The log tells an automatic interval that has changed by this factor since it was last told."""
 START_SECONDS: Final = 300.0
 """How long the start of a job waits for a store that does not answer: as long as a store may take to be restarted."""
 
@@ -70,6 +73,11 @@ class DurableTier:
         self._checkpoints: Checkpoints | None = None
         self._opening: TierOpening | None = None
         self._overdue = False
+        self._cost = SaveCost()
+        self._was_saving, self._started = False, 0
+        self._told_seconds = FIRST_SECONDS
+        self.restored_reason: str | None = None
+        """Why the checkpoint was written that `load_newest` has returned."""
 
     @property
     def configured(self) -> bool:
@@ -110,8 +118,23 @@ class DurableTier:
             timeout_seconds = deadline - self._clock()
         return self._checkpoints is not None and self._checkpoints.wait_idle(timeout_seconds)
 
-    def due(self, step: int) -> bool:
+    def note_step(self, seconds: float) -> None:
+        """A step took so long, from commit to commit, since this was last called: it tells what a save costs."""
+        if self._checkpoints is not None:
+            started = self._checkpoints.counts.started
+            self._cost.note_step(seconds, saving=self._was_saving or started != self._started)
+            self._was_saving, self._started = not self._checkpoints.idle, started
+
+    def resume(self) -> None:
+        """Training has paused, and goes on: the pause is no cost of a save."""
+        self._cost.drop_save()
+
+    def due(self, step: int, history: LossHistory | None = None) -> bool:
         """Whether the interval is over or a former writer's save may be incomplete. False on all but the writer.
+
+        Args:
+            step: number of the last commit.
+            history: of the job, which an interval that is `auto` follows. Default None: nothing is known of it.
 
         Raises:
             FencedError: a newer writer owns the prefix; this process should end.
@@ -120,8 +143,21 @@ class DurableTier:
         self._take_opened()
         if self._checkpoints is None:
             return False
+        if fixed_seconds(self._environ.get(ENV_CHECKPOINT_SECONDS)) is None:
+            self._adapt_interval(self._checkpoints, history or LossHistory())
         overdue, self._overdue = self._overdue, False
         return overdue or self._checkpoints.due(step)
+
+    def _adapt_interval(self, checkpoints: Checkpoints, history: LossHistory) -> None:
+        cost, save_seconds = self._cost.seconds, checkpoints.counts.seconds
+        seconds = checkpoint_seconds(history, cost_seconds=cost, save_seconds=save_seconds)
+        checkpoints.set_interval(seconds)
+        if cost is not None and not 1 / _TOLD_FACTOR < seconds / self._told_seconds < _TOLD_FACTOR:
+            self._told_seconds = seconds
+            logger.info(
+                "durable checkpoints each %.0f s: one costs %.2f s, and all copies of the state were lost %d times in"
+                " %.1f h", seconds, cost, history.losses, history.trained_seconds / 3600,
+            )  # fmt: skip
 
     def restore(self, lineage: str) -> dict[str, Any] | None:
         """Become the writer of a job that holds no state; return the newest checkpoint that verifies, or None.
@@ -168,7 +204,7 @@ class DurableTier:
             self._url or "",
             job=self._job(),
             incarnation=self._environ.get(ENV_INCARNATION) or lineage,
-            interval_seconds=float(self._environ.get(ENV_CHECKPOINT_SECONDS) or DEFAULT_SECONDS),
+            interval_seconds=fixed_seconds(self._environ.get(ENV_CHECKPOINT_SECONDS)),
             interval_steps=_optional_int(self._environ.get(ENV_CHECKPOINT_STEPS)),
             keep=int(self._environ.get(ENV_CHECKPOINT_KEEP) or self._script_keep),
             stop=stop,
@@ -196,6 +232,7 @@ class DurableTier:
         found = self._checkpoints.latest() if self._checkpoints is not None else None
         if found is None:
             return None
+        self.restored_reason = found.reason
         logger.info("restored %s: step %d, written by %d workers", found.name, found.step, found.world_size)
         return found.load()
 

@@ -175,6 +175,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             TornCommitError: see `commit`.
         """
         self._progress.data = self._batches.account.commit()
+        self._progress.trained_seconds += self._commits.lap()
         owned = self._optimizer_hooks.owned_addresses() if self._commits.memory.overlap else frozenset()
         self._commits.save_to_memory(self._tree(), owned=owned)
 
@@ -220,6 +221,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """
         if hvd.rank() != 0:  # before the first collective operation, and so before the new rank 0 becomes the writer
             self._commits.durable.close()
+        self._commits.resume()
         self._commits.memory.wait()
         own = self._commits.step + 1 if self._commits.last is not None else 0
         if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
@@ -317,6 +319,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             lineage, found = self._progress.lineage, upgrade(found)
             self._go_to(Progress.from_state_dict(found["progress"]))
             self._progress.lineage = lineage
+            self._progress.full_losses += self._commits.has_lost_all
             self._state_objects.load_stored(found)
             self._randomness.load(found.get("randomness", {}))
 

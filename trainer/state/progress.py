@@ -133,6 +133,10 @@ class Progress:
     """Factor on the learning rate when this world began."""
     resized_at: int = 0
     """`optimizer_steps` when this world began."""
+    trained_seconds: float = 0.0
+    """Time of training so far, pauses left out, by the clock of the worker whose state this is."""
+    full_losses: int = 0
+    """Times at which no worker held the state any more, and training went on from an older checkpoint."""
     data: EpochPosition = field(default_factory=EpochPosition)
     """Where training continues in the data."""
 

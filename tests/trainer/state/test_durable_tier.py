@@ -9,10 +9,12 @@ import torch
 from hvd_elastic.mpijob.contract import (
     ENV_CHECKPOINT,
     ENV_CHECKPOINT_KEEP,
+    ENV_CHECKPOINT_SECONDS,
     ENV_CHECKPOINT_STEPS,
     ENV_INCARNATION,
     ENV_JOB,
 )
+from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import (
     Checkpoints,
@@ -265,4 +267,52 @@ def test_a_value_that_needs_pickle_is_refused_at_the_start(tmp_path: Path) -> No
     tier.validate({"values": {"epoch": 1, "path": "plain"}})
     with pytest.raises(UnstorableError, match=r"values\.log"):
         tier.validate({"values": {"log": logging.getLogger()}})
+    tier.close()
+
+
+def test_an_automatic_interval_follows_the_cost_of_saves_and_the_losses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    now = 0.0
+    monkeypatch.setattr(
+        durable_tier, "open_checkpoints", lambda *args, **more: open_checkpoints(*args, **more, clock=lambda: now)
+    )
+    tier = DurableTier(environ={**environ(tmp_path), ENV_CHECKPOINT_STEPS: "", ENV_CHECKPOINT_SECONDS: "auto"})
+    tier.open("lineage")
+    quiet, often = (LossHistory(trained_seconds=7200.0 * count, losses=losses) for count, losses in ((99, 0), (1, 99)))
+    now = 59.0
+    assert not tier.due(1, often), "nothing is measured yet"
+    now = 60.0
+    assert tier.due(1, quiet)
+    for seconds in [0.1] * 20:
+        tier.note_step(seconds)
+    tier.save({"a": 1}, step=1, size=1, reason="interval")
+    assert tier.wait_idle(30)
+    for seconds in (0.6, 0.1):  # the save took half a second
+        tier.note_step(seconds)
+    now += 60.0
+    assert tier.due(2, often)
+    assert not tier.due(2, quiet)
+    assert not tier.due(2, quiet)
+    assert [line for line in caplog.messages if "costs 0.50 s" in line] == [
+        "durable checkpoints each 12 s: one costs 0.50 s, and all copies of the state were lost 99 times in 2.0 h",
+        "durable checkpoints each 849 s: one costs 0.50 s, and all copies of the state were lost 0 times in 198.0 h",
+    ]
+    now += 1800.0
+    assert tier.due(2, quiet), "never longer than half an hour"
+    tier.close()
+
+
+def test_an_interval_that_the_job_names_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(
+        durable_tier, "open_checkpoints", lambda *args, **more: open_checkpoints(*args, **more, clock=lambda: now)
+    )
+    tier = DurableTier(environ={**environ(tmp_path), ENV_CHECKPOINT_STEPS: "", ENV_CHECKPOINT_SECONDS: "3600"})
+    tier.open("lineage")
+    now = 3599.0
+    assert not tier.due(1, LossHistory(losses=1000))
+    now = 3600.0
+    assert tier.due(1)
     tier.close()

@@ -600,6 +600,8 @@ def test_a_job_goes_on_from_its_durable_checkpoint(tmp_path: Path, monkeypatch: 
     second.state.sync()
     assert second.digest() == committed
     assert second.state.samples.seen == 12
+    assert second.state._commits.history.losses == (how == "interval"), "on request, the last commit was durable"
+    assert second.state._commits.history.trained_seconds == first.state._commits.history.trained_seconds > 0
     for batch in second.state.batches(rows, batch_size=6, seed=3):
         taken.append(batch)
         second.step(batch)
