@@ -12,7 +12,7 @@ SEEDS ?= 10
 FIRST_SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-patches test-unpatched lint docs format bench release test-cluster test-cluster-core soak bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-patches test-unpatched lint docs format bench release test-cluster test-cluster-core soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -60,6 +60,9 @@ test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, 
 
 test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
 	$(BIN)/pytest tests/cluster -m "cluster and core" -p tests.flaky
+
+causes: $(STAMP)  ## what the ledger says of nine kinds of faults on the real cluster: SEEDS=N times each, from FIRST_SEED=N on
+	CAUSE_SEEDS=$(SEEDS) CAUSE_FIRST_SEED=$(FIRST_SEED) $(BIN)/pytest tests/cluster/test_causes.py -m cluster
 
 soak: $(STAMP)  ## random faults on the real cluster: SEEDS=N schedules for each launcher, from FIRST_SEED=N on
 	FAULT_SEEDS=$(SEEDS) FAULT_FIRST_SEED=$(FIRST_SEED) $(BIN)/pytest tests/cluster/test_random_faults.py -m cluster

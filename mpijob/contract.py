@@ -211,13 +211,13 @@ FIGURES_FILE: Final = "figures.json"
 most; what is not known is left out::
 
     {"unix": WHEN, "step": S, "size": N, "epoch": E, "steps_per_second": R, "loss": L, "metrics": {NAME: NUMBER},
-     "durable_step": S, "durable": UNIX, "pauses":
-     [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
+     "durable_step": S, "durable": UNIX, "began_step": S, "began": UNIX,
+     "pauses": [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
 
 `loss` is the last value that the script logged under that name, `metrics` that of each of its first sixteen other names
-(64 characters at most; finite numbers), `pauses` the last eight resizes that this process saw,
-oldest first: `step` is the step that training went on with, `repeated` how many steps are done again. A process's own
-first world is no pause."""
+(64 characters at most; finite numbers). `began_step` and `began` are the last step that was done and the time when this
+process came into its first world, which is no pause. `pauses` are the last eight resizes that this process saw, oldest
+first: `step` is the step that training went on with, `repeated` how many steps are done again."""
 
 FIGURES_MAX_BYTES: Final = 4096
 """Of FIGURES_FILE, its newline included. What is longer is not passed on."""
@@ -260,6 +260,9 @@ reach test. A connection is answered with one line and may send one::
     client: leave KEY                                    optional: training leaves, and the pod stays
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
     client: figures                                      optional: answered with FIGURES_FILE, or an empty line
+    client: last-exit                                    optional: answered with how the last training process ended
+
+The answer to `last-exit` is one line of JSON (`hvd_elastic.discovery.ledger.process_exit`), or an empty one.
 
 KEY is made of SSH_KEY (`hvd_elastic.system.job_key`). A worker that has one ignores requests with another KEY; one that
 has none believes every `checkpoint` and no `leave`. GENERATION counts the standbys of this pod. `UID-GENERATION` is the

@@ -20,7 +20,7 @@ from hvd_elastic.discovery.ledger.entries import (
     from_lines,
     to_line,
 )
-from hvd_elastic.discovery.ledger.job_history import last_launcher
+from hvd_elastic.discovery.ledger.launcher_view import last_launcher
 
 MAX_BYTES: Final = 256 * 1024
 """Of the text, unless more than that is not over. A ConfigMap holds 1 MiB (Kubernetes 1.34, `pkg/apis/core/validation`,

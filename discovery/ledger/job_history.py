@@ -4,7 +4,8 @@ Built from the ledger that earlier launchers' sidecars have left, so that nothin
 of all pods and goes on pod by pod. Nothing here has a clock; all times are Unix seconds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
 from hvd_elastic.discovery.ledger.departures import Surroundings
@@ -16,11 +17,17 @@ from hvd_elastic.discovery.ledger.entries import (
     WantedChanged,
     WorkerLeaving,
 )
-from hvd_elastic.discovery.ledger.launcher_view import LauncherView
+from hvd_elastic.discovery.ledger.launcher_view import LauncherView, last_launcher
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.ledger.worker_lives import WorkerLives
 from hvd_elastic.discovery.ledger.world_history import WorldHistory
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
+
+GONE: Final = "deleted"
+"""Why a launcher has ended whose pod is no longer there: a Job keeps the pods that end by themselves."""
+SUSPENDED: Final = "suspended"
+"""The same if the job was suspended: its Job deletes the launcher's pod."""
 
 
 class JobHistory:
@@ -64,7 +71,7 @@ class JobHistory:
         self._wanted = next((entry.workers for entry in reversed(ledger) if isinstance(entry, WantedChanged)), -1)
         if (before := self._launcher) is None or before.uid != launcher.uid:
             if before is not None:
-                gone = LauncherView(pod=before.pod, uid=before.uid)
+                gone = LauncherView(pod=before.pod, uid=before.uid, is_over=True, reason=GONE)
                 yield from self._end_launcher(earlier.get(before.uid, gone), now)
             self._launcher = LauncherStarted(unix=now, pod=launcher.pod, uid=launcher.uid)
             yield self._launcher
@@ -135,12 +142,25 @@ class JobHistory:
         """What rank 0's worker says of the training."""
         yield from self.world.take_figures(uid, figures, now)
 
+    def unexplained(self) -> list[PodView]:
+        """Workers whose process was lost, and nobody has said how."""
+        return [self.pods[uid] for uid in self.world.unexplained() if uid in self.pods and self.pods[uid].ip]
+
+    def take_exit(self, uid: str, end: ProcessExit, now: float) -> None:
+        """How the last training process of a worker ended."""
+        self.world.take_exit(uid, end, now)
+
     def pass_time(self, now: float) -> Iterator[Entry]:
         """What has become certain by now."""
         yield from self.world.pass_time(now)
 
     def end(self, launcher: LauncherView, *, for_good: bool, now: float) -> Iterator[Entry]:
-        """The present launcher has ended; `for_good`: no other one follows."""
+        """The present launcher has ended; `for_good`: no other one follows.
+
+        An end that nobody knows of is left to the next sidecar: perhaps only this one has to begin again.
+        """
+        if not launcher.is_over and launcher.exit_code is None:
+            return
         yield from self._end_launcher(launcher, now)
         if for_good or (self.job is not None and self.job.suspended):
             yield from self._lives.leave_all(now)
@@ -153,12 +173,13 @@ class JobHistory:
         ended = launcher.ended or now
         yield from self.world.end(ended)
         if self._launcher is not None:
+            was_suspended = self._is_suspended and launcher.exit_code is None
             yield LauncherEnded(
                 unix=ended,
-                pod=launcher.pod,
+                pod=self._launcher.pod,
                 uid=launcher.uid,
                 exit_code=launcher.exit_code,
-                reason=launcher.reason,
+                reason=SUSPENDED if was_suspended else launcher.reason,
             )
             self._launcher = None
 
@@ -213,15 +234,3 @@ class JobHistory:
             victim=pod.index is not None and pod.index >= min(self.wanted, replicas),
             job_over=self._is_suspended,
         )
-
-
-def last_launcher(entries: Iterable[Entry]) -> LauncherStarted | None:
-    """The launcher whose end the ledger does not have."""
-    last = None
-    for entry in entries:
-        match entry:
-            case LauncherStarted():
-                last = entry
-            case LauncherEnded() if last is not None and entry.uid == last.uid:
-                last = None
-    return last

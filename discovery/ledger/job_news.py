@@ -65,7 +65,9 @@ class JobNews:
                 case WorkerLeaving() if entry.pod in self._world:
                     self._causes.append(_departed(entry))
                 case WorkerProcessLost():
-                    self._causes.append(f"a process of {entry.pod} ended")
+                    self._causes.append(
+                        f"a process of {entry.pod} ended" + (f" ({entry.detail})" if entry.detail else "")
+                    )
                 case LauncherEnded():
                     self._causes.append(_launcher_ended(entry))
                 case WorldChanged():

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, LauncherStarted
 from hvd_elastic.discovery.rules import restart_budget
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 
@@ -58,6 +59,18 @@ def ends_job(launcher: LauncherView, others: Iterable[LauncherView], *, restarts
     if launcher.exit_code == 0:
         return True
     return launcher.has_failed and 1 + sum(other.has_failed for other in others) > restarts
+
+
+def last_launcher(entries: Iterable[Entry]) -> LauncherStarted | None:
+    """The launcher whose end the ledger does not have."""
+    last = None
+    for entry in entries:
+        match entry:
+            case LauncherStarted():
+                last = entry
+            case LauncherEnded() if last is not None and entry.uid == last.uid:
+                last = None
+    return last
 
 
 def _containers(pod: Json) -> Iterable[Json]:

@@ -55,6 +55,10 @@ class TrainingFigures:
     durable_step: int = -1
     durable: float | None = None
     """Unix seconds of the last durable checkpoint."""
+    began_step: int = -1
+    """The last step that was done when this process came into its first world."""
+    began: float | None = None
+    """Unix seconds of that."""
     pauses: tuple[Pause, ...] = ()
     """The last eight that the process saw, oldest first."""
 
@@ -76,6 +80,8 @@ class TrainingFigures:
             metrics=metrics_from(document.get("metrics")),
             durable_step=_count(document.get("durable_step"), unknown=-1),
             durable=_time(document.get("durable")),
+            began_step=_count(document.get("began_step"), unknown=-1),
+            began=_time(document.get("began")),
             pauses=_pauses(document.get("pauses")),
         )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerProcessLost, WorldChanged
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
 from hvd_elastic.mpijob.contract import WorkerState
@@ -23,6 +24,9 @@ EMPTY_SECONDS: Final = 2.0
 """The same if nobody trains any more."""
 SILENT_SECONDS: Final = 30.0
 """The same if no worker has answered yet: a sidecar that has just started knows nothing."""
+SETTLING_SECONDS: Final = 15.0
+"""At most, from the end of a pause until the workers' states tell who has left: one that lets its process go does not
+answer until the next one waits."""
 PROCESS_SECONDS: Final = 5.0
 """A process counts as lost only then: at the end of a job all end, and the launcher within a moment."""
 
@@ -34,6 +38,19 @@ class _Member:
     pod: str
     uid: str
     view: WorkerView
+    has_joined: bool = False
+    """Whether its present process was in a world."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Loss:
+    """A process that is to be called lost."""
+
+    due: float
+    """When it is."""
+    entry: WorkerProcessLost
+    is_explained: bool = False
+    """Whether its worker has said how it ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,10 +75,16 @@ class WorldHistory:
     _changed: float = 0.0
     """When the world last changed."""
     _differs_since: float | None = None
+    _is_settling: bool = False
+    """Whether a pause is known, and not yet who trains after it."""
     _is_checked: bool = False
     """Whether nobody's state has changed since the world was found as it is."""
-    _lost: dict[str, tuple[float, WorkerProcessLost]] = field(default_factory=dict)
-    """By UID: processes that are to be called lost, and when."""
+    _lost: dict[str, _Loss] = field(default_factory=dict)
+    """By UID."""
+    _began: float = 0.0
+    """When the last world began in which somebody trained."""
+    _reached: int = -1
+    """The last step that it is known to have done."""
 
     @classmethod
     def resume(cls, entries: Iterable[Entry], *, slots: int = 1) -> "WorldHistory":
@@ -71,6 +94,8 @@ class WorldHistory:
             if isinstance(entry, WorldChanged):
                 history.world, history._changed = entry.workers, entry.unix
                 history.has_trained |= bool(entry.workers)
+                history._began = entry.unix if entry.workers else history._began
+                history._reached = entry.step if entry.step >= 0 else history._reached
                 if entry.pause_seconds is not None:
                     history._paused = entry.unix
         return history
@@ -78,7 +103,7 @@ class WorldHistory:
     @property
     def is_unsettled(self) -> bool:
         """Whether the world is about to change, so that figures are wanted soon."""
-        return self._differs_since is not None
+        return self._is_settling or self._differs_since is not None
 
     def candidates(self) -> list[str]:
         """UIDs of the workers that may have figures."""
@@ -87,12 +112,28 @@ class WorldHistory:
     def take_answer(self, pod: str, uid: str, view: WorkerView, now: float) -> None:
         """A worker's own state. A new generation is a new process: the one before has ended, and its pod stays."""
         before = self._members.get(uid)
-        trained = before is not None and before.view.state is WorkerState.TRAINING and pod in self.world
-        if trained and before is not None and view.generation > before.view.generation:
-            entry = WorkerProcessLost(unix=now, pod=pod, uid=uid)
-            self._lost[uid] = now + PROCESS_SECONDS, entry
-        self._members[uid] = _Member(pod=pod, uid=uid, view=view)
+        is_same = before is not None and before.view.generation == view.generation
+        trained = before is not None and before.has_joined and before.view.state is WorkerState.TRAINING
+        if trained and not is_same:
+            self._lost[uid] = _Loss(due=now + PROCESS_SECONDS, entry=WorkerProcessLost(unix=now, pod=pod, uid=uid))
+        joined = pod in self.world if before is None else is_same and before.has_joined
+        self._members[uid] = _Member(pod=pod, uid=uid, view=view, has_joined=joined)
         self._is_checked = False
+
+    def unexplained(self) -> list[str]:
+        """UIDs of the workers of which it is not known how their process ended."""
+        return [uid for uid, loss in self._lost.items() if not loss.is_explained]
+
+    def take_exit(self, uid: str, end: ProcessExit, now: float) -> None:
+        """How the last process of a worker ended, as its PID 1 says."""
+        ended = now - end.seconds
+        if ended > self._began:  # else it says nothing of the last world
+            self._reached = max(self._reached, end.step)
+        if not end.is_loss:
+            self._lost.pop(uid, None)
+        elif loss := self._lost.get(uid):
+            loss.entry = replace(loss.entry, unix=round(min(loss.entry.unix, ended), 3), detail=end.words)
+            loss.is_explained = True
 
     def forget(self, uid: str) -> None:
         """The pod goes or is gone: a process that ends with it is not lost."""
@@ -111,16 +152,30 @@ class WorldHistory:
         self.figures, self.rank0 = figures, uid
         fresh = [pause for pause in figures.pauses if _middle(pause) > self._paused] if self.world else []
         for pause in fresh:
-            yield self._change(self._trains(pause.to_size), pause, now)
+            trains = self._trains(pause.to_size)
+            self._is_settling = pause is fresh[-1] and pause.to_size not in {0, len(trains) * self.slots}
+            if self._is_settling and now < pause.unix + SETTLING_SECONDS:
+                break
+            yield self._change(trains, pause, now)
         # A file that an earlier process has left says nothing of a new world.
         if not self.world and figures.step >= 0 and figures.unix > self._changed and self._trains():
             self._paused = max([self._paused, *(pause.unix for pause in figures.pauses)])
-            yield self._change(self._trains(figures.size), None, now)
+            yield self._begin_anew(figures, now)
+        self._reached = figures.step if self.world else self._reached
+
+    def _begin_anew(self, figures: TrainingFigures, now: float) -> WorldChanged:
+        """Somebody trains again. A process that came after the last world's begin has its state from a checkpoint."""
+        is_newcomer = figures.began is not None and figures.began > self._began
+        changed = self._change(self._trains(figures.size), None, now)
+        if not is_newcomer or figures.began_step < 0:
+            return changed
+        step = figures.began_step
+        return replace(changed, step=step, repeated_steps=max(0, self._reached - step))
 
     def pass_time(self, now: float) -> Iterator[Entry]:
         """What has lasted by now."""
-        due = [uid for uid, (when, _) in self._lost.items() if when <= now]
-        yield from (self._lost.pop(uid)[1] for uid in due)
+        due = [uid for uid, loss in self._lost.items() if loss.due <= now]
+        yield from (self._lost.pop(uid).entry for uid in due)
         if self._is_checked:
             return
         trains = self._trains()
@@ -159,8 +214,12 @@ class WorldHistory:
             yield self._change((), None, now)
 
     def _change(self, workers: tuple[str, ...], pause: Pause | None, now: float) -> WorldChanged:
-        self.world, self._differs_since, self._changed, self._is_checked = workers, None, now, False
+        self.world, self._changed = workers, now
+        self._differs_since, self._is_settling, self._is_checked = None, False, False
         self.has_trained |= bool(workers)
+        for member in self._members.values():
+            member.has_joined |= member.pod in workers
+        self._began = now if workers else self._began
         step = self.figures.step if self.figures else -1
         changed = WorldChanged(unix=now, workers=workers, step=step)
         if pause is None:

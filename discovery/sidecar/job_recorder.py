@@ -21,10 +21,11 @@ from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.kube.watch import Changed, Listed, Message
 from hvd_elastic.discovery.ledger.entries import Departure, Entry, WorkerLeaving
-from hvd_elastic.discovery.ledger.job_history import JobHistory
+from hvd_elastic.discovery.ledger.job_history import GONE, JobHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
-from hvd_elastic.discovery.rules.cluster_views import JobView
+from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
 from hvd_elastic.discovery.sidecar.job_teller import JobTeller
@@ -50,9 +51,15 @@ FIGURES_SECONDS: Final = 5.0
 SOON_SECONDS: Final = 1.0
 """Between questions for rank 0's figures; the second while the world is about to change."""
 MAX_ASKED: Final = 8
-"""Workers that are asked for figures at a time, where it is not known which is rank 0's."""
-ReadFigures = Callable[[str], TrainingFigures | None]
-"""Asks the worker at an address; None if it has no figures."""
+"""Workers that are asked for figures at a time, where it is not known which is rank 0's; or for a process's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerQuestions:
+    """Each asks the worker at an address; None if it does not know, or say so in time."""
+
+    figures: Callable[[str], TrainingFigures | None]
+    last_exit: Callable[[str], ProcessExit | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +84,12 @@ class JobRecorder:
         job: RecordedJob,
         server: ApiServer,
         *,
-        read_figures: ReadFigures,
+        ask: WorkerQuestions,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`wall` gives Unix seconds, and may jump; by `clock`, which may not, it is decided when to write."""
-        self._job, self._read_figures, self._wall, self._clock = job, read_figures, wall, clock
+        self._job, self._ask, self._wall, self._clock = job, ask, wall, clock
         self._store = LedgerStore(server, job.place, launcher_uid=job.launcher_uid)
         self._launchers = LauncherPods(server, job.place)
         self._preemptors = PreemptorLookup(server, job.place)
@@ -129,6 +136,7 @@ class JobRecorder:
         if not self._has_begun:
             return
         self._ask_for_figures()
+        self._ask_for_exits(self._history.unexplained()[:MAX_ASKED])
         self._note(self._history.pass_time(self._now()))
         moment = self._clock()
         self._name_preemptors(moment)
@@ -184,7 +192,9 @@ class JobRecorder:
         except ApiError as error:
             log.info("the ledger cannot be read yet: %s", error)
             return
-        ledger, launchers = self._store.ledger.entries, self._launchers.read()
+        if (launchers := self._launchers.read()) is None:
+            return
+        ledger = self._store.ledger.entries
         self._teller.begin(job.uid, ledger)
         own = launchers.get(self._job.launcher_uid, self._unseen_launcher)
         self._note(self._history.begin(ledger, own, launchers, self._now()))
@@ -204,9 +214,16 @@ class JobRecorder:
             return
         self._next_figures = moment + (SOON_SECONDS if self._history.world.is_unsettled else FIGURES_SECONDS)
         for pod in self._history.likely_rank0(MAX_ASKED):
-            if figures := self._read_figures(pod.ip):
+            if figures := self._ask.figures(pod.ip):
+                if not self._history.world.world:  # what it does again is known from who was there before
+                    self._ask_for_exits(self._history.likely_rank0(MAX_ASKED))
                 self._note(self._history.take_figures(pod.uid, figures, self._now()))
                 return
+
+    def _ask_for_exits(self, pods: Iterable[PodView]) -> None:
+        for pod in pods:
+            if end := self._ask.last_exit(pod.ip):
+                self._history.take_exit(pod.uid, end, self._now())
 
     def _name_preemptors(self, moment: float) -> None:
         """Entries keep their order, so all wait while a preemptor may still be named."""
@@ -248,17 +265,21 @@ class JobRecorder:
 
     def _conclude(self) -> None:
         """The launcher has ended: kubelets stop a native sidecar after the main container."""
-        left = exit_code_of(self._job.run_dir)
-        launchers = self._launchers.read() if left is not None else self._launchers.await_end(self._job.launcher_uid)
-        own = launchers.pop(self._job.launcher_uid, replace(self._unseen_launcher, is_over=True))
-        if not own.is_over:
-            own = replace(own, exit_code=left)
-        now = self._now()
-        self._note(self._history.end(own, for_good=self._is_last(own, launchers), now=now))
+        own, others = self._own_end()
+        self._note(self._history.end(own, for_good=self._is_last(own, others), now=self._now()))
         self._name_preemptors(self._clock() + PREEMPTOR_SECONDS)
         if not self._append():
             self._append()  # once more: another version may have been written meanwhile
         self._teller.conclude(self._history, self._store.ledger.entries, self._now())
+
+    def _own_end(self) -> tuple[LauncherView, dict[str, LauncherView]]:
+        """How this launcher has ended, as far as it is known; and the pods of the others."""
+        left, uid = exit_code_of(self._job.run_dir), self._job.launcher_uid
+        launchers = self._launchers.read() if left is not None else self._launchers.await_end(uid)
+        if launchers is None:
+            return replace(self._unseen_launcher, exit_code=left), {}
+        own = launchers.pop(uid, replace(self._unseen_launcher, is_over=True, reason=GONE))
+        return own if own.is_over else replace(own, exit_code=left), launchers
 
     def _is_last(self, own: LauncherView, others: dict[str, LauncherView]) -> bool:
         limit = self._history.job.backoff_limit if self._history.job else None

@@ -27,22 +27,22 @@ class LauncherPods:
         self._path = f"{place.core}/pods"
         self._query = {"labelSelector": f"{LABEL_JOB_NAME}={place.job},{role}={Role.LAUNCHER}"}
 
-    def read(self) -> dict[str, LauncherView]:
-        """By UID; none if the API server does not answer."""
+    def read(self) -> dict[str, LauncherView] | None:
+        """By UID; None if the API server does not answer."""
         try:
             pods = self._server.get(self._path, self._query)["items"]
         except ApiError as error:
             log.info("the launchers' pods cannot be read: %s", error)
-            return {}
+            return None
         return {pod["metadata"]["uid"]: LauncherView.from_json(pod) for pod in pods}
 
-    def await_end(self, uid: str) -> dict[str, LauncherView]:
+    def await_end(self, uid: str) -> dict[str, LauncherView] | None:
         """The same, once the kubelet has said how the container of launcher `uid` ended, or it is late."""
         deadline = time.monotonic() + END_SECONDS
         while True:
             launchers = self.read()
-            own = launchers.get(uid)
-            if own is None or own.is_over or time.monotonic() >= deadline:
+            is_open = launchers is None or ((own := launchers.get(uid)) is not None and not own.is_over)
+            if not is_open or time.monotonic() >= deadline:
                 return launchers
             time.sleep(LOOK_SECONDS)
 

@@ -30,7 +30,6 @@ from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
 from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult
 from hvd_elastic.discovery.sidecar.cluster_state import ClusterState
-from hvd_elastic.discovery.sidecar.figures_request import read_figures
 from hvd_elastic.discovery.sidecar.inbox import (
     InboxItem,
     StopRequest,
@@ -39,7 +38,7 @@ from hvd_elastic.discovery.sidecar.inbox import (
     WatchBatch,
     WorkerAnswers,
 )
-from hvd_elastic.discovery.sidecar.job_recorder import JobRecorder, RecordedJob
+from hvd_elastic.discovery.sidecar.job_recorder import JobRecorder, RecordedJob, WorkerQuestions
 from hvd_elastic.discovery.sidecar.launcher_drain import LauncherDrain
 from hvd_elastic.discovery.sidecar.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.list_updater import ListUpdater
@@ -50,6 +49,7 @@ from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
+from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit
 from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint, request_leave
 from hvd_elastic.mpijob.contract import SNAPSHOT_MAX_AGE_SECONDS
 from hvd_elastic.system.job_key import NO_KEY
@@ -217,7 +217,10 @@ class Sidecar:
         return JobRecorder(
             job,
             ApiServer(self._access),
-            read_figures=lambda address: read_figures(address, port=options.ready_port),
+            ask=WorkerQuestions(
+                figures=lambda address: read_figures(address, port=options.ready_port),
+                last_exit=lambda address: read_last_exit(address, port=options.ready_port),
+            ),
             wall=self._wall,
         )
 

@@ -23,6 +23,7 @@ from hvd_elastic.worker import drain, figures_answer, heartbeat_answer
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
+from hvd_elastic.worker.process_exits import ProcessExits
 from hvd_elastic.worker.ready_port import ReadyPort
 from hvd_elastic.worker.slot_phase import SlotPhase
 from hvd_elastic.worker.sshd import Sshd
@@ -105,6 +106,7 @@ class EntryPoint:
         self._launcher_seen = time.monotonic()
         self._code = int(Exit.OK)
         self._stopped = StoppedProcesses()
+        self._exits = ProcessExits()
 
     def run(self) -> int:
         """Serve until a signal ends it. Return the exit code. No process is left behind. Raises RunDirError."""
@@ -145,10 +147,15 @@ class EntryPoint:
         for pid, code in child_processes.reap(lambda pid: self._owner(pid) is not None):
             slot = self._owner(pid)
             if slot is not None:
+                self._note_exit(slot, code)
                 slot.ended(code, is_retired=self._leaving)
             elif self._sshd is not None and pid == self._sshd.pid:
                 self._sshd.ended(code)
         self._end_if_left()
+
+    def _note_exit(self, slot: WorkerSlot, code: int) -> None:
+        if slot.phase is SlotPhase.TRAINING:
+            self._exits.note(slot.ending, code, heartbeat_answer.read_heartbeat(self._run_dir).step)
 
     def _owner(self, pid: int) -> WorkerSlot | None:
         return next((slot for slot in self._slots if slot.pid == pid), None)
@@ -197,6 +204,8 @@ class EntryPoint:
         verb, _, rest = line.partition(" ")
         if verb == "figures":
             return figures_answer.figures_line(self._run_dir)
+        if verb == "last-exit":
+            return self._exits.line()
         if verb == "launcher":
             self._launcher_seen = time.monotonic()
         elif verb in ("checkpoint", "leave") and self._is_training and not self._leaving:
@@ -252,10 +261,10 @@ class EntryPoint:
 
     def _look_for_stopped(self) -> None:
         """Kill what is stopped for good. Its death is told, and the slot gets another process."""
-        pids = [slot.pid for slot in self._slots if slot.pid is not None]
-        for pid in self._stopped.overdue({pid: is_stopped(pid) for pid in pids}, time.monotonic()):
+        slots = {slot.pid: slot for slot in self._slots if slot.pid is not None}
+        for pid in self._stopped.overdue({pid: is_stopped(pid) for pid in slots}, time.monotonic()):
             log.error("process %d has been stopped for %g s: it is killed", pid, STOPPED_SECONDS)
-            child_processes.send(pid, signal.SIGKILL)
+            slots[pid].kill_stopped()
         self._loop.after(LOOK_SECONDS, self._look_for_stopped)
 
     def _leave(self) -> None:

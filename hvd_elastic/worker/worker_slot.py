@@ -14,9 +14,11 @@ from hvd_elastic.system import child_processes
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient
 from hvd_elastic.worker.event_loop import EventLoop, Timer
+from hvd_elastic.worker.process_exits import Ending
 from hvd_elastic.worker.slot_commands import adopted_environment, plain_command, standby_command
 from hvd_elastic.worker.slot_phase import NextPhase, SlotHistory, SlotPhase, after_end
 from hvd_elastic.worker.standby.program import Program, read_program
+from hvd_elastic.worker.stopped_processes import is_stopped
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,8 @@ class WorkerSlot:
         self._next_client: AdoptClient | None = None
         self._kill: Timer | None = None
         self._start: Timer | None = None
+        self.ending = Ending()
+        """Of the present process, if it trains."""
         self.phase = SlotPhase.RESTING
         self.pid: int | None = None
         self.is_usable = False
@@ -101,6 +105,12 @@ class WorkerSlot:
         elif self.phase is SlotPhase.DONE:
             self._rest(0.0)
         self._start_next()
+
+    def kill_stopped(self) -> None:
+        """Kill the process, which is stopped for good."""
+        if self.pid is not None:
+            self.ending.hung = True
+            child_processes.send(self.pid, signal.SIGKILL)
 
     def retire(self) -> None:
         """Start nothing more, and end a process that does not train: the pod is about to end."""
@@ -172,6 +182,7 @@ class WorkerSlot:
         else:
             self._run_plain(client)
         self._next_client, self._client = None, client
+        self.ending = Ending()
         client.on_signal = self._pass_on
         client.on_gone = self._launcher_gone
         client.request.close()
@@ -209,6 +220,7 @@ class WorkerSlot:
 
     def _pass_on(self, number: int) -> None:
         if self.pid is not None and 0 < number < signal.NSIG:
+            self._note_order(self.pid)
             child_processes.send(self.pid, number)
 
     def _launcher_gone(self) -> None:
@@ -219,8 +231,14 @@ class WorkerSlot:
         if self.pid is None or self._kill is not None:
             return
         pid = self.pid
+        self._note_order(pid)
         child_processes.send(pid, signal.SIGTERM)
         self._kill = self._loop.after(END_SECONDS, lambda: child_processes.send(pid, signal.SIGKILL))
+
+    def _note_order(self, pid: int) -> None:
+        """The launcher has the process ended: because it hangs, or for a reason of its own."""
+        self.ending.told = True
+        self.ending.hung |= is_stopped(pid)
 
     def _refuse_next(self, message: str | None, code: int) -> None:
         client, self._next_client = self._next_client, None

@@ -45,7 +45,8 @@ def all_workers() -> Iterator[Workers]:
 
 @pytest.fixture
 def workers(all_workers: Workers) -> Workers:
-    for state in (all_workers.lines, all_workers.figures, all_workers.silent, all_workers.closed, all_workers.received):
+    known = (all_workers.lines, all_workers.figures, all_workers.exits)
+    for state in (*known, all_workers.silent, all_workers.closed, all_workers.received):
         state.clear()
     return all_workers
 

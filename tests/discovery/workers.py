@@ -17,6 +17,8 @@ class Workers:
         """What a worker answers, by address. The default is the line of a worker that waits."""
         self.figures: dict[str, bytes] = {}
         """What a worker answers to `figures`, by address."""
+        self.exits: dict[str, bytes] = {}
+        """What a worker answers to `last-exit`, by address."""
         self.silent: set[str] = set()
         """Addresses that accept and send nothing: a lost node."""
         self.closed: set[str] = set()
@@ -60,3 +62,5 @@ class Workers:
                 self.received.append((address, line.decode().rstrip("\n")))
             if line == b"figures\n":
                 connection.sendall(self.figures.get(address, b""))
+            if line == b"last-exit\n":
+                connection.sendall(self.exits.get(address, b""))

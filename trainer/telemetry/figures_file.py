@@ -41,6 +41,8 @@ class FiguresWriter:
         self._pauses: deque[dict[str, object]] = deque(maxlen=PAUSES)
         self._reached = 0
         """The last step that this process has done."""
+        self._began: tuple[int | None, object] = (None, None)
+        """Step and time at which it came into its first world."""
         self._next = float("-inf")
         self._is_written = False
 
@@ -51,6 +53,8 @@ class FiguresWriter:
                 self._step(event)
             case events.Kind.RESET:
                 self._note_pause(event)
+            case events.Kind.JOINED:
+                self._began = _count(event["step"]), event["time"]
         if self._is_written and (event["rank"] != 0 or event["event"] == events.Kind.LEFT):
             self._withdraw()
 
@@ -93,6 +97,8 @@ class FiguresWriter:
             "metrics": self._metrics.numbers() or None,
             "durable_step": saves.durable_step,
             "durable": saves.durable_time,
+            "began_step": self._began[0],
+            "began": self._began[1],
             "pauses": list(self._pauses),
         }
 

@@ -10,6 +10,7 @@ from hvd_elastic.discovery.ledger.entries import Entry, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError, RefusedError
 from hvd_elastic.jobs.job_lookup import find_job
+from hvd_elastic.jobs.report.untold_end import untold_end
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
     LABEL_JOB_NAME,
@@ -40,7 +41,7 @@ class JobFacts:
     """Of launchers and workers."""
     launcher_job: Json | None = None
     ledger: tuple[Entry, ...] | None = None
-    """None: the job has none, or it may not be read."""
+    """None: the job has none, or it may not be read. An end that it lacks, and other objects tell, stands behind it."""
     workload: Json | None = None
     """Of Kueue."""
     queue_position: int | None = None
@@ -95,13 +96,14 @@ class JobFactReader:
             found = job.result()
         meta = found.job["metadata"]
         workload = self._ask(lambda: self._workload(here, meta), None)
-        asks_events = events or not ledger.result()
+        told, launchers = ledger.result(), [pod for pod in pods.result() if _role(pod) == Role.LAUNCHER]
+        asks_events = events or not told
         return JobFacts(
             job=found.job,
             now=found.now,
             pods=pods.result(),
             launcher_job=launcher_job.result(),
-            ledger=ledger.result(),
+            ledger=(*told, *untold_end(told, launchers, found.job)) if told else told,
             workload=workload,
             queue_position=self._queue_position(here, meta, workload) if workload else None,
             events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if asks_events else (),

@@ -18,7 +18,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorldChanged,
     to_line,
 )
-from hvd_elastic.discovery.ledger.job_history import last_launcher
+from hvd_elastic.discovery.ledger.launcher_view import last_launcher
 
 
 def history(count: int) -> list[Entry]:

@@ -181,6 +181,13 @@ def test_a_worker_that_went_with_a_suspended_job_does_not_hold_its_gpus_until_th
     assert ledger.of(WorkerGone) == [WorkerGone(unix=140.0, pod="job-worker-0", uid="uid-0")]
 
 
+def test_a_launcher_that_goes_with_a_suspended_job_was_suspended(ledger: Ledger) -> None:
+    ledger.write(ledger.history.take_job(replace(JOB, suspended=True), 105.0))
+    gone = launcher(is_over=True, ended=110.0, reason="deleted")
+    ledger.write(ledger.history.end(gone, for_good=False, now=110.0))
+    assert [entry.reason for entry in ledger.of(LauncherEnded)] == ["suspended"]
+
+
 def test_the_end_of_a_job(ledger: Ledger) -> None:
     ledger.see(worker(0))
     ledger.write(ledger.history.end(launcher(is_over=True, exit_code=0, ended=110.0), for_good=True, now=111.0))

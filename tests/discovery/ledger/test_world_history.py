@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerProcessLost, WorldChanged
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
 from hvd_elastic.discovery.ledger.world_history import WorldHistory
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
-from hvd_elastic.mpijob.contract import WorkerState
+from hvd_elastic.mpijob.contract import Exit, WorkerState
 
 TRAINING, WAITING, LEAVING = WorkerState.TRAINING, WorkerState.WAITING, WorkerState.LEAVING
 
@@ -25,14 +26,28 @@ class Told:
             self.history.take_answer(pod, f"uid-{pod}", WorkerView(state=state, generation=generation), now)
 
     def figures(
-        self, now: float, *, of: str = "w0", step: int = 10, size: int = 2, pauses: tuple[Pause, ...] = ()
+        self,
+        now: float,
+        *,
+        of: str = "w0",
+        step: int = 10,
+        size: int = 2,
+        pauses: tuple[Pause, ...] = (),
+        began: tuple[int, float | None] = (-1, None),
     ) -> None:
-        known = TrainingFigures(unix=now, step=step, size=size, pauses=pauses)
+        known = TrainingFigures(unix=now, step=step, size=size, pauses=pauses, began_step=began[0], began=began[1])
         self.write(self.history.take_figures(f"uid-{of}", known, now))
 
     def wait(self, *times: float) -> None:
         for now in times:
             self.write(self.history.pass_time(now))
+
+    def ended(self, now: float, pod: str, seconds: float, **known: object) -> None:
+        self.history.take_exit(f"uid-{pod}", ProcessExit(seconds=seconds, **known), now)  # type: ignore[arg-type]
+
+    @property
+    def losses(self) -> list[WorkerProcessLost]:
+        return [entry for entry in self.entries if isinstance(entry, WorkerProcessLost)]
 
     def write(self, entries: Iterator[Entry]) -> None:
         self.entries += entries
@@ -96,6 +111,44 @@ def test_one_that_is_to_leave_trains_until_the_others_go_on_without_it(told: Tol
     assert len(told.entries) == 2
 
 
+def test_a_resize_is_told_once_the_states_tell_who_has_left(told: Told) -> None:
+    """A worker whose process has left still counts as training until it misses its probes."""
+    told.say(1.0, TRAINING, "w0", "w1", "w2")
+    told.figures(1.0, size=3)
+    smaller = (pause(10.0, 0.2, 1),)
+    told.figures(11.0, size=1, pauses=smaller)
+    told.wait(11.0)
+    assert len(told.worlds) == 1
+    assert told.history.is_unsettled
+    told.say(14.0, WAITING, "w1", "w2", generation=1)
+    told.figures(15.0, size=1, pauses=smaller)
+    assert told.worlds[1:] == [(10.0, ("w0",))]
+    bigger = (*smaller, pause(20.0, 0.2, 3))
+    told.figures(21.0, size=3, pauses=bigger)
+    told.figures(36.0, size=3, pauses=bigger)
+    assert told.worlds[2:] == [(20.0, ("w0",))], "states that never tell it are not waited for"
+
+
+def test_a_process_is_lost_though_the_others_have_gone_on_without_it(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1")
+    told.figures(1.0)
+    told.history.take_answer("w1", "uid-w1", WorkerView(state=TRAINING, lost=True), 4.0)
+    told.figures(5.0, size=1, pauses=(pause(4.5, 1.0, 1),))
+    assert told.worlds[1:] == [(4.5, ("w0",))]
+    told.say(9.0, WAITING, "w1", generation=1)
+    told.wait(14.0)
+    assert [loss.pod for loss in told.losses] == ["w1"]
+
+
+def test_a_process_that_never_came_into_a_world_is_not_lost(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0")
+    told.figures(1.0, size=1)
+    told.say(2.0, TRAINING, "w1")
+    told.say(3.0, WAITING, "w1", generation=1)
+    told.wait(60.0)
+    assert not told.losses
+
+
 def test_a_replaced_process_is_a_resize_and_a_loss(told: Told) -> None:
     told.say(1.0, TRAINING, "w0", "w1")
     told.figures(1.0)
@@ -106,6 +159,61 @@ def test_a_replaced_process_is_a_resize_and_a_loss(told: Told) -> None:
     told.wait(10.0)
     assert told.worlds[1:] == [(7.5, ("w0", "w1"))]
     assert told.entries[-1] == WorkerProcessLost(unix=5.0, pod="w1", uid="uid-w1")
+
+
+def test_a_lost_process_is_told_with_how_it_ended_and_when(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1", "w2")
+    told.figures(1.0, size=3)
+    told.say(15.0, WAITING, "w1", "w2", generation=1)
+    assert told.history.unexplained() == ["uid-w1", "uid-w2"]
+    told.ended(15.5, "w1", 6.25, code=137)
+    assert told.history.unexplained() == ["uid-w2"]
+    told.wait(20.0)
+    assert told.losses == [
+        WorkerProcessLost(unix=9.25, pod="w1", uid="uid-w1", detail="killed by SIGKILL"),
+        WorkerProcessLost(unix=15.0, pod="w2", uid="uid-w2"),
+    ]
+
+
+def test_a_process_that_was_told_to_leave_is_not_lost(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1")
+    told.figures(1.0)
+    told.say(5.0, WAITING, "w1", generation=1)
+    told.ended(5.5, "w1", 3.0, code=Exit.REMOVED)
+    told.wait(60.0)
+    assert not told.losses
+
+
+def test_steps_that_are_done_again_after_the_loss_of_all(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1")
+    told.figures(1.0, step=10)
+    told.figures(9.0, step=90)
+    told.say(12.0, WAITING, "w0", "w1", generation=1)
+    told.ended(12.0, "w0", 1.0, code=137, step=110)
+    told.wait(12.0, 14.0)
+    told.say(20.0, TRAINING, "w0", "w1", generation=1)
+    told.figures(22.0, step=75, began=(70, 21.0))
+    assert told.entries[-1] == WorldChanged(unix=22.0, workers=("w0", "w1"), step=70, repeated_steps=40)
+
+
+def test_the_next_sidecar_knows_what_was_reached() -> None:
+    """From the ledger, and from workers whose processes have ended since; an end before that says nothing."""
+    before = [WorldChanged(unix=50.0, workers=("w0",), step=40), WorldChanged(unix=60.0, workers=(), step=80)]
+    told = Told(WorldHistory.resume(before))
+    told.ended(70.0, "w0", 30.0, code=137, step=500)
+    told.ended(70.0, "w1", 10.5, code=137, step=85)
+    told.say(70.0, TRAINING, "w0", "w1")
+    told.figures(71.0, step=83, began=(79, 70.5))
+    assert told.entries == [WorldChanged(unix=71.0, workers=("w0", "w1"), step=79, repeated_steps=6)]
+
+
+def test_a_process_that_lives_on_repeats_nothing() -> None:
+    """Nobody answered for a while, so the ledger says that nobody trained; but they did."""
+    before = [WorldChanged(unix=50.0, workers=("w0",), step=40), WorldChanged(unix=60.0, workers=(), step=80)]
+    told = Told(WorldHistory.resume(before))
+    told.say(70.0, TRAINING, "w0")
+    told.figures(71.0, step=110, size=1, began=(0, 20.0))
+    assert told.entries == [WorldChanged(unix=71.0, workers=("w0",), step=110)]
 
 
 def test_processes_that_end_with_their_job_are_not_lost(told: Told) -> None:

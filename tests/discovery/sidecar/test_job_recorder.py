@@ -9,7 +9,7 @@ import pytest
 
 from hvd_elastic.discovery.kube.api_server import ApiServer, ApiStatusError
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
-from hvd_elastic.discovery.ledger import job_news
+from hvd_elastic.discovery.ledger import job_news, world_history
 from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
 from hvd_elastic.discovery.ledger.entries import (
     Departure,
@@ -21,10 +21,12 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerBound,
     WorkerGone,
     WorkerLeaving,
+    WorkerProcessLost,
     WorldChanged,
     to_line,
 )
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.sidecar import job_recorder, launcher_pods
 from hvd_elastic.discovery.sidecar.ledger_store import LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.preemptor_lookup import PreemptorLookup, preemptor
@@ -211,6 +213,60 @@ def test_the_next_launcher_goes_on_with_the_ledger(cluster: KubeApi, start: Star
     until(lambda: len(told(cluster, LauncherStarted)) == 2)
     assert len(told(cluster, WorkerBound)) == 1
     assert len(told(cluster, LauncherEnded)) == 1
+
+
+def test_an_end_that_nobody_knows_yet_is_told_by_the_next_launcher(cluster: KubeApi, start: Start) -> None:
+    first = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, LauncherStarted)))
+    first.stop()
+    assert not told(cluster, LauncherEnded), "perhaps only the sidecar has to begin again"
+    cluster.put(PODS, launcher("l1", code=3))
+    cluster.put(PODS, launcher("l2"))
+    start(pod_uid="l2")
+    until(lambda: len(told(cluster, LauncherStarted)) == 2)
+    (ended,) = told(cluster, LauncherEnded)
+    assert (ended.uid, ended.exit_code, ended.unix) == ("l1", 3, 1772323200.0)
+
+
+def test_a_sidecar_that_begins_again_beside_its_launcher_tells_of_no_end(
+    cluster: KubeApi, start: Start, workers: Workers
+) -> None:
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    first = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    first.stop()
+    before = ledger(cluster).entries
+    start(pod_uid="l1")
+    cluster.put(PODS, pod(1))
+    until(lambda: len(told(cluster, WorkerBound)) == 2)
+    assert ledger(cluster).entries[: len(before)] == before
+    assert not told(cluster, LauncherEnded)
+    assert len(told(cluster, WorldChanged)) == 1
+
+
+def test_a_launcher_that_is_gone_was_deleted(cluster: KubeApi, start: Start) -> None:
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, LauncherStarted)))
+    cluster.remove(PODS, "job-launcher-l1")
+    running.stop()
+    (ended,) = told(cluster, LauncherEnded)
+    assert (ended.pod, ended.exit_code, ended.reason) == ("job-launcher-l1", None, "deleted")
+
+
+def test_a_lost_process_is_told_with_how_it_ended(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world_history, "PROCESS_SECONDS", 0.5)
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    workers.exits["127.0.1.2"] = ProcessExit(seconds=0.1, code=137, hung=True).to_line()
+    workers.say("127.0.1.2", state=WorkerState.WAITING, generation=1)
+    until(lambda: bool(told(cluster, WorkerProcessLost)))
+    assert [(entry.pod, entry.detail) for entry in told(cluster, WorkerProcessLost)] == [("job-worker-1", "hung")]
 
 
 def test_the_ledger_of_an_earlier_job_is_void(cluster: KubeApi, start: Start) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
-from hvd_elastic.discovery.sidecar.figures_request import read_figures
+from hvd_elastic.discovery.sidecar.worker_questions import read_figures
 from hvd_elastic.mpijob.contract import FIGURES_FILE, FIGURES_MAX_BYTES, READY_PORT
 from hvd_elastic.worker.figures_answer import NO_FIGURES, figures_line
 from tests.hvd_elastic.worker.pods import Pod, Yard, eventually

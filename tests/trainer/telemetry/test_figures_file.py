@@ -125,6 +125,18 @@ def test_a_process_that_wrote_none_leaves_anothers_alone(process: Process, tmp_p
     assert process.known == TrainingFigures(unix=1.0)
 
 
+def test_the_step_that_a_process_came_with(process: Process) -> None:
+    process.step()
+    assert (process.known.began_step, process.known.began) == (-1, None)
+    process.step_count = 70
+    process.hear(events.Kind.JOINED, seconds=2.0)
+    came = 1_700_000_000 + process.now
+    process.step(11)
+    process.reset(size=3)
+    process.step(11)
+    assert (process.known.began_step, process.known.began) == (70, came)
+
+
 def test_a_pause_is_told_and_does_not_slow_the_rate(process: Process) -> None:
     process.step(100)
     process.reset(size=2)

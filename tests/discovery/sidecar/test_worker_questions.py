@@ -1,12 +1,13 @@
-"""Figures over real sockets: from a worker, from one of an older version, and from what is no worker."""
+"""Questions over real sockets: to a worker, to one of an older version, and to what is no worker."""
 
 import json
 import time
 
 import pytest
 
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
-from hvd_elastic.discovery.sidecar.figures_request import read_figures
+from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit
 from tests.discovery.workers import Workers
 
 OWN = b"hvd-elastic 1 1 training 41 0\n"
@@ -53,3 +54,16 @@ def test_one_that_says_nothing_is_given_up_in_time(workers: Workers) -> None:
     began = time.monotonic()
     assert read(workers, timeout_seconds=0.05) is None
     assert time.monotonic() - began >= 0.05
+
+
+def test_a_worker_is_asked_how_its_process_ended(workers: Workers) -> None:
+    ended = ProcessExit(seconds=2.5, code=137, step=41)
+    workers.lines[ADDRESS], workers.exits[ADDRESS] = OWN, ended.to_line()
+    assert read_last_exit(ADDRESS, port=workers.port, timeout_seconds=20.0) == ended
+    assert workers.received == [(ADDRESS, "last-exit")]
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[" * 4000 + b"\n"])
+def test_one_that_does_not_know_has_no_answer(workers: Workers, line: bytes) -> None:
+    workers.lines[ADDRESS], workers.exits[ADDRESS] = OWN, line
+    assert read_last_exit(ADDRESS, port=workers.port, timeout_seconds=20.0) is None

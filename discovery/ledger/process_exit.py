@@ -1,0 +1,74 @@
+"""How the last training process of a worker ended: what its PID 1 tells on the ready port, and the ledger's words.
+
+PID 1 is the only witness for both launchers. Its own words are numbers, because anything may listen where a worker is
+expected: what is not of this form is not known.
+"""
+
+import json
+import signal
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from hvd_elastic.mpijob.contract import Exit
+
+_CODES: Final = range(256)
+_SIGNALS: Final = range(128 + 1, 128 + signal.NSIG)
+_STEPS: Final = range(-1, 10**18)
+_MAX_SECONDS: Final = 10.0**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessExit:
+    """The end of one training process. The pod is still there."""
+
+    seconds: float
+    """How long ago."""
+    code: int
+    """As a shell reports it: 128 + the number of a signal."""
+    hung: bool = False
+    """Whether it was stopped (SIGSTOP) when it was ended."""
+    told: bool = False
+    """Whether its launcher had told it to end, or was gone."""
+    step: int = -1
+    """The last step in its heartbeat, at most a second old then; -1: it had none."""
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether training has lost it. One that left because it was told to is none."""
+        return self.code != Exit.REMOVED
+
+    @property
+    def words(self) -> str:
+        """`killed by SIGKILL`, `hung`, `exit code 3`."""
+        if self.hung:
+            return "hung"
+        if self.told:
+            return "ended by its launcher"
+        if self.code == Exit.HOST_CHANGE:
+            return "its rendezvous was gone"
+        return _signal_words(self.code - 128) if self.code in _SIGNALS else f"exit code {self.code}"
+
+    def to_line(self) -> bytes:
+        """One line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "ProcessExit | None":
+        """None if the line is of another form, as the empty one of a worker in which no process has ended."""
+        try:
+            document = json.loads(line)
+            seconds, code, step = float(document["seconds"]), document["code"], document.get("step", -1)
+            is_known = 0 <= seconds < _MAX_SECONDS and type(code) is int and type(step) is int
+            if not is_known or code not in _CODES or step not in _STEPS:
+                return None
+            hung, told = document.get("hung") is True, document.get("told") is True
+            return cls(seconds=seconds, code=code, hung=hung, told=told, step=step)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            return None
+
+
+def _signal_words(number: int) -> str:
+    try:
+        return f"killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"killed by signal {number}"

@@ -1,0 +1,64 @@
+"""What a worker says of its last process, in words, and nothing where it says it wrong."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
+from hvd_elastic.mpijob.contract import Exit
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({"code": 137}, "killed by SIGKILL"),
+        ({"code": 139}, "killed by SIGSEGV"),
+        ({"code": 137, "hung": True}, "hung"),
+        ({"code": 143, "hung": True, "told": True}, "hung"),
+        ({"code": 143, "told": True}, "ended by its launcher"),
+        ({"code": 3}, "exit code 3"),
+        ({"code": 78}, "its rendezvous was gone"),
+        ({"code": 161}, "killed by signal 33"),
+        ({"code": 255}, "exit code 255"),
+    ],
+)
+def test_an_end_in_words(known: dict[str, int], words: str) -> None:
+    ended = ProcessExit(seconds=1.0, **known)  # type: ignore[arg-type]
+    assert ended.words == words
+    assert ended.is_loss
+
+
+def test_one_that_was_told_to_leave_is_not_lost() -> None:
+    assert not ProcessExit(seconds=1.0, code=Exit.REMOVED).is_loss
+
+
+@given(st.floats(0, 1e6), st.integers(0, 255), st.booleans(), st.booleans(), st.integers(-1, 10**17))
+def test_a_line_is_read_as_it_was_written(seconds: float, code: int, hung: bool, told: bool, step: int) -> None:
+    ended = ProcessExit(seconds=seconds, code=code, hung=hung, told=told, step=step)
+    assert ProcessExit.from_line(ended.to_line()) == ended
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": 256},
+        {"code": -1},
+        {"code": True},
+        {"code": "137"},
+        {"seconds": -1},
+        {"seconds": float("nan")},
+        {"seconds": None},
+        {"step": 10**18},
+        {"step": 1.5},
+    ],
+)
+def test_what_cannot_be_is_not_known(change: dict[str, object]) -> None:
+    document = {"seconds": 1.0, "code": 137, **change}
+    assert ProcessExit.from_line(json.dumps(document).encode() + b"\n") is None
+
+
+@given(st.binary(max_size=60))
+def test_nothing_else_is_an_end(line: bytes) -> None:
+    assert ProcessExit.from_line(line) is None
