@@ -17,6 +17,8 @@ TRANSFER_SECONDS: Final = 30.0
 """How long a GPU trains nobody while it passes from one job to another: the drain, and the new worker's start."""
 LEAST_GAIN: Final = 0.01
 """Of the useful GPUs: less is within the noise of measured speeds, and no reason to move workers."""
+_TIRING: Final = 4.0
+"""Resizes after which a size is trusted half as long."""
 
 Division = Mapping[str, int]
 """Workers by the job's name."""
@@ -96,12 +98,13 @@ def _pays(jobs: Sequence[JobDemand], kept: Division, best: Division) -> bool:
 
 
 def _patience_seconds(job: JobDemand) -> float:
-    """The time in which a transfer must pay: the expected hold, and less of it the more often a job was resized.
+    """The time in which a transfer must pay: what the job's size has lasted is what it will last.
 
-    So noise that lasts for ever moves workers ever more seldom, by the root of time. A job that inference resizes often
-    loses nothing by it: what it gives and gets back goes where it is worth most anyway.
+    Each resize so far shortens it, so noise that lasts for ever moves workers ever more seldom, by the root of time. A
+    job that inference resizes often loses nothing by that: what it gets back goes where it is worth most anyway.
     """
-    return expected_hold_seconds(job) / (job.resizes + 1)
+    lasted = min(job.since_resize_seconds, job.age_seconds)
+    return max(expected_hold_seconds(job) / (job.resizes + 1), lasted / (1 + job.resizes / _TIRING))
 
 
 def _discounted(job: JobDemand, workers: int) -> float:
@@ -112,8 +115,10 @@ def _discounted(job: JobDemand, workers: int) -> float:
 
 
 def _cost(job: JobDemand, before: int, after: int) -> float:
-    """Useful GPU-seconds that a change costs: the job stands still, and a worker that comes trains nobody at first."""
+    """Useful GPU-seconds that a change costs a job that trains: it stands still, and what it gives idles on the way."""
+    if not job.workers:
+        return 0.0
     worth = useful_gpus(job, before)
-    if after < before:
-        return job.stall_shrink_seconds * worth
-    return job.stall_grow_seconds * worth + TRANSFER_SECONDS * (useful_gpus(job, after) - worth)
+    if after > before:
+        return job.stall_grow_seconds * worth
+    return job.stall_shrink_seconds * worth + TRANSFER_SECONDS * (worth - useful_gpus(job, after))
