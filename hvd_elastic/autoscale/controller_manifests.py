@@ -15,10 +15,7 @@ _ALIVE: Final = "/run/alive/turn"
 _HUNG_SECONDS: Final = 120
 """Without a turn for so long it is begun again. A turn that waits for the API server takes 30 s at most."""
 
-_CLUSTER_RULES: Final = (
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
-    {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["list"]},
-)
+_CLUSTER_RULES: Final = ({"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},)
 _JOB_RULES: Final = (
     {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"], "verbs": ["list", "patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},

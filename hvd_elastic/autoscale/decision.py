@@ -32,7 +32,7 @@ class ClusterState:
     nodes: tuple[GpuNode, ...]
     pods: tuple[GpuPod, ...]
     coming: int = 0
-    """GPUs of inference pods that are announced and not there yet: an HPA's, or Prometheus'."""
+    """GPUs of inference pods that are forecast and not there yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Room:
     gpus: int
     """All together."""
     waiting: int
-    """Asked for by inference pods that wait, or are announced."""
+    """Asked for by inference pods that wait, or are forecast."""
     reserve: int
     """Kept idle."""
 
@@ -91,7 +91,7 @@ def decide(
     kept = reserve(memory.demand, now, unclaimed=max(0, unclaimed - state.coming), quantile=quantile)
     decisions: list[ScaleDecision] = []
     for pool in pools:
-        # A reserve, and pods that are announced, may need any of the pools: each keeps its part.
+        # A reserve, and pods that are forecast, may need any of the pools: each keeps its part.
         part = pool.unclaimed / unclaimed if unclaimed else 0.0
         coming, idle = (ceil(round(gpus * part, 6)) for gpus in (state.coming, kept))
         room = Room(gpus=max(0, pool.unclaimed - coming - idle), waiting=pool.waiting_gpus + coming, reserve=idle)

@@ -1,4 +1,4 @@
-"""Reads what the decision needs: jobs, nodes, pods, and what is announced."""
+"""Reads what the decision needs: jobs, nodes, pods, and what inference will need."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +22,10 @@ class StateReader:
         cluster: ClusterClient,
         namespaces: Sequence[str] = (),
         *,
-        announced: Callable[[], int] = lambda: 0,
+        forecast: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`namespaces`: of the jobs; none: all. `announced`: GPUs of inference pods that are not there yet."""
-        self._cluster, self._namespaces, self._announced = cluster, tuple(namespaces), announced
+        """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
+        self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
 
     def read(self) -> tuple[ClusterState, float]:
         """The state, and the API server's clock in Unix seconds. Raises ClusterError if a part cannot be read.
@@ -37,14 +37,19 @@ class StateReader:
             nodes = pool.submit(lambda: gpu_nodes(self._cluster.list("/api/v1/nodes")))
             pods = pool.submit(lambda: gpu_pods(self._cluster.list("/api/v1/pods", fieldSelector=_LIVE_PODS)))
             jobs = pool.submit(self._jobs)
-            announced = pool.submit(self._announced)
-        state = ClusterState(jobs=jobs.result(), nodes=nodes.result(), pods=pods.result(), coming=announced.result())
+            forecast = pool.submit(self._forecast)
+        inference = sum(pod.gpus for pod in pods.result() if not pod.job)
+        state = ClusterState(
+            jobs=jobs.result(),
+            nodes=nodes.result(),
+            pods=pods.result(),
+            coming=max(0, forecast.result() - inference),
+        )
         return state, now
 
     def _jobs(self) -> tuple[AutoscaledJob, ...]:
         root = f"/apis/{MPIJOB_API}"
         paths = [f"{root}/namespaces/{name}/mpijobs" for name in self._namespaces] or [f"{root}/mpijobs"]
-        # The items of a list lack their own version (`kubectl get --raw` shows it).
         found = (
             AutoscaledJob.from_json({"apiVersion": MPIJOB_API, **job})
             for path in paths

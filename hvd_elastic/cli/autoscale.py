@@ -30,6 +30,8 @@ _COLUMNS = (
 @click.option("--period", type=click.FloatRange(min=1), default=10.0, show_default=True, help="Seconds between turns.")
 @click.option("--quantile", type=click.FloatRange(0.5, 0.999), default=0.95, show_default=True,
               help="Share of 5-minute windows in which idle GPUs cover the rise of inference's demand.")  # fmt: skip
+@click.option("--prometheus", metavar="URL", help="With --forecast: the server that knows inference's demand.")
+@click.option("--forecast", metavar="PROMQL", help="GPUs that inference will soon hold in all.")
 @click.option("--lease-namespace", help="Where the Lease is, by which one autoscaler leads. By default its own.")
 @click.option("--alive-file", type=click.Path(dir_okay=False, path_type=Path),
               help="Touch this file after each turn, for a liveness probe.")  # fmt: skip
@@ -44,6 +46,8 @@ def command(
     dry_run: bool,
     period: float,
     quantile: float,
+    prometheus: str | None,
+    forecast: str | None,
     lease_namespace: str | None,
     alive_file: Path | None,
     log_format: str,
@@ -56,15 +60,18 @@ def command(
     from hvd_elastic import logs
     from hvd_elastic.autoscale.controller import Autoscaler
     from hvd_elastic.autoscale.leadership import Leadership
+    from hvd_elastic.autoscale.prometheus_forecast import PrometheusForecast
     from hvd_elastic.autoscale.state_reader import StateReader
     from hvd_elastic.jobs.cluster_client import ClusterClient
 
+    if (prometheus is None) != (forecast is None):
+        raise click.UsageError("--prometheus and --forecast need each other")
     logs.configure(log_format)
     cluster = ClusterClient.connect(context=context)
     leadership = Leadership(cluster, namespace=lease_namespace or cluster.namespace, identity=_identity())
-    autoscaler = Autoscaler(
-        cluster, StateReader(cluster, namespaces), may_act=leadership.holds, quantile=quantile, dry_run=dry_run
-    )
+    asked = PrometheusForecast(url=prometheus, query=forecast) if prometheus and forecast else None
+    reader = StateReader(cluster, namespaces, forecast=asked.gpus if asked else lambda: 0)
+    autoscaler = Autoscaler(cluster, reader, may_act=leadership.holds, quantile=quantile, dry_run=dry_run)
     if dry_run:
         _show(autoscaler.turn(), output)
     elif once:

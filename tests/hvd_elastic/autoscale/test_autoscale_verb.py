@@ -191,3 +191,11 @@ def test_a_cluster_that_cannot_be_read_is_an_error_of_the_turn(api: KubeApi) -> 
     api.stop()
     with pytest.raises(ClusterError):
         Autoscaler(cluster, StateReader(cluster), may_act=lambda: True).turn()
+
+
+def test_what_is_forecast_is_left_idle(api: KubeApi) -> None:
+    forecast = {"status": "success", "data": {"resultType": "scalar", "result": [1e9, "5"]}}
+    api.answers["/api/v1/query"] = lambda _request: forecast
+    api.put(PODS, inference_pod("chat", "node-a", 2))
+    autoscale("--once", "--prometheus", f"http://127.0.0.1:{api.port}", "--forecast", "gpus")
+    assert annotations(api)[ANNOTATION_WANTED_WORKERS] == "1"
