@@ -12,7 +12,7 @@ _MOST_WEIGHT: Final = 50
 """Reports that the mean remembers: noise averages out, and a job that changes is followed all the same."""
 _SLOWEST, _FASTEST = 1e-6, 1e12
 _SERIAL: Final = 0.02
-"""The part of a step that more workers do not shorten, as long as only one size was seen."""
+"""The part of a step that more workers do not shorten, as long as nobody has seen two sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class ObservedSpeeds:
     def speeds(self, most: int) -> Speeds:
         """With 0 to `most` workers, by Amdahl's law: `1/X(K) = a + b/K`, a and b not negative.
 
-        Fitted by least squares on relative errors. With one size seen, 2% of its step count as serial; with none,
-        twice as many workers are twice as fast.
+        Fitted by least squares on relative errors. With fewer than two sizes seen, 2% of a step count as serial: jobs
+        of which nothing is known then share equally.
         """
         serial, divided = self._law()
         return Speeds((0.0, *(1.0 / (serial + divided / workers) for workers in range(1, most + 1))))
@@ -45,7 +45,7 @@ class ObservedSpeeds:
         """Seconds of a sample (a step) that do not shrink, and those that workers divide among them."""
         points = [(size, mean, count) for size, (mean, count) in self.means.items()]
         if not points:
-            return 0.0, 1.0
+            return _SERIAL, 1.0 - _SERIAL
         if len(points) == 1:
             size, mean, _ = points[0]
             one = 1.0 / (mean * (_SERIAL + (1 - _SERIAL) / size))

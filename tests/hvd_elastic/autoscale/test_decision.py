@@ -45,6 +45,11 @@ def test_two_equal_jobs_share_equally_and_then_nothing_changes() -> None:
     assert len(settled(cluster, 1440, seconds=60.0).changes) == before
 
 
+def test_jobs_of_which_nothing_is_known_share_equally() -> None:
+    silent = ModelCluster(jobs=[job("team/a"), job("team/b")], nodes=[node("n1")], speed=lambda _name, _workers: 0.0)
+    assert settled(silent, 200).sizes() == {"team/a": 4, "team/b": 4}
+
+
 def test_who_came_first_gives_up_what_it_hoards() -> None:
     cluster = settled(ModelCluster(jobs=[job("team/a")], nodes=[node("n1")]), 60)
     assert cluster.sizes() == {"team/a": 8}

@@ -47,5 +47,7 @@ def test_noise_averages_out() -> None:
     assert observed.speeds(4)[4] == pytest.approx(36, rel=0.05)
 
 
-def test_a_job_that_has_said_nothing_scales_perfectly() -> None:
-    assert ObservedSpeeds().speeds(3) == (0.0, 1.0, 2.0, 3.0)
+def test_each_further_worker_of_an_unknown_job_is_worth_less_so_unknown_jobs_share_equally() -> None:
+    gains = [after - before for before, after in pairwise(ObservedSpeeds().speeds(8))]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[-1] < gains[0]
