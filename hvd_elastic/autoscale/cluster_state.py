@@ -63,6 +63,8 @@ class GpuPod:
     nominated: bool
     """Whether the scheduler has made room for it."""
     placement: "Placement"
+    leaving: bool = False
+    """Whether it is being deleted, and will give its GPUs back."""
 
     @classmethod
     def from_json(cls, pod: Json) -> "GpuPod | None":
@@ -83,6 +85,7 @@ class GpuPod:
             asked=unix_seconds(meta.get("creationTimestamp")),
             nominated=bool(status.get("nominatedNodeName")),
             placement=Placement.from_json(spec),
+            leaving="deletionTimestamp" in meta,
         )
 
 

@@ -150,8 +150,9 @@ def _after_victims(pool: NodePool, room: Room, memory: AutoscalerMemory, now: fl
         if (nodes := there[job.name])
     ]
     taken: Counter[str] = Counter()
-    if pool.waiting:
-        largest = max(pool.waiting, key=lambda pod: (pod.gpus, pod.uid))
+    # Where the scheduler has chosen victims, nobody else need go.
+    if unserved := [pod for pod in pool.waiting if not pod.nominated]:
+        largest = max(unserved, key=lambda pod: (pod.gpus, pod.uid))
         taken.update(victims(jobs, largest.gpus, pool.free_for(largest)) or {})
     left = [replace(job, nodes=job.nodes[: len(job.nodes) - taken[job.demand.name]]) for job in jobs]
     missing = sum(len(job.nodes) * job.demand.gpus for job in left) - room.gpus

@@ -49,9 +49,9 @@ class NodePool:
         return max(0, sum(node.gpus for node in self.nodes) - others - self.waiting_gpus)
 
     def bound(self, job: AutoscaledJob) -> tuple[str, ...]:
-        """The nodes of a job's workers that are asked for, by index."""
+        """The nodes of a job's workers that are asked for and stay, by index."""
         mine = sorted((pod for pod in self.pods if pod.job == job.name), key=lambda pod: pod.index)
-        return tuple(pod.node for pod in mine if 0 <= pod.index < job.asked)
+        return tuple(pod.node for pod in mine if 0 <= pod.index < job.asked and not pod.leaving)
 
     def free_for(self, pod: GpuPod) -> Mapping[str, int]:
         """Free GPUs of the nodes that a pod may run on."""

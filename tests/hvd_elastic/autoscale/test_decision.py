@@ -75,6 +75,16 @@ def test_inference_that_waits_gets_room_from_training_and_training_gets_it_back(
     assert sum(settled(cluster, 60).sizes().values()) == 8
 
 
+def test_where_the_scheduler_has_chosen_a_victim_no_other_job_gives() -> None:
+    cluster = settled(ModelCluster(jobs=[job("team/a"), job("team/b")], nodes=[node("n1")]))
+    last = next(place for place, one in enumerate(cluster.workers) if (one.job, one.index) == ("team/a", 3))
+    cluster.workers[last] = replace(cluster.workers[last], leaving=True)
+    coming = pod("chat", nominated=True, asked=cluster.now)
+    state = replace(cluster.state(), pods=(*cluster.state().pods, coming))
+    decided, _ = decide(state, cluster.memory, cluster.now)
+    assert [(one.job.name, one.workers) for one in decided] == [("team/a", 3)]
+
+
 def test_a_pod_that_training_cannot_help_takes_nothing_from_it() -> None:
     cluster = settled(ModelCluster(jobs=[job("team/a")], nodes=[node("n1")]))
     far = replace(pod("far"), placement=Placement(selector={"zone": "b"}, terms=(), tolerations=()))
