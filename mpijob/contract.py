@@ -55,6 +55,10 @@ ANNOTATION_SPEC: Final = "hvd-elastic.dev/job"
 ANNOTATION_STATUS: Final = "hvd-elastic.dev/status"
 """On the MPIJob, by the sidecar: `hvd_elastic.discovery.ledger.live_status.LiveStatus` as one line of JSON."""
 
+ANNOTATION_AUTOSCALER: Final = "hvd-elastic.dev/autoscaler"
+"""On the MPIJob, by `hvd-elastic autoscale`: its last change and what it has learned of the job, as one line of JSON
+(`hvd_elastic.jobs.report.scaling_note.ScalingNote`)."""
+
 LABEL_SWEEP: Final = "hvd-elastic.dev/sweep"
 """On everything of a job that is one point of a sweep: the sweep's name."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
+from hvd_elastic.mpijob.description.job_spec import AutoscaleSpec, JobSpec, LauncherKind
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.supporting.shared_storage import mounts
 from hvd_elastic.priorityclasses.problem import Problem
@@ -22,9 +22,45 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
             way_out = f"set {mount.name}.claim for the cluster"
             yield Problem(path=mount.name, value=volume.local, what=what, way_out=way_out)
     yield from _checkpoint_folder(spec)
+    if spec.autoscale is not None:
+        yield from _autoscale(spec, spec.autoscale, target)
     if target is Target.MPIJOB_V1 and spec.launcher.kind is LauncherKind.LAUNCH:
         what = "opens ssh connections ahead of need, and kubeflow.org/v1 has no ssh"
         yield Problem(path="launcher.kind", value="launch", what=what, way_out="use horovodrun")
+
+
+def _autoscale(spec: JobSpec, autoscale: AutoscaleSpec, target: Target) -> Iterator[Problem]:
+    """Each kind of job has an autoscaler of its own, and a key of the other one would be dropped in silence."""
+    foreign = {"cpu_percent"} if target is Target.MPIJOB else {"weight", "quota", "buy", "budget"}
+    if target is Target.MPIJOB_V1:
+        what = "has no effect: nothing changes the workers of a kubeflow.org/v1 MPIJob"
+        yield Problem(path="autoscale", value=_text(autoscale), what=what, way_out="use mpijob, or leave it out")
+        return
+    for key in sorted(foreign & autoscale.model_fields_set):
+        other = Target.PYTORCHJOB if target is Target.MPIJOB else Target.MPIJOB
+        what, way_out = f"is of another autoscaler than {target}'s", f"leave it out, or generate --as {other}"
+        yield Problem(path=f"autoscale.{key}", value=getattr(autoscale, key), what=what, way_out=way_out)
+    if target is Target.MPIJOB:
+        yield from _shares(spec, autoscale)
+
+
+def _shares(spec: JobSpec, autoscale: AutoscaleSpec) -> Iterator[Problem]:
+    workers = spec.workers
+    if not workers.gpus:
+        what, way_out = "shares GPUs, and the workers have none", "set workers.gpus, or leave autoscale out"
+        yield Problem(path="autoscale", value=_text(autoscale), what=what, way_out=way_out)
+    if autoscale.quota is not None and autoscale.quota < workers.min * workers.gpus:
+        what = f"is below the {workers.min * workers.gpus} GPUs of workers.min"
+        yield Problem(
+            path="autoscale.quota", value=autoscale.quota, what=what, way_out="raise it, or lower workers.min"
+        )
+    if autoscale.budget is not None and not autoscale.buy:
+        way_out = "set autoscale.buy, or leave it out"
+        yield Problem(path="autoscale.budget", value=autoscale.budget, what="limits what is bought", way_out=way_out)
+
+
+def _text(autoscale: AutoscaleSpec) -> str:
+    return autoscale.model_dump_json(exclude_unset=True)
 
 
 def _checkpoint_folder(spec: JobSpec) -> Iterator[Problem]:

@@ -216,12 +216,33 @@ class NetworkSpec(Section):
 
 
 class AutoscaleSpec(Section):
-    """HorizontalPodAutoscaler of a PyTorchJob (`generate --as pytorchjob`). An MPIJob has no scale subresource."""
+    """How an autoscaler sets the number of workers: of an MPIJob `hvd-elastic autoscale`, of a PyTorchJob Kubernetes'.
 
-    cpu_percent: Percent = 80
-    """CPU use that the autoscaler aims at, in percent of the workers' CPU requests."""
-    cooldown: Duration = 300
-    """Seconds for which fewer workers must suffice before the autoscaler removes any: each resize costs a pause."""
+    An MPIJob's number follows from what GPUs are worth to it and to the jobs beside it, a PyTorchJob's from CPU use.
+    """
+
+    short_form: ClassVar[str | None] = "`shared`: share idle GPUs with the other jobs, with all defaults"
+
+    cpu_percent: Percent | None = None
+    """PyTorchJob: CPU use that its HorizontalPodAutoscaler aims at, in percent of the workers' requests. Defaults to
+    80."""
+    cooldown: Duration | None = None
+    """Seconds for which the autoscaler leaves a number of workers alone that it has set. Giving GPUs back to inference
+    never waits. Defaults to 30; to 300 for a PyTorchJob, which restarts at each change."""
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """MPIJob: what this job's gain counts beside that of others. With 2, one GPU is worth two of a job of weight 1."""
+    quota: Count | None = None
+    """MPIJob: GPUs that the job may have at most, whatever is idle. Defaults to what `workers.max` needs."""
+    buy: bool = False
+    """MPIJob: ask for workers that no node has room for, so that the cluster autoscaler adds nodes. By default the job
+    uses only what is there."""
+    budget: Count | None = None
+    """MPIJob, with `buy`: GPU-hours that the job may have held when it buys for the last time. No limit by default."""
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        """`autoscale: shared` takes all defaults."""
+        return {} if value == "shared" else value
 
 
 class Toleration(Section):
@@ -340,7 +361,7 @@ class JobSpec(Section):
     monitor: bool = False
     """Emit a PodMonitor for the Prometheus Operator. Metrics are served without it, too."""
     autoscale: AutoscaleSpec | None = None
-    """Emit a HorizontalPodAutoscaler with a PyTorchJob."""
+    """Let an autoscaler set the number of workers. Without it, the scheduler runs as many of `workers.max` as fit."""
     read_nodes: bool = False
     """Let discovery read nodes, so that it leaves draining nodes out early. Needs a ClusterRole."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)

@@ -14,6 +14,8 @@ from hvd_elastic.mpijob.manifests.pod_parts import escape_command
 
 _CONTAINER: Final = "pytorch"
 """The name by which the operator finds the training container."""
+_CPU_PERCENT: Final = 80
+_COOLDOWN_SECONDS: Final = 300
 _RESTARTS: Final = 1000
 """torchrun counts each resize as a restart, and an elastic job has many. The user's `reset_limit` replaces this."""
 
@@ -80,10 +82,13 @@ def _autoscaler(spec: JobSpec) -> Manifest:
                     "type": "Resource",
                     "resource": {
                         "name": "cpu",
-                        "target": {"type": "Utilization", "averageUtilization": spec.autoscale.cpu_percent},
+                        "target": {
+                            "type": "Utilization",
+                            "averageUtilization": spec.autoscale.cpu_percent or _CPU_PERCENT,
+                        },
                     },
                 }
             ],
-            behavior={"scaleDown": {"stabilizationWindowSeconds": spec.autoscale.cooldown}},
+            behavior={"scaleDown": {"stabilizationWindowSeconds": spec.autoscale.cooldown or _COOLDOWN_SECONDS}},
         ),
     }

@@ -26,6 +26,7 @@ JOBS = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 OWNER = "0f0f0f0f-0000-4000-8000-000000000001"
 
@@ -144,7 +145,14 @@ class KubeApi:
         self, *, chop: Callable[[bytes], Iterable[bytes]] | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         self.changed = threading.Condition()
-        self.objects: dict[str, dict[str, Json]] = {PODS: {}, JOBS: {}, NODES: {}, EVENTS: {}, CONFIG_MAPS: {}}
+        self.objects: dict[str, dict[str, Json]] = {
+            PODS: {},
+            JOBS: {},
+            NODES: {},
+            EVENTS: {},
+            CONFIG_MAPS: {},
+            LEASES: {},
+        }
         self.history: list[tuple[int, str, str, Json]] = []
         """Version, collection, type, object."""
         self.replays: set[int] = set()
@@ -270,6 +278,11 @@ class KubeApi:
             return {"kind": "List", "metadata": {"resourceVersion": str(self.version), **more},
                     "items": items[first : first + size]}  # fmt: skip
 
+    def collection(self, path: str) -> str | None:
+        """The collection at a path; that of all namespaces is that of the only one."""
+        everywhere = {"/api/v1/pods": PODS, JOBS.replace("/namespaces/default", ""): JOBS}
+        return path if path in self.objects else everywhere.get(path)
+
     def events(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
         since, deadline = int(query["resourceVersion"]), time.monotonic() + float(query.get("timeoutSeconds", 60))
         if since < self.compacted:
@@ -339,6 +352,8 @@ class KubeApi:
         meta["name"] = meta.get("name") or f"{meta['generateName']}{next(number)}"
         meta.setdefault("uid", f"uid-{meta['name']}")
         with self.changed:
+            if meta["name"] in self.objects[path] and path == LEASES:
+                raise Status(409)
             return self._record(path, "ADDED", body)
 
 
@@ -398,8 +413,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self.api.answers[request.path](request)
         if request.method == "POST":
             return self.api.create(request.path, request.body or {})
-        if request.path in self.api.objects:
-            return self.api.listing(request.path, request.query)
+        if (listed := self.api.collection(request.path)) is not None:
+            return self.api.listing(listed, request.query)
         collection, _, name = request.path.rpartition("/")
         if collection not in self.api.objects:
             raise Status(404)
@@ -442,11 +457,14 @@ def _selected(thing: Json, query: dict[str, str]) -> bool:
     labels = thing["metadata"].get("labels", {})
     selectors = [pair for pair in query.get("labelSelector", "").split(",") if pair]
     wanted = [pair.split("=") for pair in selectors if "=" in pair]
-    fields = [pair.split("=") for pair in query.get("fieldSelector", "").split(",") if pair]
+    given = [pair for pair in query.get("fieldSelector", "").split(",") if pair]
+    fields = [pair.split("=") for pair in given if "!=" not in pair]
+    others = [pair.split("!=") for pair in given if "!=" in pair]
     return (
         all(key in labels for key in selectors if "=" not in key)
         and all(labels.get(key) == value for key, value in wanted)
         and all(_field(thing, path) == value for path, value in fields)
+        and all(_field(thing, path) != value for path, value in others)
     )
 
 

@@ -10,6 +10,7 @@ from hvd_elastic.discovery.rules.restart_budget import backoff_limit, was_taken
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json
 from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.jobs.report.job_state import JobState, condition, find_state
+from hvd_elastic.jobs.report.scaling_note import ScalingNote
 from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
 
@@ -54,6 +55,8 @@ class JobStatus:
     restarts: int = 0
     """How many launchers may fail by themselves. Those that were taken away do not count."""
     has_ledger: bool = False
+    autoscaler: ScalingNote | None = None
+    """The last change by `hvd-elastic autoscale`; None: there was none."""
     notes: tuple[str, ...] = ()
     """What one might take amiss."""
 
@@ -96,6 +99,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         restarts_used=_restarts_used(facts),
         restarts=backoff_limit((facts.job.get("spec") or {}).get("runPolicy")),
         has_ledger=facts.ledger is not None,
+        autoscaler=ScalingNote.of_job(facts.job),
         notes=_notes(facts, found.state),
     )
 

@@ -41,6 +41,8 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
             f"  {count_words(status.resizes, 'resize')} cost {duration_words(status.pause_seconds)} and "
             f"{count_words(status.repeated_steps, 'repeated step')}; {count_words(status.preemptions, 'preemption')}"
         )
+    if status.autoscaler is not None:
+        yield f"  autoscaler: {status.autoscaler.words(status.now)}"
     left = max(0, status.restarts - status.restarts_used)
     yield f"  restarts: {status.restarts_used} used, {left} left (launchers that were taken away do not count)"
 

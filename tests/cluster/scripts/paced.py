@@ -17,6 +17,7 @@ parser.add_argument("--pace", type=float, default=0.05, help="seconds that each 
 parser.add_argument(
     "--stop", type=Path, default=Path("/output/stop"), help="training ends with the epoch once it is there"
 )
+parser.add_argument("--scales", action="store_true", help="with more workers a step takes less")
 parser.add_argument("--epochs", type=int, default=1000)
 parser.add_argument("--lr", type=float, default=0.1)
 args = parser.parse_args()
@@ -38,7 +39,7 @@ def train(state: elastic.State) -> None:
             loss = nn.functional.cross_entropy(model(inputs), labels)
             (loss * state.weight).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            time.sleep(args.pace)
+            time.sleep(args.pace / (hvd.size() if args.scales else 1))
             state.commit(loss=loss.item())
         if hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop"):
             break

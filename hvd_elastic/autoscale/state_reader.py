@@ -1,0 +1,58 @@
+"""Reads what the decision needs: jobs, nodes, pods, and what inference will need."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Final
+
+from hvd_elastic.autoscale.autoscaled_job import AutoscaledJob
+from hvd_elastic.autoscale.cluster_state import gpu_nodes, gpu_pods
+from hvd_elastic.autoscale.decision import ClusterState
+from hvd_elastic.jobs.cluster_client import ClusterClient
+from hvd_elastic.jobs.operations.submitted_job import MPIJOB_API
+
+_LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class StateReader:
+    """Reads one cluster, again and again."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        namespaces: Sequence[str] = (),
+        *,
+        forecast: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
+        self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
+
+    def read(self) -> tuple[ClusterState, float]:
+        """The state, and the API server's clock in Unix seconds. Raises ClusterError if a part cannot be read.
+
+        A decision over a part would take an unread pod's GPU for idle.
+        """
+        now = (self._cluster.ask("GET", "/version").time or datetime.now(UTC)).timestamp()
+        with ThreadPoolExecutor() as pool:
+            nodes = pool.submit(lambda: gpu_nodes(self._cluster.list("/api/v1/nodes")))
+            pods = pool.submit(lambda: gpu_pods(self._cluster.list("/api/v1/pods", fieldSelector=_LIVE_PODS)))
+            jobs = pool.submit(self._jobs)
+            forecast = pool.submit(self._forecast)
+        inference = sum(pod.gpus for pod in pods.result() if not pod.job)
+        state = ClusterState(
+            jobs=jobs.result(),
+            nodes=nodes.result(),
+            pods=pods.result(),
+            coming=max(0, forecast.result() - inference),
+        )
+        return state, now
+
+    def _jobs(self) -> tuple[AutoscaledJob, ...]:
+        root = f"/apis/{MPIJOB_API}"
+        paths = [f"{root}/namespaces/{name}/mpijobs" for name in self._namespaces] or [f"{root}/mpijobs"]
+        found = (
+            AutoscaledJob.from_json({"apiVersion": MPIJOB_API, **job})
+            for path in paths
+            for job in self._cluster.list(path)
+        )
+        return tuple(job for job in found if job is not None)

@@ -1,0 +1,124 @@
+"""`hvd-elastic autoscale`: several jobs share the idle GPUs."""
+
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
+
+if TYPE_CHECKING:
+    from hvd_elastic.autoscale.controller import CarriedOut
+
+_COLUMNS = (
+    Column(title="job", key="job"),
+    Column(title="from", key="before", right=True),
+    Column(title="to", key="workers", right=True),
+    Column(title="reason", key="reason"),
+    Column(title="not done", key="failure"),
+)
+
+
+@click.command
+@click.option("--context", help="Of the kubeconfig; by default the current one.")
+@click.option("-n", "--namespace", "namespaces", multiple=True, help="Of jobs; may be repeated. By default all.")
+@click.option("--once", is_flag=True, help="Take one turn, print what was done, and end.")
+@click.option("--dry-run", is_flag=True, help="Change nothing: say what would be done.")
+@click.option("--period", type=click.FloatRange(min=1), default=10.0, show_default=True, help="Seconds between turns.")
+@click.option("--quantile", type=click.FloatRange(0.5, 0.999), default=0.95, show_default=True,
+              help="Share of 5-minute windows in which idle GPUs cover the rise of inference's demand.")  # fmt: skip
+@click.option("--prometheus", metavar="URL", help="With --forecast: the server that knows inference's demand.")
+@click.option("--forecast", metavar="PROMQL", help="GPUs that inference will soon hold in all.")
+@click.option("--lease-namespace", help="Where the Lease is, by which one autoscaler leads. By default its own.")
+@click.option("--alive-file", type=click.Path(dir_okay=False, path_type=Path),
+              help="Touch this file after each turn, for a liveness probe.")  # fmt: skip
+@click.option("--log-format", envvar=ENV_LOG_FORMAT, type=click.Choice(["text", "json"]), default="text",
+              help="Log lines for people, or for a log collector.")  # fmt: skip
+@output_option(Format.TABLE, Format.JSON, Format.YAML, flag="--output")
+def command(
+    *,
+    context: str | None,
+    namespaces: Sequence[str],
+    once: bool,
+    dry_run: bool,
+    period: float,
+    quantile: float,
+    prometheus: str | None,
+    forecast: str | None,
+    lease_namespace: str | None,
+    alive_file: Path | None,
+    log_format: str,
+    output: Format,
+) -> None:
+    """Share idle GPUs among the jobs whose description has `autoscale`. One leads, however many run.
+
+    It sets the number of workers that each job asks for, as `hvd-elastic scale` does, and nothing else.
+    """
+    from hvd_elastic import logs
+    from hvd_elastic.autoscale.controller import Autoscaler
+    from hvd_elastic.autoscale.leadership import Leadership
+    from hvd_elastic.autoscale.prometheus_forecast import PrometheusForecast
+    from hvd_elastic.autoscale.state_reader import StateReader
+    from hvd_elastic.jobs.cluster_client import ClusterClient
+
+    if (prometheus is None) != (forecast is None):
+        raise click.UsageError("--prometheus and --forecast need each other")
+    logs.configure(log_format)
+    cluster = ClusterClient.connect(context=context)
+    leadership = Leadership(cluster, namespace=lease_namespace or cluster.namespace, identity=_identity())
+    asked = PrometheusForecast(url=prometheus, query=forecast) if prometheus and forecast else None
+    reader = StateReader(cluster, namespaces, forecast=asked.gpus if asked else lambda: 0)
+    autoscaler = Autoscaler(cluster, reader, may_act=leadership.holds, quantile=quantile, dry_run=dry_run)
+    if dry_run:
+        _show(autoscaler.turn(), output)
+    elif once:
+        if not leadership.attempt():
+            raise click.ClickException(f"another autoscaler leads ({leadership.holder}): nothing was changed")
+        try:
+            _show(autoscaler.turn(), output)
+        finally:
+            leadership.release()
+    else:
+        _run(autoscaler.run, leadership.keep, period, alive_file)
+
+
+def _run(run: Callable[..., None], keep: Callable[..., None], period: float, alive_file: Path | None) -> None:
+    from threading import Event, Thread
+
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    keeper = Thread(target=keep, args=(stop,), name="lease")
+    keeper.start()
+    try:
+        run(stop, period=period, alive=alive_file.touch if alive_file else lambda: None)
+    finally:
+        stop.set()
+        keeper.join()
+
+
+def _identity() -> str:
+    """As client-go's examples name a candidate: the host, which is the pod, and what no other has."""
+    import socket
+    import uuid
+
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+def _show(done: "Sequence[CarriedOut]", output: Format) -> None:
+    rows = [
+        {
+            "job": one.decision.job.name,
+            "before": one.decision.job.asked,
+            "workers": one.decision.workers,
+            "reason": one.decision.reason,
+            "failure": one.failure or None,
+        }
+        for one in done
+    ]
+    show(Result(rows=rows, columns=_COLUMNS), output)
+    if not rows:
+        click.echo("nothing to change", err=True)

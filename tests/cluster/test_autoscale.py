@@ -1,0 +1,131 @@
+"""Three jobs share the GPUs that inference leaves, by one autoscaler at a time, and none of them loses a step."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hvd_elastic.autoscale.controller_manifests import NAME, manifests
+from hvd_elastic.autoscale.leadership import LEASE_NAME
+from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, ENV_EVENTS, Role
+from tests.cluster import inference, jobs
+from tests.cluster.jobs import Job
+from tests.cluster.kube import waiting
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import RESULTS, Site
+from tests.cluster.standing import nothing_lost
+from tests.cluster.timeline import Timeline
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(540, func_only=True)]
+
+NODE = "on-demand"
+GPUS = 4
+"""Of the node, as long as the test lasts."""
+NAMES = ("one", "two", "three")
+SOON = 150
+
+
+@pytest.fixture
+def room(cluster: Site) -> Iterator[None]:
+    """The node has as many GPUs as the test needs."""
+    node = cluster.local().nodes[NODE]
+    node.set_gpus(cluster.kubectl, GPUS)
+    yield
+    node.set_gpus(cluster.kubectl, node.node.gpus)
+
+
+@pytest.fixture
+def autoscaler(cluster: Site, namespace: Kubectl) -> Iterator[None]:
+    """Two replicas with the rights that `generate --autoscaler` gives, for this namespace alone."""
+    made = manifests(
+        image=cluster.image,
+        namespace=namespace.namespace,
+        of_jobs=(namespace.namespace,),
+        arguments=("--period", "2"),
+    )
+    cluster.kubectl.apply(made)
+    yield
+    cluster.kubectl("delete", "clusterrole,clusterrolebinding", NAME, "--ignore-not-found")
+
+
+def submitted(site: Site, kubectl: Kubectl) -> list[Job]:
+    """Three jobs of one to four workers that could use all GPUs alone."""
+    jobs.priority_classes(site)
+    shared = jobs.share_results(site, kubectl)
+    started = []
+    for name in NAMES:
+        folder = shared / name
+        folder.mkdir(mode=0o777)
+        folder.chmod(0o777)
+        keys: dict[str, Any] = {
+            "node_labels": {"kubernetes.io/hostname": NODE},
+            "workers": jobs.workers((1, 1, GPUS)),
+            "autoscale": {"cooldown": 5},
+            "output": {"claim": RESULTS},
+            "env": {ENV_EVENTS: f"/output/{name}/events"},
+        }
+        command = [*jobs.PACED, "--scales", "--pace=0.2", f"--stop=/output/{name}/stop"]
+        kubectl.apply(jobs.generate(jobs.describe(site, kubectl, name, command, **keys)))
+        started.append(Job(kubectl=kubectl, name=name, shared=folder))
+    return started
+
+
+def wanted(kubectl: Kubectl) -> dict[str, int]:
+    """What the autoscaler asks for, by job."""
+    return {
+        job["metadata"]["name"]: int(job["metadata"]["annotations"].get(ANNOTATION_WANTED_WORKERS, GPUS))
+        for job in kubectl.list("mpijobs")
+    }
+
+
+def wait_shared(kubectl: Kubectl, started: list[Job], gpus: int) -> None:
+    """Until so many workers are asked for, all of them train, and nobody has none."""
+
+    def reached() -> bool:
+        sizes = [job.account.size for job in started]
+        pods = [pod for job in started for pod in job.pods(Role.WORKER)]
+        return sum(wanted(kubectl).values()) == gpus == sum(sizes) == len(pods) and min(sizes) >= 1
+
+    waiting.until(
+        f"three jobs share {gpus} GPUs",
+        reached,
+        within_seconds=SOON,
+        seen=lambda: f"{wanted(kubectl)}\n{kubectl('get', 'pods', '-o', 'wide')}\n{_log(kubectl)}",
+    )
+
+
+def leader(kubectl: Kubectl) -> str:
+    """The pod that holds the Lease; empty: none."""
+    lease = kubectl.find("lease", LEASE_NAME)
+    return str(lease["spec"].get("holderIdentity", "")).partition("_")[0] if lease else ""
+
+
+def _log(kubectl: Kubectl) -> str:
+    return kubectl("logs", f"deployment/{NAME}", "--tail=30", "--all-pods", "--prefix")
+
+
+@pytest.mark.usefixtures("room", "autoscaler")
+def test_autoscale(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    started = submitted(cluster, namespace)
+    load = inference.deploy(cluster, namespace, node=NODE)
+    wait_shared(namespace, started, GPUS)
+
+    timeline.mark("inference 0 -> 1")
+    load.scale(1)
+    load.wait(1)
+    wait_shared(namespace, started, GPUS - 1)
+
+    timeline.mark("the leader is killed")
+    first = leader(namespace)
+    namespace("delete", "pod", first, "--grace-period=0", "--force", "--wait=false")
+    waiting.until("another leads", lambda: leader(namespace) not in {"", first}, within_seconds=SOON)
+
+    timeline.mark("inference 1 -> 0")
+    load.scale(0)
+    wait_shared(namespace, started, GPUS)
+    for job in started:
+        job.wait_steps(10)
+        (job.shared / "stop").touch()
+    for job in started:
+        job.wait_end()
+        nothing_lost(job.account, ended=True)
