@@ -12,26 +12,25 @@ from typing import Final
 from hvd_elastic.simulate.workload import Stalls, Way
 
 OURS: Final = Stalls(
-    pod_start=5.4,
+    pod_start=5.9,
     first_step=1.1,
-    grow=0.34,
+    grow=0.36,
     shrink=0.24,
-    death=0.42,
-    node_lost=10.2,
-    node_replaced=139.0,
-    gpu_free=0.7,
-    bind=1.1,
+    death=0.35,
+    node_lost=2.7,
+    node_replaced=43.0,
+    gpu_free=0.3,
+    bind=1.4,
     restart=1.1,
     bind_spread=0.8,
 )
 """`hvd-elastic launch`.
 
-`grow`, `shrink`, `death`, `node_lost`: as measured, from the last step before to the first one after. `gpu_free` and
-`bind`: the 1.8 s from an inference pod's creation until it runs, parted where the worker's pod has ended and the
-scheduler binds (0.6 to 0.8 s). `bind_spread`: 1.4 to 2.2 s were seen in all. `pod_start`: GPU given back to full size
-took 6.4 s, of which 0.7 pass until the next pod is bound, and 0.34 in the resize. `first_step` and `restart`: workers
-were Ready after 8.7 s, and the job trained after 9.8 s. `node_replaced`: the 145 s until a lost node's worker trains
-again, less its start and its resize.
+`grow`, `shrink`, `death`, `node_lost`: as measured, from the last step before to the first one after. `bind`: an
+inference pod on an idle GPU ran 1.1 to 1.7 s after it was created; with `gpu_free`, on a GPU that training held, after
+1.3 to 1.9 s. `pod_start`: GPU given back to full size took 7.0 s, of which 0.7 pass until the next pod is bound, and
+0.36 in the resize. `first_step` and `restart`: workers were Ready 1.1 s before the job trained. `node_replaced`: the
+50 s until a lost node's worker trains again, less its start and its resize.
 """
 
 STOCK: Final = replace(
@@ -40,16 +39,16 @@ STOCK: Final = replace(
     first_step=11.1,
     grow=7.4,
     shrink=0.58,
-    death=0.34,
+    death=0.37,
     node_lost=30.6,
     node_replaced=float("inf"),
-    gpu_free=0.6,
+    gpu_free=0.1,
     restart=11.1,
 )
 """The MPI Operator's `discover_hosts.sh` and plain `horovodrun`.
 
-Where several figures were seen, the median, which is in favour of stock: one shrinking of four took 30.5 s, and one
-start of three 84 s. A pod is Ready as soon as sshd runs; what a worker imports it imports while the others stand still
+In favour of stock where several figures were seen: shrinking took 0.5 to 0.6 s or 30 to 87 s, a start 9 to 88 s. A pod
+is Ready as soon as sshd runs; what a worker imports it imports while the others stand still
 (`grow`, median of runs with a discovery script that works) or before the first step (13.1 s after the job was applied,
 2 s of them until pods run). `node_replaced`: the pod on a lost node stays in Terminating, and nobody deletes it.
 """
