@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ from tests.cluster.site import RESULTS, Site, make_namespace, remove_namespace
 from tests.cluster.standing import DURABLE, SIZE, Scenario
 from tests.cluster.test_suspend import may_resume
 from tests.cluster.timeline import Timeline
+from tests.hvd_elastic.jobs.watch.terminal import Terminal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
@@ -159,6 +162,48 @@ def test_suspend_and_resume(cluster: Site, here: Kubectl, tmp_path: Path) -> Non
         job.wait_size(WORKERS, since=resumed)
     assert job.account.since(resumed).steps[0]["step"] <= done + 1
     assert not job.account.skipped()
+
+
+@pytest.mark.parametrize("standing", ["launch"], indirect=True)
+def test_watch_tells_what_happens(cluster: Site, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As plain lines without a terminal, and on one screen at a terminal of 80 by 24."""
+    kubectl, job = scenario.kubectl, scenario.job
+    monkeypatch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
+    monkeypatch.setenv("HVD_ELASTIC_NAMESPACE", kubectl.namespace)
+    argv = [sys.executable, "-m", "hvd_elastic.cli", "watch", job.name]
+    screen = Terminal("watch", job.name)
+    with subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as plain:
+        try:
+            assert plain.stdout is not None
+            assert f"training with {SIZE} of [1..{SIZE}] workers" in plain.stdout.readline()
+            screen.sees(f"training with {SIZE} of [1..{SIZE}] workers")
+            load = inference.deploy(cluster, kubectl)
+            load.scale(1)
+            words = f"leaves: preempted by {kubectl.namespace}/inference-"
+            assert any(words in line for line in plain.stdout), plain.communicate()[1]
+            screen.sees("preempted by")
+            screen.sees(f"training with {SIZE - 1} of")
+            given_back = time.time()
+            load.scale(0)
+            job.wait_size(SIZE, since=given_back)
+            assert any(f"training with {SIZE} of" in line for line in plain.stdout)
+            plain.send_signal(signal.SIGINT)
+            assert "the jobs go on" in plain.communicate(timeout=30)[1]
+            for frame in frames(screen.said):
+                assert len(frame) <= 24, frame
+                assert max(map(len, frame)) <= 80, frame
+            screen.press("q")
+            assert screen.process.wait(timeout=30) == 0
+        finally:
+            screen.close()
+            plain.kill()
+    assert told(kubectl, "status", job.name)["state"] == "training"
+
+
+def frames(said: str) -> list[list[str]]:
+    """The lines of each screen that a live view drew: it goes home before each."""
+    drawn = (re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text) for text in said.split("\x1b[H")[1:])
+    return [text.replace("\r", "").split("\n") for text in drawn]
 
 
 def audited(timeline: Timeline, job: str, *, until: float) -> tuple[float, int]:
