@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hvd_elastic.policy.job_demand import Speeds
+from hvd_elastic.policy.step_time import StepObservation, fitted
 
 MOST_SIZES: Final = 32
 """Sizes that are remembered; those heard least often are forgotten first."""
@@ -33,35 +34,29 @@ class ObservedSpeeds:
         return ObservedSpeeds(means={size: means[size] for size in sorted(kept)})
 
     def speeds(self, most: int) -> Speeds:
-        """With 0 to `most` workers, by Amdahl's law: `1/X(K) = a + b/K`, a and b not negative.
+        """With 0 to `most` workers, by the step time that fits what was heard (`policy/step_time.py`).
 
-        Fitted by least squares on relative errors. With fewer than two sizes seen, 2% of a step count as serial: jobs
-        of which nothing is known then share equally.
+        With fewer than two sizes heard, 2% of a step count as serial: jobs of which nothing is known then share
+        equally.
         """
-        serial, divided = self._law()
-        return Speeds((0.0, *(1.0 / (serial + divided / workers) for workers in range(1, most + 1))))
+        step = fitted(self._observations() if len(self.means) > 1 else self._assumed())
+        times = (step.seconds(workers=size, nodes=1, samples=1.0 / size) for size in range(1, most + 1))
+        return Speeds((0.0, *(1.0 / seconds for seconds in times)))
 
-    def _law(self) -> tuple[float, float]:
-        """Seconds of a sample (a step) that do not shrink, and those that workers divide among them."""
-        points = [(size, mean, count) for size, (mean, count) in self.means.items()]
-        if not points:
-            return _SERIAL, 1.0 - _SERIAL
-        if len(points) == 1:
-            size, mean, _ = points[0]
-            one = 1.0 / (mean * (_SERIAL + (1 - _SERIAL) / size))
-            return _SERIAL * one, (1 - _SERIAL) * one
-        return _least_squares(points)
+    def _observations(self) -> list[StepObservation]:
+        """A report is a batch (or a step) that the workers divide; on how many nodes they were is not heard."""
+        return [_observed(size, 1.0 / mean) for size, (mean, _) in self.means.items()]
+
+    def _assumed(self) -> list[StepObservation]:
+        size, mean = next(((size, mean) for size, (mean, _) in self.means.items()), (1, 1.0))
+        one = 1.0 / (mean * _amdahl(size))
+        return [_observed(workers, one * _amdahl(workers)) for workers in (1, 2)]
 
 
-def _least_squares(points: list[tuple[int, float, int]]) -> tuple[float, float]:
-    """`a*X + b*X/K = 1` for each point, weighted by how often it was heard; 0 for what would be negative."""
-    ss = sum(count * mean * mean for _, mean, count in points)
-    sd = sum(count * mean * mean / size for size, mean, count in points)
-    dd = sum(count * (mean / size) ** 2 for size, mean, count in points)
-    s1 = sum(count * mean for _, mean, count in points)
-    d1 = sum(count * mean / size for size, mean, count in points)
-    scale = ss * dd - sd * sd
-    serial, divided = ((s1 * dd - d1 * sd) / scale, (d1 * ss - s1 * sd) / scale) if scale > 0 else (0.0, 0.0)
-    if serial < 0 or scale <= 0:
-        return 0.0, d1 / dd
-    return (serial, divided) if divided >= 0 else (s1 / ss, 0.0)
+def _observed(workers: int, seconds: float) -> StepObservation:
+    return StepObservation(workers=workers, nodes=1, samples=1.0 / workers, seconds=seconds)
+
+
+def _amdahl(workers: int) -> float:
+    """Part of one worker's time that a step takes."""
+    return _SERIAL + (1 - _SERIAL) / workers
