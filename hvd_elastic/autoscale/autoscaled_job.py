@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from hvd_elastic.autoscale.cluster_state import Placement
 from hvd_elastic.autoscale.observed_speeds import ObservedSpeeds
+from hvd_elastic.autoscale.shared_cluster import Placement
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.jobs.operations.submitted_job import MPIJOB_API, JobStateError, SubmittedJob
 from hvd_elastic.jobs.report.scaling_note import ScalingNote

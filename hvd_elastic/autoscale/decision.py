@@ -11,9 +11,9 @@ from math import ceil
 from typing import Final
 
 from hvd_elastic.autoscale.autoscaled_job import AutoscaledJob
-from hvd_elastic.autoscale.cluster_state import GpuNode, GpuPod
 from hvd_elastic.autoscale.node_pool import NodePool, pools_of
 from hvd_elastic.autoscale.observed_speeds import ObservedSpeeds
+from hvd_elastic.autoscale.shared_cluster import GpuNode, GpuPod
 from hvd_elastic.jobs.report.scaling_note import ScalingNote
 from hvd_elastic.jobs.report.time_words import count_words
 from hvd_elastic.policy.reserve import DemandHistory, reserve
@@ -25,7 +25,7 @@ QUANTILE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
+class SharedCluster:
     """What was read at one time."""
 
     jobs: tuple[AutoscaledJob, ...]
@@ -79,7 +79,7 @@ class Room:
 
 
 def decide(
-    state: ClusterState, memory: AutoscalerMemory, now: float, *, quantile: float = QUANTILE
+    state: SharedCluster, memory: AutoscalerMemory, now: float, *, quantile: float = QUANTILE
 ) -> tuple[tuple[ScaleDecision, ...], AutoscalerMemory]:
     """The changes of this turn, and what to remember. `now`: Unix seconds. Equal input, equal output."""
     memory = _with_reports(state, memory, now)
@@ -99,7 +99,7 @@ def decide(
     return tuple(decisions), memory
 
 
-def _with_reports(state: ClusterState, memory: AutoscalerMemory, now: float) -> AutoscalerMemory:
+def _with_reports(state: SharedCluster, memory: AutoscalerMemory, now: float) -> AutoscalerMemory:
     """With what the jobs have said since. A job that is gone is forgotten."""
     jobs = {}
     for job in state.jobs:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.autoscale.autoscaled_job import AutoscaledJob
-from hvd_elastic.autoscale.cluster_state import GpuNode, GpuPod
+from hvd_elastic.autoscale.shared_cluster import GpuNode, GpuPod
 
 WAITING_SECONDS: Final = 120.0
 """A pod that waits for longer waits for something that training cannot give it: a CPU, a volume, a zone."""

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hvd_elastic.autoscale.autoscaled_job import AutoscaledJob
-from hvd_elastic.autoscale.cluster_state import gpu_nodes, gpu_pods
-from hvd_elastic.autoscale.decision import ClusterState
+from hvd_elastic.autoscale.decision import SharedCluster
+from hvd_elastic.autoscale.shared_cluster import gpu_nodes, gpu_pods
 from hvd_elastic.jobs.cluster_client import ClusterClient
 from hvd_elastic.jobs.operations.submitted_job import MPIJOB_API
 
@@ -27,7 +27,7 @@ class StateReader:
         """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
         self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
 
-    def read(self) -> tuple[ClusterState, float]:
+    def read(self) -> tuple[SharedCluster, float]:
         """The state, and the API server's clock in Unix seconds. Raises ClusterError if a part cannot be read.
 
         A decision over a part would take an unread pod's GPU for idle.
@@ -39,7 +39,7 @@ class StateReader:
             jobs = pool.submit(self._jobs)
             forecast = pool.submit(self._forecast)
         inference = sum(pod.gpus for pod in pods.result() if not pod.job)
-        state = ClusterState(
+        state = SharedCluster(
             jobs=jobs.result(),
             nodes=nodes.result(),
             pods=pods.result(),

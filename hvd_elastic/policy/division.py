@@ -19,7 +19,7 @@ _DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class GpuClaim:
     """What one job could do with GPUs."""
 
     gpus: int
@@ -43,7 +43,7 @@ class _Step:
     """Of one GPU."""
 
 
-def divide(claims: Mapping[str, Claim], gpus: int) -> dict[str, int]:
+def divide(claims: Mapping[str, GpuClaim], gpus: int) -> dict[str, int]:
     """Workers by name, `least` to `most` each, worth most together. GPUs that nobody gains from stay idle.
 
     The GPUs must suffice for everybody's `least`. Equal gains are given in turns.
@@ -55,7 +55,7 @@ def divide(claims: Mapping[str, Claim], gpus: int) -> dict[str, int]:
     return _by_table(claims, spare)
 
 
-def _by_gain(claims: Mapping[str, Claim], spare: int) -> tuple[dict[str, int], bool]:
+def _by_gain(claims: Mapping[str, GpuClaim], spare: int) -> tuple[dict[str, int], bool]:
     """The steps in order of gain as long as they fit, and whether nothing better exists."""
     divided = {name: claim.least for name, claim in claims.items()}
     sizes = {claim.gpus for claim in claims.values()}
@@ -71,14 +71,14 @@ def _by_gain(claims: Mapping[str, Claim], spare: int) -> tuple[dict[str, int], b
     return divided, is_best
 
 
-def _reached(claim: Claim, step: _Step, more: int) -> int:
+def _reached(claim: GpuClaim, step: _Step, more: int) -> int:
     """The end of a step, or the best size on the way if only so many workers more fit."""
     if step.after - step.before <= more:
         return step.after
     return max(range(step.before, step.before + more + 1), key=lambda workers: claim.worth[workers])
 
 
-def _steps(name: str, claim: Claim) -> Iterator[_Step]:
+def _steps(name: str, claim: GpuClaim) -> Iterator[_Step]:
     """The upper concave hull of a claim's worth, from `least` on, as long as there is a gain."""
     hull: list[int] = []
     for workers in range(claim.least, claim.most + 1):
@@ -92,19 +92,19 @@ def _steps(name: str, claim: Claim) -> Iterator[_Step]:
         yield _Step(name=name, before=before, after=after, gpus=claim.gpus, gain=gain)
 
 
-def _slope(claim: Claim, before: int, after: int) -> float:
+def _slope(claim: GpuClaim, before: int, after: int) -> float:
     return round((claim.worth[after] - claim.worth[before]) / (after - before), _DIGITS)
 
 
-def _work(claims: Mapping[str, Claim], spare: int) -> int:
+def _work(claims: Mapping[str, GpuClaim], spare: int) -> int:
     return spare // _unit(claims) * sum(claim.most - claim.least + 1 for claim in claims.values())
 
 
-def _unit(claims: Mapping[str, Claim]) -> int:
+def _unit(claims: Mapping[str, GpuClaim]) -> int:
     return gcd(*(claim.gpus for claim in claims.values())) or 1
 
 
-def _by_table(claims: Mapping[str, Claim], spare: int) -> dict[str, int]:
+def _by_table(claims: Mapping[str, GpuClaim], spare: int) -> dict[str, int]:
     """`P[j][k] = max over g of P[j-1][k-g] + x_j(g)`: k and g in units that all workers are multiples of."""
     unit = _unit(claims)
     rows = [[0.0] * (spare // unit + 1)]
@@ -118,7 +118,7 @@ def _by_table(claims: Mapping[str, Claim], spare: int) -> dict[str, int]:
     return divided
 
 
-def _next_row(row: Sequence[float], claim: Claim, size: int) -> list[float]:
+def _next_row(row: Sequence[float], claim: GpuClaim, size: int) -> list[float]:
     best = [worth + claim.worth[claim.least] for worth in row]
     for more in range(1, min(claim.most - claim.least, (len(row) - 1) // size) + 1):
         worth = claim.worth[claim.least + more]
@@ -127,7 +127,7 @@ def _next_row(row: Sequence[float], claim: Claim, size: int) -> list[float]:
     return best
 
 
-def _chosen(row: Sequence[float], worth: float, claim: Claim, size: int, left: int) -> int:
+def _chosen(row: Sequence[float], worth: float, claim: GpuClaim, size: int, left: int) -> int:
     """The fewest workers above `least` with which the table's entry was reached."""
     choices = range(min(claim.most - claim.least, left // size) + 1)
     return next(more for more in choices if row[left - more * size] + claim.worth[claim.least + more] >= worth)

@@ -9,7 +9,7 @@ follows from the order of the jobs.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from hvd_elastic.policy.division import Claim, divide
+from hvd_elastic.policy.division import GpuClaim, divide
 from hvd_elastic.policy.growth import expected_hold_seconds, growth_pays, resize_discount
 from hvd_elastic.policy.job_demand import JobDemand
 
@@ -82,9 +82,9 @@ def _grown(job: JobDemand, present: int) -> int:
     return most if present < most and any(growth_pays(job, size) for size in range(present + 1, most + 1)) else present
 
 
-def _claim(job: JobDemand, least: int, most: int) -> Claim:
+def _claim(job: JobDemand, least: int, most: int) -> GpuClaim:
     worth = tuple(useful_gpus(job, workers) for workers in range(most + 1))
-    return Claim(gpus=max(1, job.gpus), least=least, most=most, worth=worth)
+    return GpuClaim(gpus=max(1, job.gpus), least=least, most=most, worth=worth)
 
 
 def _pays(jobs: Sequence[JobDemand], kept: Division, best: Division) -> bool:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from hvd_elastic.simulate.event_queue import TimedAction
 from hvd_elastic.simulate.job_progress import GpuUse, JobProgress
-from hvd_elastic.simulate.job_workers import JobWorkers, Surroundings
+from hvd_elastic.simulate.job_workers import JobSurroundings, JobWorkers
 from hvd_elastic.simulate.outcome import SizeChange
 from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls
@@ -28,7 +28,7 @@ class RunPhase(Enum):
     ENDED = auto()
 
 
-class RunSurroundings(Surroundings, Protocol):
+class RunSurroundings(JobSurroundings, Protocol):
     """What a run needs besides."""
 
     def touch(self, run: "JobRun") -> None:

@@ -20,7 +20,7 @@ class MemberLoss(Enum):
     NODE_LOST = auto()
 
 
-class Surroundings(Protocol):
+class JobSurroundings(Protocol):
     """What a job asks of the cluster."""
 
     def create(self, pod: ScheduledPod) -> None:
@@ -46,7 +46,7 @@ class JobWorkers:
         number: int,
         progress: JobProgress,
         stalls: Stalls,
-        around: Surroundings,
+        around: JobSurroundings,
         *,
         phase_when_ready: Callable[[WorkerPod], WorkerPhase],
         changed: Callable[[], None],

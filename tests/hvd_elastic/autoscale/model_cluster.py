@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hvd_elastic.autoscale.autoscaled_job import AutoscaledJob
-from hvd_elastic.autoscale.cluster_state import GpuNode, GpuPod, Placement
-from hvd_elastic.autoscale.decision import AutoscalerMemory, ClusterState, ScaleDecision, decide
+from hvd_elastic.autoscale.decision import AutoscalerMemory, ScaleDecision, SharedCluster, decide
+from hvd_elastic.autoscale.shared_cluster import GpuNode, GpuPod, Placement
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 
 ANYWHERE = Placement(selector={}, terms=(), tolerations=())
@@ -85,8 +85,8 @@ class ModelCluster:
         self.now += seconds
         return decided
 
-    def state(self) -> ClusterState:
-        return ClusterState(jobs=tuple(self.jobs), nodes=tuple(self.nodes), pods=(*self.inference, *self.workers))
+    def state(self) -> SharedCluster:
+        return SharedCluster(jobs=tuple(self.jobs), nodes=tuple(self.nodes), pods=(*self.inference, *self.workers))
 
     def sizes(self) -> dict[str, int]:
         return {one.name: sum(bool(w.node) for w in self.workers if w.job == one.name) for one in self.jobs}

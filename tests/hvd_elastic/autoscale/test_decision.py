@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_elastic.autoscale.cluster_state import Placement
-from hvd_elastic.autoscale.decision import AutoscalerMemory, ClusterState, decide
+from hvd_elastic.autoscale.decision import AutoscalerMemory, SharedCluster, decide
+from hvd_elastic.autoscale.shared_cluster import Placement
 from hvd_elastic.jobs.report.scaling_note import ScalingNote
 from tests.hvd_elastic.autoscale.model_cluster import START, ModelCluster, job, node, pod
 
@@ -175,5 +175,5 @@ def test_a_day_of_constant_demand_is_a_quiet_day(noise: float) -> None:
 
 
 def test_nothing_known_changes_nothing() -> None:
-    empty = ClusterState(jobs=(), nodes=(), pods=())
+    empty = SharedCluster(jobs=(), nodes=(), pods=())
     assert decide(empty, AutoscalerMemory(), START)[0] == ()

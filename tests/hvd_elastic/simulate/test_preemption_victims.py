@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.simulate.node_table import NodeTable
+from hvd_elastic.simulate.preemption_victims import victims_on
 from hvd_elastic.simulate.scheduled_pod import WorkerPod
-from hvd_elastic.simulate.victims import victims_on
 
 
 def worker(bound: float, gpus: int = 1, index: int = 0) -> WorkerPod:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.autoscale.cluster_state import GpuNode, GpuPod, Placement
+from hvd_elastic.autoscale.shared_cluster import GpuNode, GpuPod, Placement
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX
 
 Json = dict[str, Any]
