@@ -103,7 +103,8 @@ class JobRecorder:
         self._has_begun = self._is_over = False
         self._is_stored = True
         """Whether there is a ledger to write to."""
-        self._next_try = self._next_write = self._next_figures = 0.0
+        self._next_try = self._next_write = 0.0
+        self._figures_asked = -FIGURES_SECONDS
         self._waits_since: float | None = None
 
     def take(self, item: WatchBatch | WorkerAnswers) -> None:
@@ -210,9 +211,9 @@ class JobRecorder:
 
     def _ask_for_figures(self) -> None:
         moment = self._clock()
-        if moment < self._next_figures:
+        if moment < self._figures_asked + (SOON_SECONDS if self._history.world.is_unsettled else FIGURES_SECONDS):
             return
-        self._next_figures = moment + (SOON_SECONDS if self._history.world.is_unsettled else FIGURES_SECONDS)
+        self._figures_asked = moment
         for pod in self._history.likely_rank0(MAX_ASKED):
             if figures := self._ask.figures(pod.ip):
                 if not self._history.world.world:  # what it does again is known from who was there before

@@ -80,7 +80,7 @@ def test_from_submit_to_delete(cluster: Site, here: Kubectl, tmp_path: Path) -> 
     job.wait_size(WORKERS)
     call(here, "submit", str(path))
     call(here, "submit", str(path), "--diff")
-    status = told(here, "status", "toy")
+    status = told(here, "status", "toy", "--wait-for", "training")
     assert (status["state"], status["size"], status["max_workers"]) == ("training", WORKERS, WORKERS)
     assert [one["name"] for one in told(here, "list")] == ["toy"]
     assert "steps" in call(here, "logs", "toy", "--tail", "50") or job.account.steps
@@ -96,12 +96,7 @@ def test_from_submit_to_delete(cluster: Site, here: Kubectl, tmp_path: Path) -> 
     waiting.until("another launcher", lambda: _launcher(job) not in {"", before}, within_seconds=60, every_seconds=0.5)
     job.wait_size(WORKERS, since=time.time())
     assert not job.account.skipped()
-    waiting.until(
-        "status knows of the new launcher's training",
-        lambda: json.loads(call(here, "status", "toy", "-o", "json", exit_code=None))["state"] == "training",
-        within_seconds=60,
-    )
-    assert told(here, "status", "toy")["restarts_used"] == 0
+    assert told(here, "status", "toy", "--wait-for", "training")["restarts_used"] == 0
 
     call(here, "suspend", "toy")
     waiting.until("no worker is left", lambda: not job.pods(Role.WORKER), within_seconds=60, every_seconds=0.5)

@@ -17,6 +17,7 @@ class Workers:
         """What a worker answers, by address. The default is the line of a worker that waits."""
         self.figures: dict[str, bytes] = {}
         """What a worker answers to `figures`, by address."""
+        self.asked_for_figures: list[str] = []
         self.exits: dict[str, bytes] = {}
         """What a worker answers to `last-exit`, by address."""
         self.silent: set[str] = set()
@@ -61,6 +62,7 @@ class Workers:
             if line := connection.recv(256):
                 self.received.append((address, line.decode().rstrip("\n")))
             if line == b"figures\n":
+                self.asked_for_figures.append(address)
                 connection.sendall(self.figures.get(address, b""))
             if line == b"last-exit\n":
                 connection.sendall(self.exits.get(address, b""))

@@ -118,6 +118,17 @@ def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, 
     assert sentences(cluster)["Finished"] == "the job has ended after step 10"
 
 
+def test_a_world_is_told_soon_though_its_workers_were_asked_just_before(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_recorder, "FIGURES_SECONDS", 3600.0)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: bool(workers.asked_for_figures))
+    train(workers, 0)
+    until(lambda: bool(told(cluster, WorldChanged)))
+
+
 def test_names_who_preempted_a_worker(cluster: KubeApi, start: Start, workers: Workers) -> None:
     train(workers, 0, 1)
     cluster.put(PODS, pod(0))
