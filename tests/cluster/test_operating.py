@@ -106,6 +106,26 @@ def test_from_submit_to_delete(cluster: Site, here: Kubectl, tmp_path: Path) -> 
     call(here, "status", "toy", exit_code=2)
 
 
+def test_suspend_and_resume(cluster: Site, here: Kubectl, tmp_path: Path) -> None:
+    shared = jobs.share_results(cluster, here)
+    path = tmp_path / "toy.yaml"
+    path.write_text(described(cluster, here))
+    job = Job(kubectl=here, name="toy", shared=shared)
+    with may_resume(cluster):
+        cluster.local().restart_mpi_operator()
+        call(here, "submit", str(path), "--wait")
+        job.wait_steps(10)
+        call(here, "suspend", "toy")
+        waiting.until("no worker is left", lambda: not job.pods(Role.WORKER), within_seconds=60, every_seconds=0.5)
+        done = job.account.steps[-1]["step"]
+        resumed = time.time()
+        call(here, "resume", "toy")
+        assert told(here, "status", "toy", "--wait-for", "training", "--timeout", "120")["state"] == "training"
+        job.wait_size(WORKERS, since=resumed)
+    assert job.account.since(resumed).steps[0]["step"] <= done + 1
+    assert not job.account.skipped()
+
+
 @pytest.mark.core
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_what_is_told_of_a_job_that_is_preempted(cluster: Site, scenario: Scenario) -> None:
@@ -137,26 +157,6 @@ def test_what_is_told_of_a_job_that_is_preempted(cluster: Site, scenario: Scenar
     assert bill["gpu_seconds"] == pytest.approx(held, abs=slack), "each time of the API server is a whole second"
     assert bill["preemptions"] >= 2
     assert bill["lent_gpu_seconds"] > 0
-
-
-def test_suspend_and_resume(cluster: Site, here: Kubectl, tmp_path: Path) -> None:
-    shared = jobs.share_results(cluster, here)
-    path = tmp_path / "toy.yaml"
-    path.write_text(described(cluster, here))
-    job = Job(kubectl=here, name="toy", shared=shared)
-    with may_resume(cluster):
-        cluster.local().restart_mpi_operator()
-        call(here, "submit", str(path), "--wait")
-        job.wait_steps(10)
-        call(here, "suspend", "toy")
-        waiting.until("no worker is left", lambda: not job.pods(Role.WORKER), within_seconds=60, every_seconds=0.5)
-        done = job.account.steps[-1]["step"]
-        resumed = time.time()
-        call(here, "resume", "toy")
-        assert told(here, "status", "toy", "--wait-for", "training", "--timeout", "120")["state"] == "training"
-        job.wait_size(WORKERS, since=resumed)
-    assert job.account.since(resumed).steps[0]["step"] <= done + 1
-    assert not job.account.skipped()
 
 
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)
