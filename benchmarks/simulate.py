@@ -8,50 +8,46 @@ not there, pods of the same number are made up. The aim is 60 s and 2 GiB for on
 """
 
 import argparse
-import csv
 import platform
 import random
 import resource
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from benchmarks.simulated_traces import TRACES
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.stalls import MEASURED
+from hvd_elastic.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
 from hvd_elastic.simulate.workload import SimulatedJob, Way
 
-TRACE = Path(__file__).parents[1] / ".." / "shared" / "traces" / "inference_pods_alibaba_dlrm_gpu.csv"
+TRACE = TRACES / "inference_pods_alibaba_dlrm_gpu.csv"
 DAY_SECONDS = 86_400.0
 
 
-def recorded_pods(day: int) -> Iterator[tuple[int, float, float]]:
-    """GPUs, creation and seconds of each pod of that day of the trace; those from before it come at 0."""
-    since, until = day * DAY_SECONDS, (day + 1) * DAY_SECONDS
-    with TRACE.open() as lines:
-        for row in csv.DictReader(lines):
-            created, deleted = float(row["created_s"] or 0), float(row["deleted_s"] or "inf")
-            if created < until and deleted > since:
-                yield int(row["gpus"]), max(created - since, 0.0), deleted - max(created, since)
+def recorded_pods(day: int) -> Iterator[InferencePod]:
+    """Each pod of that day of the trace; those from before it come at 0."""
+    choice = TraceChoice(begins=day * DAY_SECONDS, seconds=DAY_SECONDS, nodes=1)
+    yield from recorded_day([TRACE], choice, NodeKind(gpus=1_000_000)).pods
 
 
-def made_up_pods(seed: int) -> Iterator[tuple[int, float, float]]:
+def made_up_pods(seed: int) -> Iterator[InferencePod]:
     draw = random.Random(seed)
     for _ in range(3100):
-        yield 1, 0.0, draw.expovariate(1 / (10 * DAY_SECONDS))
+        yield InferencePod(name="", gpus=1, created=0.0, seconds=draw.expovariate(1 / (10 * DAY_SECONDS)))
     for _ in range(200):
-        yield 1, draw.uniform(0, DAY_SECONDS), draw.expovariate(1 / (DAY_SECONDS / 4))
+        created = draw.uniform(0, DAY_SECONDS)
+        yield InferencePod(name="", gpus=1, created=created, seconds=draw.expovariate(1 / (DAY_SECONDS / 4)))
 
 
-def day_of(nodes: int, pods: list[tuple[int, float, float]], copies: int, source: str) -> Day:
+def day_of(nodes: int, pods: Sequence[InferencePod], copies: int, source: str) -> Day:
     """The pods of each copy but the first come 137 s later than those of the one before."""
     asked = [
-        InferencePod(
-            name=f"pod-{copy}-{number}", gpus=gpus, created=created + 137 * copy if created else 0.0, seconds=s
-        )
+        replace(pod, name=f"pod-{copy}-{number}", created=pod.created + 137 * copy if pod.created else 0.0)
         for copy in range(copies)
-        for number, (gpus, created, s) in enumerate(pods)
+        for number, pod in enumerate(pods)
     ]
     return Day(
         source=source,

@@ -23,6 +23,7 @@ from typing import Final
 
 from benchmarks.cluster import SYSTEMS, System
 from benchmarks.discovery import machine
+from benchmarks.simulated_traces import TRACES
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.outcome import DayOutcome
@@ -38,7 +39,6 @@ from tests.cluster.site import Site, attach, make_namespace, remove_namespace, r
 from tests.cluster.timeline import Timeline
 from tests.cluster.training import Account
 
-TRACES: Final = Path(__file__).parents[1] / ".." / "shared" / "traces"
 SIZE: Final = 3
 """GPUs of the node, and the job's max: as benchmarks/cluster.py has it, which submits the jobs."""
 BATCH: Final = 60
