@@ -14,7 +14,6 @@ backup).
 """
 
 import json
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError, ApiUnreachableError
 from hvd_elastic.discovery.kube.event_trimming import trim_pod
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_TYPE, Role
-from hvd_elastic.system.backoff import Backoff
+from hvd_elastic.system.backoff import Backoff, jitter
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
@@ -135,7 +134,7 @@ class Watch(Generic[T]):
     clock: Callable[[], float] = time.monotonic
     stopped: threading.Event = field(default_factory=threading.Event)
     """Once it is set, `forever` ends at its next message or fault."""
-    random: Callable[[], float] = random.random
+    random: Callable[[], float] = jitter
     _version: str = field(default="", init=False)
 
     def forever(self) -> Iterator[Messages[T]]:

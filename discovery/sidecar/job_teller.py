@@ -1,7 +1,6 @@
 """Tells people of the job on its MPIJob: the live status as an annotation, and Events for what has changed."""
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -14,6 +13,7 @@ from hvd_elastic.discovery.ledger.job_news import JobNews, News
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.present_status import PresentStatus, activity
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
+from hvd_elastic.system.backoff import jitter
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class JobTeller:
         *,
         min_workers: int,
         max_workers: int,
-        random: Callable[[], float] = random.random,
+        random: Callable[[], float] = jitter,
     ) -> None:
         """`random` gives the jitter: 0 to 1."""
         self._server, self._place, self._random = server, place, random

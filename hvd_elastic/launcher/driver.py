@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import queue
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from hvd_elastic.launcher.remote.worker_output import OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses
 from hvd_elastic.launcher.status_report import StatusReport, resize_sentence
 from hvd_elastic.mpijob.contract import JoinAnswer
+from hvd_elastic.system.backoff import jitter
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ class Driver:
     ) -> None:
         self._world = World(
             limits,
-            Blacklist(cooldown=cooldown, random=random.random),
-            Blacklist(cooldown=HOLD_SECONDS, random=random.random),
+            Blacklist(cooldown=cooldown, random=jitter),
+            Blacklist(cooldown=HOLD_SECONDS, random=jitter),
         )
         self._runner, self._workers, self._command, self._report = runner, workers, command, report
         self._clock = clock

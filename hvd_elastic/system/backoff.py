@@ -2,9 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import SystemRandom
+from typing import Final
 
 _MOST_DOUBLINGS = 30
 """2.0**failures would overflow a float after 1023 failures."""
+
+jitter: Final[Callable[[], float]] = SystemRandom().random
+"""Uniform in [0, 1). Not `random.random`: its generator is the training script's, whose draws no retry may shift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +27,7 @@ class Backoff:
             return 0.0
         return float(min(self.most_seconds, self.first_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)))
 
-    def with_jitter(self, failures: int, random: Callable[[], float], *, least: float = 0.0) -> float:
+    def with_jitter(self, failures: int, random: Callable[[], float] = jitter, *, least: float = 0.0) -> float:
         """`ceiling` times a random factor between `least` and 1, so that many clients do not come back together.
 
         Args:

@@ -46,7 +46,7 @@ def all_workers() -> Iterator[Workers]:
 @pytest.fixture
 def workers(all_workers: Workers) -> Workers:
     known = (all_workers.lines, all_workers.figures, all_workers.exits)
-    for state in (*known, all_workers.silent, all_workers.closed, all_workers.received):
+    for state in (*known, all_workers.silent, all_workers.closed, all_workers.received, all_workers.asked_for_figures):
         state.clear()
     return all_workers
 

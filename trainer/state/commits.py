@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import random
 import time
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
@@ -145,7 +144,7 @@ class Commits:
             rest = deadline - self._clock()
             if self.is_durable or rest <= 0 or not self.durable.failure_may_pass:
                 break
-            self._sleep(min(rest, FINAL_BACKOFF.with_jitter(failures, random.random, least=0.5)))
+            self._sleep(min(rest, FINAL_BACKOFF.with_jitter(failures, least=0.5)))
         if not self.is_durable:
             logger.warning("the last commit of training, step %d, is not durable", self.step)
 

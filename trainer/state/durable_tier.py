@@ -3,7 +3,6 @@
 import itertools
 import logging
 import os
-import random
 import sys
 import threading
 import time
@@ -182,7 +181,7 @@ class DurableTier:
                         " checkpoints does not start over: see that its pods reach the store, and start it again"
                     ) from error
                 logger.warning("the store does not answer, the job waits for it for another %.0f s: %s", rest, error)
-                self._sleep(min(rest, BACKOFF.with_jitter(failures, random.random, least=0.5)))
+                self._sleep(min(rest, BACKOFF.with_jitter(failures, least=0.5)))
         raise AssertionError  # itertools.count has no end
 
     def open(self, lineage: str) -> None:

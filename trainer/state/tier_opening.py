@@ -1,7 +1,6 @@
 """Opens the durable tier beside training: the workers hold the state, so nothing waits for a store that is away."""
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -82,7 +81,7 @@ class TierOpening:
                 failures += 1
                 if failures == 1:
                     _warn(error)
-                self._given_up.wait(BACKOFF.with_jitter(failures, random.random, least=0.5))
+                self._given_up.wait(BACKOFF.with_jitter(failures, least=0.5))
             else:
                 if failures:
                     logger.warning("the durable tier is open, %.0f s late: commits are stored", self._clock() - began)

@@ -122,6 +122,7 @@ def test_a_world_is_told_soon_though_its_workers_were_asked_just_before(
     cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_recorder, "FIGURES_SECONDS", 3600.0)
+    workers.say("127.0.1.1", state=WorkerState.TRAINING)
     cluster.put(PODS, pod(0))
     start(pod_uid="l1")
     until(lambda: bool(workers.asked_for_figures))

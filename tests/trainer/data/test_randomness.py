@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+from hvd_elastic.trainer.checkpoint.stores.retry import TransientError, call_with_retries
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.loader import load
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness, SeededIndices
@@ -148,6 +149,21 @@ def test_dropout_after_a_failure_is_that_of_the_undisturbed_run(workers: int) ->
     """To the bit, and so are the numbers that are drawn between the epochs."""
     undisturbed = train_with_dropout(0, failing=())
     assert train_with_dropout(workers, failing=(2, 5, 9)) == undisturbed
+
+
+def test_a_request_that_is_tried_again_leaves_the_scripts_generators_alone() -> None:
+    """Else a fault of the store, met by one run and not by the other, would change what training draws."""
+    attempts = iter([TransientError("throttled"), TransientError("throttled"), None])
+
+    def request() -> None:
+        if error := next(attempts):
+            raise error
+
+    before = random.getstate()
+    waits: list[float] = []
+    call_with_retries(request, attempts=3, sleep=waits.append)
+    assert len(waits) == 2
+    assert random.getstate() == before
 
 
 @pytest.mark.usefixtures("world")

@@ -1,6 +1,5 @@
 """Retries of requests to a store."""
 
-import random
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -33,5 +32,5 @@ def call_with_retries(action: Callable[[], T], *, attempts: int, sleep: Callable
         try:
             return action()
         except TransientError:
-            sleep(BACKOFF.with_jitter(failures, random.random))
+            sleep(BACKOFF.with_jitter(failures))
     return action()

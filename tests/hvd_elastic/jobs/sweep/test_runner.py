@@ -14,6 +14,7 @@ from hvd_elastic.mpijob.contract import ANNOTATION_TURN, LABEL_SWEEP
 from tests.discovery.kubeapi import JOBS, Json, KubeApi, Request, Status, mpijob
 
 DEADLINE_SECONDS = 20.0
+Start = Callable[..., threading.Thread]
 
 
 @pytest.fixture
@@ -59,19 +60,31 @@ def start_process(api: KubeApi) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, "sweep-runner", "--sweep", "s", "--at-once", "1"])
 
 
-def start(api: KubeApi, at_once: int = 2) -> threading.Thread:
-    runner = SweepRunner(api.access(), sweep="s", namespace="default", at_once=at_once)
-    thread = threading.Thread(target=runner.run, daemon=True)
-    thread.start()
-    return thread
+@pytest.fixture
+def start(api: KubeApi) -> Iterator[Start]:
+    """Starts a runner. It ends with the test, when its sweep has no jobs any more."""
+    runners: list[threading.Thread] = []
+
+    def begin(at_once: int = 2) -> threading.Thread:
+        runner = SweepRunner(api.access(), sweep="s", namespace="default", at_once=at_once)
+        runners.append(threading.Thread(target=runner.run, daemon=True))
+        runners[-1].start()
+        return runners[-1]
+
+    yield begin
+    for name in list(api.objects[JOBS]):
+        api.remove(JOBS, name)
+    for runner in runners:
+        runner.join(DEADLINE_SECONDS)
+        assert not runner.is_alive()
 
 
-def test_the_next_starts_when_one_ends_and_the_runner_ends_with_the_last(api: KubeApi) -> None:
+def test_the_next_starts_when_one_ends_and_the_runner_ends_with_the_last(api: KubeApi, start: Start) -> None:
     put(api, "a")
     put(api, "b")
     put(api, "d", turn=3)
     put(api, "c", turn=2)
-    runner = start(api)
+    runner = start()
     until(api, lambda: api.watching[JOBS] == 1)
     assert running(api) == {"a", "b"}
     end(api, "a", "Failed")
@@ -85,16 +98,16 @@ def test_the_next_starts_when_one_ends_and_the_runner_ends_with_the_last(api: Ku
     assert not runner.is_alive()
 
 
-def test_other_jobs_and_those_that_somebody_suspended_are_left_alone(api: KubeApi) -> None:
+def test_other_jobs_and_those_that_somebody_suspended_are_left_alone(api: KubeApi, start: Start) -> None:
     put(api, "a", suspend=True)
     put(api, "other", turn=0, sweep="t")
     put(api, "b", turn=1)
-    start(api, at_once=5)
+    start(at_once=5)
     until(api, lambda: "b" in running(api))
     assert running(api) == {"b"}
 
 
-def test_a_refused_patch_is_tried_again(api: KubeApi) -> None:
+def test_a_refused_patch_is_tried_again(api: KubeApi, start: Start) -> None:
     refused: list[Request] = []
 
     def fault(request: Request) -> None:
@@ -104,31 +117,32 @@ def test_a_refused_patch_is_tried_again(api: KubeApi) -> None:
 
     api.fault = fault
     put(api, "a", turn=0)
-    start(api)
+    start()
     until(api, lambda: bool(refused))
     api.bookmark(JOBS)
     until(api, lambda: running(api) == {"a"})
 
 
-def test_another_job_of_the_same_name_is_not_resumed(api: KubeApi) -> None:
+def test_another_job_of_the_same_name_is_not_resumed(api: KubeApi, start: Start) -> None:
     def replace(request: Request) -> None:
         if request.method == "PATCH" and (request.body or {})["metadata"]["uid"] == "uid-a":
             job: Json = mpijob("a", uid="another")
+            job["metadata"]["labels"] = {LABEL_SWEEP: "s"}
             job["spec"]["runPolicy"] = {"suspend": True}
             api.objects[JOBS]["a"] = job
 
     api.fault = replace
     put(api, "a", turn=0)
     put(api, "b", turn=1)
-    start(api)
+    start()
     until(api, lambda: "b" in running(api))
     assert api.objects[JOBS]["a"]["spec"]["runPolicy"]["suspend"] is True
 
 
-def test_a_runner_outlives_the_api_server(api: KubeApi) -> None:
+def test_a_runner_outlives_the_api_server(api: KubeApi, start: Start) -> None:
     put(api, "a")
     put(api, "b", turn=1)
-    start(api, at_once=1)
+    start(at_once=1)
     until(api, lambda: api.watching[JOBS] == 1)
     api.stop()
     end(api, "a")
