@@ -12,6 +12,7 @@ from threading import Event
 from typing import Final
 
 from hvd_elastic.autoscale.decision import QUANTILE, AutoscalerMemory, ScaleDecision, decide
+from hvd_elastic.autoscale.demand_store import DemandStore
 from hvd_elastic.autoscale.state_reader import StateReader
 from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, ConflictError, Json
 from hvd_elastic.jobs.operations.resource_paths import mpijob_path
@@ -41,23 +42,29 @@ class Autoscaler:
         self,
         cluster: ClusterClient,
         reader: StateReader,
+        demand: DemandStore,
         *,
         may_act: Callable[[], bool],
         quantile: float = QUANTILE,
         dry_run: bool = False,
     ) -> None:
         """`may_act` is asked before each write: whether this autoscaler leads still."""
-        self._cluster, self._reader, self._may_act = cluster, reader, may_act
+        self._cluster, self._reader, self._demand, self._may_act = cluster, reader, demand, may_act
         self._quantile, self._dry_run = quantile, dry_run
-        self._memory = AutoscalerMemory()
+        self._memory: AutoscalerMemory | None = None
+        """None: it did not lead until now."""
 
     def turn(self) -> Sequence[CarriedOut]:
         """One turn. Raises ClusterError if the cluster cannot be read; then nothing was changed."""
         state, now = self._reader.read()
-        decisions, self._memory = decide(state, self._memory, now, quantile=self._quantile)
+        memory = self._memory or AutoscalerMemory(demand=self._demand.read())
+        decisions, self._memory = decide(state, memory, now, quantile=self._quantile)
         # Who gives comes first, so that a turn that is cut off asks for less, not for more.
         decisions = tuple(sorted(decisions, key=lambda one: one.workers > one.job.asked))
-        return [self._carry_out(decision) for decision in decisions]
+        done = [self._carry_out(decision) for decision in decisions]
+        if not self._dry_run and self._may_act():
+            self._demand.write(self._memory.demand)
+        return done
 
     def run(self, stop: Event, *, period: float = PERIOD_SECONDS, alive: Callable[[], None] = lambda: None) -> None:
         """Turns until `stop`, as long as this autoscaler leads. `alive` is called after each."""
@@ -68,7 +75,7 @@ class Autoscaler:
                 except ClusterError as error:
                     log.warning("no decision this time: %s", error)
             else:
-                self._memory = AutoscalerMemory()  # what another has done since is not known
+                self._memory = None  # what another has done since is not known
             alive()
             stop.wait(period)
 

@@ -5,6 +5,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hvd_elastic.autoscale.demand_store import DEMAND_NAME
 from hvd_elastic.autoscale.leadership import LEASE_NAME
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY
 from hvd_elastic.mpijob.manifests.pod_parts import container_security, pod_security
@@ -15,7 +16,10 @@ _ALIVE: Final = "/run/alive/turn"
 _HUNG_SECONDS: Final = 120
 """Without a turn for so long it is begun again. A turn that waits for the API server takes 30 s at most."""
 
-_CLUSTER_RULES: Final = ({"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},)
+_CLUSTER_RULES: Final = (
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+    {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["list"]},
+)
 _JOB_RULES: Final = (
     {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"], "verbs": ["list", "patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
@@ -37,15 +41,22 @@ def manifests(
         },
         *_granted("Cluster", wide, None, namespace),
         *(one for name in of_jobs for one in _granted("", list(_JOB_RULES), name, namespace)),
-        *_granted("", _lease_rules(), namespace, namespace, suffix="-lease"),
+        *_granted("", _own_rules(), namespace, namespace, suffix="-own"),
         _deployment(image, namespace, [*chosen, *arguments], replicas),
     ]
 
 
-def _lease_rules() -> list[dict[str, Any]]:
-    """RBAC cannot name what does not exist yet, so the right to create is for any Lease."""
-    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
-    return [{**leases, "verbs": ["create"]}, {**leases, "resourceNames": [LEASE_NAME], "verbs": ["get", "patch"]}]
+def _own_rules() -> list[dict[str, Any]]:
+    """Of its Lease and its ConfigMap. RBAC cannot name what does not exist yet, so it may create any there."""
+    own = (("coordination.k8s.io", "leases", LEASE_NAME), ("", "configmaps", DEMAND_NAME))
+    return [
+        rule
+        for group, resource, name in own
+        for rule in (
+            {"apiGroups": [group], "resources": [resource], "verbs": ["create"]},
+            {"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": ["get", "patch"]},
+        )
+    ]
 
 
 def _granted(

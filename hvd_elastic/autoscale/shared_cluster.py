@@ -52,6 +52,8 @@ class GpuPod:
     uid: str
     job: str
     """`NAMESPACE/NAME` of the MPIJob of which it is a worker; empty: of none."""
+    workload: str
+    """`NAMESPACE/KIND/NAME` of what an HPA would scale: of the Deployment, not of its ReplicaSet; empty: nothing."""
     index: int
     """Of the worker; -1: it is none."""
     node: str
@@ -78,6 +80,7 @@ class GpuPod:
         return cls(
             uid=meta.get("uid", ""),
             job=f"{meta.get('namespace', '')}/{labels[LABEL_JOB_NAME]}" if is_worker else "",
+            workload=_workload(meta, labels),
             index=_index(labels, meta["name"]) if is_worker else -1,
             node=spec.get("nodeName") or "",
             gpus=gpus,
@@ -140,6 +143,17 @@ def _gpus(spec: Json) -> int:
 
     together = sum(map(of, spec.get("containers") or ()))
     return max(together, *map(of, spec.get("initContainers") or ()), 0)
+
+
+def _workload(meta: Json, labels: Mapping[str, str]) -> str:
+    """By its controller. A Deployment's ReplicaSet is named after it and the hash that its pods are labelled with."""
+    owner = next((one for one in meta.get("ownerReferences") or () if one.get("controller")), None)
+    if owner is None:
+        return ""
+    kind, name, ending = owner["kind"], owner["name"], f"-{labels.get('pod-template-hash')}"
+    if kind == "ReplicaSet" and name.endswith(ending):
+        kind, name = "Deployment", name.removesuffix(ending)
+    return f"{meta.get('namespace', '')}/{kind}/{name}"
 
 
 def _index(labels: Mapping[str, str], name: str) -> int:

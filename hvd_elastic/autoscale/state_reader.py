@@ -1,5 +1,6 @@
 """Reads what the decision needs: jobs, nodes, pods, and what inference will need."""
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -7,9 +8,12 @@ from typing import Final
 
 from hvd_elastic.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.autoscale.decision import SharedCluster
+from hvd_elastic.autoscale.hpa_demand import HPA_PATH, HpaDemand, coming_gpus
 from hvd_elastic.autoscale.shared_cluster import gpu_nodes, gpu_pods
-from hvd_elastic.jobs.cluster_client import ClusterClient
+from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError
 from hvd_elastic.jobs.operations.submitted_job import MPIJOB_API
+
+log = logging.getLogger(__name__)
 
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -26,6 +30,7 @@ class StateReader:
     ) -> None:
         """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
         self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
+        self._hpas_refused = False
 
     def read(self) -> tuple[SharedCluster, float]:
         """The state, and the API server's clock in Unix seconds. Raises ClusterError if a part cannot be read.
@@ -37,13 +42,14 @@ class StateReader:
             nodes = pool.submit(lambda: gpu_nodes(self._cluster.list("/api/v1/nodes")))
             pods = pool.submit(lambda: gpu_pods(self._cluster.list("/api/v1/pods", fieldSelector=_LIVE_PODS)))
             jobs = pool.submit(self._jobs)
+            hpas = pool.submit(self._hpas)
             forecast = pool.submit(self._forecast)
         inference = sum(pod.gpus for pod in pods.result() if not pod.job)
         state = SharedCluster(
             jobs=jobs.result(),
             nodes=nodes.result(),
             pods=pods.result(),
-            coming=max(0, forecast.result() - inference),
+            coming=max(0, forecast.result() - inference, coming_gpus(hpas.result(), pods.result())),
         )
         return state, now
 
@@ -56,3 +62,15 @@ class StateReader:
             for job in self._cluster.list(path)
         )
         return tuple(job for job in found if job is not None)
+
+    def _hpas(self) -> Sequence[HpaDemand]:
+        """A forecast, not a part of the state: without it the autoscaler decides as if there were no HPA."""
+        try:
+            found = [HpaDemand.from_json(hpa) for hpa in self._cluster.list(HPA_PATH)]
+        except (ClusterError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            if not self._hpas_refused:
+                log.warning("HorizontalPodAutoscalers give no forecast: %s", error)
+            self._hpas_refused = True
+            return ()
+        self._hpas_refused = False
+        return found

@@ -32,7 +32,7 @@ _COLUMNS = (
               help="Share of 5-minute windows in which idle GPUs cover the rise of inference's demand.")  # fmt: skip
 @click.option("--prometheus", metavar="URL", help="With --forecast: the server that knows inference's demand.")
 @click.option("--forecast", metavar="PROMQL", help="GPUs that inference will soon hold in all.")
-@click.option("--lease-namespace", help="Where the Lease is, by which one autoscaler leads. By default its own.")
+@click.option("--lease-namespace", help="Where its Lease and its ConfigMap are. By default its own.")
 @click.option("--alive-file", type=click.Path(dir_okay=False, path_type=Path),
               help="Touch this file after each turn, for a liveness probe.")  # fmt: skip
 @click.option("--log-format", envvar=ENV_LOG_FORMAT, type=click.Choice(["text", "json"]), default="text",
@@ -59,6 +59,7 @@ def command(
     """
     from hvd_elastic import logs
     from hvd_elastic.autoscale.controller import Autoscaler
+    from hvd_elastic.autoscale.demand_store import DemandStore
     from hvd_elastic.autoscale.leadership import Leadership
     from hvd_elastic.autoscale.prometheus_forecast import PrometheusForecast
     from hvd_elastic.autoscale.state_reader import StateReader
@@ -68,10 +69,12 @@ def command(
         raise click.UsageError("--prometheus and --forecast need each other")
     logs.configure(log_format)
     cluster = ClusterClient.connect(context=context)
-    leadership = Leadership(cluster, namespace=lease_namespace or cluster.namespace, identity=_identity())
+    own = lease_namespace or cluster.namespace
+    leadership = Leadership(cluster, namespace=own, identity=_identity())
     asked = PrometheusForecast(url=prometheus, query=forecast) if prometheus and forecast else None
     reader = StateReader(cluster, namespaces, forecast=asked.gpus if asked else lambda: 0)
-    autoscaler = Autoscaler(cluster, reader, may_act=leadership.holds, quantile=quantile, dry_run=dry_run)
+    demand = DemandStore(cluster, own)
+    autoscaler = Autoscaler(cluster, reader, demand, may_act=leadership.holds, quantile=quantile, dry_run=dry_run)
     if dry_run:
         _show(autoscaler.turn(), output)
     elif once:

@@ -77,9 +77,8 @@ class Forecast:
 
 def forecast(history: DemandHistory, now: float) -> Forecast:
     """From the last hour, and from the same hour of earlier days."""
-    finished = history.windows[:-1]
-    same_hour = [one for one in finished[:-_RECENT] if _hours_apart(one.began, now) <= 0.5]
-    rises = [one.rise for one in (*same_hour, *finished[-_RECENT:])]
+    recent = now - now % WINDOW_SECONDS - _RECENT * WINDOW_SECONDS
+    rises = [one.rise for one in history.windows[:-1] if one.began >= recent or _hours_apart(one.began, now) <= 0.5]
     return Forecast(mean=fmean(rises), sigma=pstdev(rises)) if rises else Forecast(mean=0.0, sigma=0.0)
 
 

@@ -46,6 +46,7 @@ def pod(uid: str, **changes: Any) -> GpuPod:
     given: dict[str, Any] = {
         "uid": uid,
         "job": "",
+        "workload": "",
         "index": -1,
         "node": "",
         "gpus": 1,

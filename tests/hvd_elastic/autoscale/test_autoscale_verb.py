@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hvd_elastic.autoscale.controller import Autoscaler
+from hvd_elastic.autoscale.demand_store import DEMAND_NAME, DemandStore, from_text
+from hvd_elastic.autoscale.hpa_demand import HPA_PATH
 from hvd_elastic.autoscale.leadership import LEASE_NAME, Leadership
 from hvd_elastic.autoscale.state_reader import StateReader
 from hvd_elastic.cli import cli
@@ -18,7 +20,8 @@ from hvd_elastic.jobs.report.scaling_note import ScalingNote
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER, ANNOTATION_WANTED_WORKERS
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
-from tests.discovery.kubeapi import EVENTS, JOBS, LEASES, NODES, PODS, KubeApi, Request, Status
+from hvd_elastic.policy.reserve import DemandHistory, DemandWindow
+from tests.discovery.kubeapi import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, KubeApi, Request, Status
 
 Json = dict[str, Any]
 
@@ -43,7 +46,14 @@ def gpu_node(name: str, gpus: int) -> Json:
 
 def inference_pod(name: str, node: str, gpus: int) -> Json:
     limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
-    meta = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    meta = {
+        "name": name,
+        "namespace": "default",
+        "uid": name,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"pod-template-hash": "5d4"},
+        "ownerReferences": [{"kind": "ReplicaSet", "name": "chat-5d4", "controller": True}],
+    }
     spec = {"nodeName": node, "priority": 1000, "containers": [{"resources": limits}]}
     return {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
 
@@ -163,7 +173,7 @@ def test_without_a_part_of_the_picture_nothing_is_decided(api: KubeApi) -> None:
 
 def test_the_loop_outlives_an_api_server_that_goes_away(api: KubeApi) -> None:
     cluster, stop, turns = ClusterClient.connect(context="here"), threading.Event(), threading.Semaphore(0)
-    scaler = Autoscaler(cluster, StateReader(cluster), may_act=lambda: True)
+    scaler = Autoscaler(cluster, StateReader(cluster), DemandStore(cluster, "default"), may_act=lambda: True)
     api.stop()
     loop = threading.Thread(target=scaler.run, args=(stop,), kwargs={"period": 0.05, "alive": turns.release})
     loop.start()
@@ -179,7 +189,9 @@ def test_the_loop_outlives_an_api_server_that_goes_away(api: KubeApi) -> None:
 def test_who_leads_no_more_writes_nothing(api: KubeApi) -> None:
     cluster = ClusterClient.connect(context="here")
     led = iter((True, False))
-    scaler = Autoscaler(cluster, StateReader(cluster), may_act=lambda: next(led, False))
+    scaler = Autoscaler(
+        cluster, StateReader(cluster), DemandStore(cluster, "default"), may_act=lambda: next(led, False)
+    )
     assert next(led)
     (done,) = scaler.turn()
     assert done.failure == "another autoscaler leads"
@@ -190,7 +202,7 @@ def test_a_cluster_that_cannot_be_read_is_an_error_of_the_turn(api: KubeApi) -> 
     cluster = ClusterClient.connect(context="here")
     api.stop()
     with pytest.raises(ClusterError):
-        Autoscaler(cluster, StateReader(cluster), may_act=lambda: True).turn()
+        Autoscaler(cluster, StateReader(cluster), DemandStore(cluster, "default"), may_act=lambda: True).turn()
 
 
 def test_what_is_forecast_is_left_idle(api: KubeApi) -> None:
@@ -199,3 +211,66 @@ def test_what_is_forecast_is_left_idle(api: KubeApi) -> None:
     api.put(PODS, inference_pod("chat", "node-a", 2))
     autoscale("--once", "--prometheus", f"http://127.0.0.1:{api.port}", "--forecast", "gpus")
     assert annotations(api)[ANNOTATION_WANTED_WORKERS] == "1"
+
+
+def hpa(**status: Any) -> Json:
+    """Of the Deployment `chat`: a GPU is to serve 100 requests at a time."""
+    target = {"type": "AverageValue", "averageValue": "100"}
+    return {
+        "metadata": {"name": "chat", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"kind": "Deployment", "name": "chat"},
+            "maxReplicas": 3,
+            "metrics": [{"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": target}}],
+        },
+        "status": status,
+    }
+
+
+def test_what_an_hpa_will_ask_for_is_left_idle(api: KubeApi) -> None:
+    value = {"type": "Pods", "pods": {"metric": {"name": "requests"}, "current": {"averageValue": "250"}}}
+    busy = hpa(currentReplicas=1, desiredReplicas=2, currentMetrics=[value])
+    api.answers[HPA_PATH] = lambda _request: {"metadata": {}, "items": [busy]}
+    api.put(PODS, inference_pod("chat-1", "node-a", 1))
+    autoscale("--once")
+    assert annotations(api)[ANNOTATION_WANTED_WORKERS] == "3"  # of six: one is held, two are coming
+
+
+def test_without_the_right_to_see_hpas_it_decides_all_the_same(api: KubeApi) -> None:
+    def refuse(request: Request) -> None:
+        if request.path == HPA_PATH:
+            raise Status(403)
+
+    api.fault = refuse
+    assert autoscale("--once").exit_code == 0
+    assert annotations(api)[ANNOTATION_WANTED_WORKERS] == "6"
+
+
+def test_the_next_leader_goes_on_from_the_history_of_demand(api: KubeApi) -> None:
+    cluster = ClusterClient.connect(context="here")
+    before = DemandHistory(windows=(DemandWindow(began=1767225600.0, first=1, highest=4, waited=True),), care=2.0)
+    DemandStore(cluster, "default").write(before)
+    autoscale("--once")
+    found = from_text(api.objects[CONFIG_MAPS][DEMAND_NAME]["data"]["demand.json"])
+    assert found.windows[0] == before.windows[0]
+    assert len(found.windows) == 2
+
+
+@pytest.mark.parametrize("data", [{}, {"demand.json": "{"}, {"demand.json": '{"care":1,"windows":[[1]]}'}])
+def test_a_history_that_cannot_be_read_is_begun_anew(api: KubeApi, data: Json) -> None:
+    api.put(CONFIG_MAPS, {"metadata": {"name": DEMAND_NAME}, "data": data})
+    assert autoscale("--once").exit_code == 0
+    assert len(from_text(api.objects[CONFIG_MAPS][DEMAND_NAME]["data"]["demand.json"]).windows) == 1
+
+
+def test_the_history_is_written_once_for_each_window(api: KubeApi) -> None:
+    cluster = ClusterClient.connect(context="here")
+    store = DemandStore(cluster, "default")
+    first = DemandHistory().seen(300.0, 1, waits=False, quantile=0.9)
+    for history in (
+        first,
+        first.seen(599.0, 2, waits=False, quantile=0.9),
+        first.seen(600.0, 2, waits=False, quantile=0.9),
+    ):
+        store.write(history)
+    assert [request.method for request in writes(api)] == ["PATCH", "POST", "PATCH"]  # the first met no ConfigMap

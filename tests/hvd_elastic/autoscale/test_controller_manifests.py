@@ -34,11 +34,13 @@ def test_all_parts_are_there_in_the_order_of_need() -> None:
     assert kinds == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
 
 
-def test_it_may_change_nothing_but_jobs_and_its_lease() -> None:
+def test_it_may_change_nothing_but_jobs_and_what_it_owns() -> None:
     changing = {right for right in rights(generated("--image", "i")) if right[2] not in {"get", "list"}}
     assert changing == {
         ("ClusterRole", "mpijobs", "patch"),
         ("ClusterRole", "events", "create"),
+        ("Role", "configmaps", "create"),
+        ("Role", "configmaps", "patch"),
         ("Role", "leases", "create"),
         ("Role", "leases", "patch"),
     }

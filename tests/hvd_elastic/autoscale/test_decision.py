@@ -139,7 +139,7 @@ def test_jobs_of_other_nodes_are_another_matter() -> None:
     nodes=st.lists(st.integers(1, 8), max_size=3),
     inference=st.lists(st.integers(0, 12), min_size=1, max_size=8),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_bounds_hold_whatever_happens(jobs: list[tuple[int, int, int]], nodes: list[int], inference: list[int]) -> None:
     cluster = ModelCluster(
         jobs=[
