@@ -3,12 +3,17 @@
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from hvd_elastic.horovod.patch_set import installed_patches
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has it ignored by what it starts in the background, and what the tests start would obey that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test measures time: a machine under load must not fail them.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 _LONG = ("cluster", "horovod")
 """Marks of tests that start real processes."""

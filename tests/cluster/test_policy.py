@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as some
 
 from tests.cluster.kube import firewall
@@ -129,7 +129,6 @@ policies = some.builds(
 )
 
 
-@settings(deadline=None)
 @given(some.lists(policies, max_size=3), some.sampled_from(PODS), some.sampled_from(PODS), some.sampled_from(PORTS))
 def test_the_chains_of_the_nodes_let_through_what_the_policies_mean(
     given: list[dict[str, Any]], source: Pod, target: Pod, port: int

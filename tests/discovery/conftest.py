@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
@@ -13,10 +12,6 @@ from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from tests.discovery.kubeapi import JOBS, KubeApi, mpijob
 from tests.discovery.workers import Workers
-
-# No test measures time: a machine under load must not fail them.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> float:

@@ -131,6 +131,4 @@ class Wire(RuleBasedStateMachine):
 
 
 TestWire = Wire.TestCase
-TestWire.settings = settings(
-    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestWire.settings = settings(max_examples=20, stateful_step_count=20, suppress_health_check=list(HealthCheck))

@@ -156,7 +156,7 @@ fates = st.builds(
 
 
 @given(st.lists(fates, min_size=1, max_size=6), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_silent_are_written_off_and_the_slow_never(members: list[Fate], spare: bool) -> None:
     story = Standstill(members, spare=spare)
     story.run(until=1000.0)

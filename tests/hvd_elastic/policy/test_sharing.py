@@ -66,7 +66,6 @@ def resizes(turns: Sequence[tuple[JobDemand, ...]]) -> int:
 
 
 @given(jobs=demands(sizes=(1, 2, 4)), gpus=gpu_counts)
-@settings(deadline=None)
 def test_no_bound_is_ever_broken(jobs: tuple[JobDemand, ...], gpus: int) -> None:
     workers = share(jobs, gpus)
     assert held(jobs, workers) <= gpus
@@ -75,7 +74,6 @@ def test_no_bound_is_ever_broken(jobs: tuple[JobDemand, ...], gpus: int) -> None
 
 
 @given(jobs=demands(sizes=(1, 2)), gpus=gpu_counts)
-@settings(deadline=None)
 def test_nobody_gets_more_than_min_while_another_could_have_its_min(jobs: tuple[JobDemand, ...], gpus: int) -> None:
     workers = share(jobs, gpus)
     slack = gpus - sum(job.min * job.gpus for job in jobs if workers[job.name])
@@ -84,7 +82,6 @@ def test_nobody_gets_more_than_min_while_another_could_have_its_min(jobs: tuple[
 
 
 @given(jobs=demands(concave=True), gpus=gpu_counts)
-@settings(deadline=None)
 def test_concave_speeds_without_a_history_give_the_optimum(jobs: tuple[JobDemand, ...], gpus: int) -> None:
     workers = share(jobs, gpus)
     running = [job for job in jobs if workers[job.name]]
@@ -92,7 +89,6 @@ def test_concave_speeds_without_a_history_give_the_optimum(jobs: tuple[JobDemand
 
 
 @given(jobs=demands(sizes=(1, 2, 3)), gpus=gpu_counts)
-@settings(deadline=None)
 def test_any_speeds_and_sizes_give_the_optimum_while_the_table_is_small(jobs: tuple[JobDemand, ...], gpus: int) -> None:
     workers = share(jobs, gpus)
     running = [job for job in jobs if workers[job.name]]
@@ -100,7 +96,6 @@ def test_any_speeds_and_sizes_give_the_optimum_while_the_table_is_small(jobs: tu
 
 
 @given(jobs=demands(sizes=(1, 2)), gpus=gpu_counts, data=st.data())
-@settings(deadline=None)
 def test_a_settled_past_costs_a_hundredth_at_most(jobs: tuple[JobDemand, ...], gpus: int, data: st.DataObject) -> None:
     """Jobs that have long kept sizes that somebody else chose."""
     sizes = {job.name: data.draw(st.integers(0, job.max)) for job in jobs}
@@ -111,13 +106,12 @@ def test_a_settled_past_costs_a_hundredth_at_most(jobs: tuple[JobDemand, ...], g
 
 
 @given(jobs=demands(sizes=(1, 2)), gpus=gpu_counts, seed=st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_the_jobs_does_not_matter(jobs: tuple[JobDemand, ...], gpus: int, seed: random.Random) -> None:
     assert share(tuple(seed.sample(jobs, len(jobs))), gpus) == share(jobs, gpus)
 
 
 @given(jobs=demands(sizes=(1, 2)), rooms=st.lists(gpu_counts, min_size=1, max_size=4))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_what_does_not_change_from_outside_comes_to_rest(jobs: tuple[JobDemand, ...], rooms: list[int]) -> None:
     """After any past: with the same GPUs for hours, each job gains or loses once more at most, and then never."""
     turns = list(played(jobs, [*rooms, *[rooms[-1]] * 200]))

@@ -1,7 +1,7 @@
 """A day made up from a seed keeps what docs/simulate.md says of it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -36,7 +36,6 @@ def test_bursts_ask_for_several_gpus_in_one_second() -> None:
     assert max(at_once) > 5
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.data())
 def test_inference_fits_on_the_nodes_that_stay(seed: int, nodes: int, data: st.DataObject) -> None:
     cluster = MadeUpCluster(nodes=nodes, spot_nodes=data.draw(st.integers(0, nodes)), hours=6, bursts=48)
@@ -46,7 +45,6 @@ def test_inference_fits_on_the_nodes_that_stay(seed: int, nodes: int, data: st.D
     assert len({pod.name for pod in day.pods}) == len(day.pods)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 6))
 def test_a_spot_node_is_there_once_at_a_time(seed: int, spot: int) -> None:
     day = made_up_day(seed, MadeUpCluster(nodes=spot, spot_nodes=spot))

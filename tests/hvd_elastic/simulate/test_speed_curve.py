@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -46,7 +46,6 @@ def test_the_assumed_curve_loses_a_share_for_each_worker() -> None:
     assert speeds == pytest.approx((0, 100, 200 / 1.05, 300 / 1.1))
 
 
-@settings(deadline=None)
 @given(st.floats(1, 1e6), st.floats(0, 0.9), st.integers(2, 200))
 def test_more_workers_are_never_slower_by_assumption(samples: float, loss: float, most: int) -> None:
     speeds = assumed_curve(samples, loss).speeds(most, 1)
@@ -55,7 +54,6 @@ def test_more_workers_are_never_slower_by_assumption(samples: float, loss: float
     assert gains == pytest.approx(sorted(gains, reverse=True), rel=1e-6, abs=1e-6 * samples)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 64), st.floats(0.1, 1e3), min_size=1, max_size=6), st.integers(1, 128))
 def test_every_size_has_a_speed(points: dict[int, float], most: int) -> None:
     curve = SpeedCurve(source="", points=points)

@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.worker.event_loop import EventLoop
@@ -20,7 +20,6 @@ class Clock:
         return self.now
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=20))
 def test_timers_are_called_in_order_unless_cancelled(plan: list[tuple[float, bool]]) -> None:
     clock = Clock()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.discovery.sidecar.prober import parse_ready_line
@@ -29,7 +29,6 @@ def test_a_heartbeat_that_is_none_is_not_reported(tmp_path: Path, text: str, bea
     assert read_heartbeat(tmp_path, clock=lambda: 1000.0) == beat
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=64))
 def test_discovery_reads_every_answer(tmp_path_factory: pytest.TempPathFactory, written: bytes) -> None:
     folder = tmp_path_factory.mktemp("run")

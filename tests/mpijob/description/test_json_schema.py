@@ -27,7 +27,7 @@ def test_examples_are_valid(example: Example) -> None:
 
 
 @given(jobs)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 def test_what_the_reader_takes_is_valid(job: dict[str, object]) -> None:
     assert [error.message for error in VALIDATOR.iter_errors(job)] == []
 

@@ -11,7 +11,7 @@ from tests.mpijob.lint.mangled import mangled
 
 
 @given(mangled())
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 def test_no_rule_fails_on_any_manifest(documents: list[Any]) -> None:
     read, problems = lint.read(yaml_stream.dump(documents), "job.yaml")
     found = lint.check(read)

@@ -11,7 +11,7 @@ from tests.mpijob.lint.overlay import CLEAN, MANIFESTS
 
 
 @given(mangled())
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 def test_fixing_ends_and_leaves_nothing_fixable(documents: list[Any]) -> None:
     read, _ = lint.read(yaml_stream.dump(documents))
     after, _ = lint.fix(read)

@@ -36,7 +36,7 @@ def findings(text: str) -> list[tuple[str, str, str]]:
 
 
 @given(jobs, rarer, st.sampled_from([Target.MPIJOB, Target.MPIJOB_V1]))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_no_finding_in_what_generate_emits(job: dict[str, Any], more: dict[str, Any], target: Target) -> None:
     try:
         manifests = render(read_job(json.dumps(job | more)), target)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -222,7 +222,5 @@ class Histories(RuleBasedStateMachine):
             shutil.rmtree(self.root, ignore_errors=True)
 
 
-Histories.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+Histories.TestCase.settings = settings(max_examples=30, stateful_step_count=12)
 TestHistories = Histories.TestCase

@@ -1,11 +1,9 @@
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId
 from hvd_elastic.trainer.checkpoint.retention import Deletions, choose_deletions, choose_expendable, count_for_room
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""A loaded machine draws slowly."""
 checkpoint_ids = st.builds(
     lambda epoch, sequence: CheckpointId(epoch=epoch, sequence=sequence), st.integers(1, 5), st.integers(1, 5)
 )
@@ -19,7 +17,6 @@ def data(checkpoint: CheckpointId) -> str:
     return f"data/{checkpoint}-ab"
 
 
-@unhurried
 @given(st.sets(checkpoint_ids), st.sets(checkpoint_ids), checkpoint_ids, st.integers(1, 4), st.data())
 def test_what_stays_and_what_goes(
     written: set[CheckpointId], uploaded: set[CheckpointId], newest: CheckpointId, keep: int, draw: st.DataObject
@@ -53,7 +50,6 @@ def test_keys_of_others_are_left_alone() -> None:
     assert gone == Deletions(manifests=(manifest(one),), data=())
 
 
-@unhurried
 @given(st.sets(checkpoint_ids), checkpoint_ids, checkpoint_ids, st.integers(1, 4), st.data())
 def test_what_is_protected_stays_and_does_not_count(
     written: set[CheckpointId], newest: CheckpointId, protected: CheckpointId, keep: int, draw: st.DataObject
@@ -70,7 +66,6 @@ def test_what_is_protected_stays_and_does_not_count(
     assert gone == later, "as if nothing protected were there"
 
 
-@unhurried
 @given(st.sets(checkpoint_ids), checkpoint_ids, checkpoint_ids | st.none(), st.data())
 def test_what_goes_for_room_is_never_the_newest_good_one(
     written: set[CheckpointId], before: CheckpointId, protected: CheckpointId | None, draw: st.DataObject
@@ -84,7 +79,6 @@ def test_what_goes_for_room_is_never_the_newest_good_one(
     assert list(gone) == ([manifest(p) for p in ours if p != good[-1]] if good else [])
 
 
-@unhurried
 @given(st.lists(st.integers(0, 9), max_size=5), st.integers(0, 20), st.integers(0, 40))
 def test_no_more_go_than_make_room_and_none_if_all_would_not(sizes: list[int], free: int, needed: int) -> None:
     count = count_for_room(sizes, free=free, needed=needed)

@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.contract import ENV_BATCH_GLOBAL, ENV_BATCH_PER_WORKER, ENV_LEARNING_RATE
@@ -34,7 +34,6 @@ def test_micro_batches_fit_and_are_as_few_as_possible(share: int, limit: int | N
         assert len(given) == -(-share // limit)
 
 
-@settings(deadline=None)
 @given(total=st.integers(1, 60), size=st.integers(1, 16), limit=st.none() | st.integers(1, 32), data=st.data())
 def test_horovods_average_is_the_mean_over_the_step(
     total: int, size: int, limit: int | None, data: st.DataObject

@@ -211,7 +211,7 @@ class Play(Job):
         return number > 0 and self.state.digest % number == 0
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(script=st.lists(statements, max_size=4), schedule=schedules(FAILURE, HOSTS, RESTART))
 def test_nothing_that_is_learned_depends_on_interruptions(script: list[Statement], schedule: Schedule) -> None:
     """Samples, their order, what stands between the passes and at the end of an epoch: as in an undisturbed run."""
@@ -269,7 +269,7 @@ class Learner(Job):
         state.losses = [*state.losses, losses]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(schedule=schedules(FAILURE, HOSTS), micro=st.sampled_from([None, 1, 3]), every=st.integers(1, 3))
 def test_weights_and_rates_are_those_of_an_undisturbed_run(schedule: Schedule, micro: int | None, every: int) -> None:
     undisturbed, disturbed = (Learner(each, micro=micro, every=every) for each in ({}, schedule))

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.trainer.data import sampler
@@ -39,7 +39,6 @@ def take(plan: EpochPlan, order: SampleOrder) -> list[tuple[list[int], MicroBatc
     return list(zip(plan.indices(order), plan.micro_batches(), strict=True))
 
 
-@settings(deadline=None)
 @given(
     length=st.integers(0, 60),
     policy=policies(),

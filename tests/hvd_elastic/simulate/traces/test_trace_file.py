@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -145,7 +145,6 @@ def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
         read_traces(tmp_path / "none.csv")
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 12)), min_size=1, max_size=30))
 def test_as_many_nodes_are_there_as_were_counted(steps: list[tuple[int, int]]) -> None:
     second, counts = 0, []

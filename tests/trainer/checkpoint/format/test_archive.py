@@ -55,7 +55,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=8), values, max_size=5), st.integers(1, 300))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_snapshot_comes_back_whatever_the_parts(snapshot: dict[str, object], part: int) -> None:
     assert same(there_and_back(snapshot, part=part), snapshot)
 
@@ -149,7 +149,7 @@ def test_what_is_not_an_archive_is_refused(data: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_damaged_tree_is_refused_or_harmless(data: st.DataObject) -> None:
     """Digests detect damage earlier. A malicious archive may be refused, but must never crash or run code."""
     whole = archive({"a": torch.ones(4), "b": {"c": (1, 2.5, "x")}})

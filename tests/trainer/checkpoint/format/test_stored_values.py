@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hvd_elastic.trainer.checkpoint.errors import CaptureError, IncompatibleError
@@ -162,7 +162,7 @@ values = st.recursive(
 @given(st.dictionaries(hashable, values, max_size=4))
 @example({"int64 key": {np.int64(1): 2}, "frozenset key": {frozenset({1, 2}): 3}})
 @example({"halves": "\ud800\udc00", "digits": 10**5000})
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 def test_every_value_that_is_accepted_comes_back_equal_and_of_its_type(snapshot: dict[str, object]) -> None:
     assert same(there_and_back(snapshot), snapshot)
 
