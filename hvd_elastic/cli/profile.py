@@ -58,7 +58,7 @@ def command(
     With --sizes the job is scaled to each of them in turn, and then to the number that it had, also on Ctrl-C.
     """
     from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.profile.job_profile import profile_of_job
+    from hvd_elastic.jobs.profile.profile_of_job import profile_of_job
     from hvd_elastic.jobs.profile.profile_text import profile_csv, profile_text
     from hvd_elastic.jobs.profile.size_visits import visit_sizes
     from hvd_elastic.policy.job_speeds import StepBatch

@@ -28,8 +28,8 @@ from hvd_elastic.jobs.logs.job_log import JobLog
 from hvd_elastic.jobs.logs.log_line import LogLine, LogSelection
 from hvd_elastic.jobs.logs.log_reading import LogRequest
 from hvd_elastic.jobs.operations import deletion, first_step, restart, scaling, submission, suspension
-from hvd_elastic.jobs.profile import job_profile
 from hvd_elastic.jobs.profile.job_profile import JobProfile
+from hvd_elastic.jobs.profile.profile_of_job import profile_of_job
 from hvd_elastic.jobs.report import bill, job_list, job_status, story
 from hvd_elastic.jobs.report.bill import Bill
 from hvd_elastic.jobs.report.job_list import ListedJob
@@ -132,7 +132,7 @@ class Cluster:
 
     def profile(self, name: str) -> JobProfile:
         """How fast a job is at any size, from what it has reported at some. Raises NotMeasuredError."""
-        return job_profile.profile_of_job(self.client, name)
+        return profile_of_job(self.client, name)
 
     def logs(
         self, name: str, *, follow: bool = False, ranks: Sequence[int] = (), tail: int | None = None

@@ -3,13 +3,13 @@
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from hvd_elastic.jobs.profile.profile_file import profile_from
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.simulate.speed_curve import SpeedCurve
 
-_PROFILE_KIND: Final = "JobProfile"
 _STEPS: Final = "steps_per_s"
 _SAMPLES: Final = "samples_per_second"
 _WAY_OUT: Final = f"give what `hvd-elastic profile -o json` printed, or CSV with the columns workers and {_STEPS}"
@@ -36,16 +36,13 @@ def _from_profile(path: Path, text: str) -> SpeedCurve:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InvalidInputError([Problem(path=str(path), value=..., what=str(error), way_out=_WAY_OUT)]) from error
-    if not isinstance(document, dict) or document.get("kind") != _PROFILE_KIND:
-        raise InvalidInputError([Problem(path=str(path), value=..., what="is no profile of a job", way_out=_WAY_OUT)])
-    sizes, measured = _rows(document.get("sizes")), _rows(document.get("measured"))
-    points: dict[int, Any] = {row["workers"]: row.get(_SAMPLES) for row in sizes if _is_count(row.get("workers"))}
-    seen = sorted({row["workers"] for row in measured if _is_count(row.get("workers"))})
-    if not points or not seen or not all(_is_rate(rate) for rate in points.values()):
-        what = "has no speed above 0 for each size, or no size that was measured"
-        raise InvalidInputError([Problem(path=f"{path}: sizes", value=..., what=what, way_out=_WAY_OUT)])
-    source = f"{path.name}: profile of {document.get('job', 'a job')}, measured with {_listed(seen)} workers"
-    return SpeedCurve(source=source, points=points, measured=seen[-1])
+    profile = profile_from(document, source=str(path))
+    measured = sorted({one.workers for one in profile.measured})
+    return SpeedCurve(
+        source=f"{path.name}: profile of {profile.job or 'a job'}, measured with {_listed(measured)} workers",
+        points={workers: profile.model.samples_per_second(workers) for workers in range(1, profile.max + 1)},
+        measured=measured[-1],
+    )
 
 
 def _from_table(path: Path, lines: Sequence[str]) -> SpeedCurve:
@@ -82,16 +79,8 @@ def _row_problems(path: str, row: Mapping[str, str | None], rate: str) -> Iterat
         yield Problem(path=path, value=speed, what=f"is not a number above 0 of {rate}")
 
 
-def _rows(value: object) -> list[Mapping[str, Any]]:
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_rate(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+def _is_rate(value: float) -> bool:
+    return 0 < value < float("inf")
 
 
 def _listed(sizes: Sequence[int]) -> str:

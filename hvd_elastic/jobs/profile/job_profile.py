@@ -4,11 +4,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from hvd_elastic.jobs.cluster_client import ClusterClient
-from hvd_elastic.jobs.operations.submitted_job import SubmittedJob
-from hvd_elastic.jobs.profile.measured_sizes import MeasuredSize, measured_sizes
-from hvd_elastic.jobs.report.job_facts import JobFactReader
-from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.jobs.profile.measured_sizes import MeasuredSize
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.policy.job_speeds import SpeedModel, StepBatch
 from hvd_elastic.policy.step_time import StepObservation
@@ -16,10 +12,6 @@ from hvd_elastic.policy.step_time_fit import StepTimeFit
 
 KIND: Final = "JobProfile"
 VERSION: Final = 1
-
-
-class NotMeasuredError(HvdElasticError):
-    """The job has not reported the steps of any size yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,28 +75,6 @@ class JobProfile:
             "error": {"half": fit.error.half, "most": fit.error.most} if fit.error else None,
             "sizes": self.sizes(),
         }
-
-
-def profile_of_job(cluster: ClusterClient, name: str, *, batch: StepBatch | None = None) -> JobProfile:
-    """The profile of a job from what it has reported. `batch` overrides that of its description.
-
-    Raises NotMeasuredError; UnknownJobError; ForeignJobError; JobStateError; other ClusterErrors.
-    """
-    facts = JobFactReader(cluster).read(name, cluster.namespace)
-    spec = SubmittedJob.from_json(facts.job).description
-    measured = measured_sizes(facts.ledger or (), facts.live)
-    if not measured:
-        raise NotMeasuredError(
-            f"{name} has not reported the steps of any size yet: wait until it has trained for two minutes, or was "
-            "resized"
-        )
-    return JobProfile(
-        job=f"{facts.namespace}/{facts.name}",
-        min=spec.workers.min,
-        max=spec.workers.max,
-        batch=batch or batch_of(spec),
-        measured=measured,
-    )
 
 
 def batch_of(spec: JobSpec) -> StepBatch:

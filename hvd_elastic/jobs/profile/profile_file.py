@@ -76,4 +76,4 @@ def _count(value: object, path: str, problems: list[Problem]) -> int:
 
 
 def _problem(path: str, value: object, what: str) -> Problem:
-    return Problem(path=path, value=value, what=what, way_out=_WAY_OUT)
+    return Problem(path=path, value=... if value is None else value, what=what, way_out=_WAY_OUT)

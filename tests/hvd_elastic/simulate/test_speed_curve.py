@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvd_elastic.jobs.profile.profile_file import read_profile
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.simulate.speed_curve import SpeedCurve, assumed_curve
 from hvd_elastic.simulate.speed_file import read_curve
@@ -65,9 +66,8 @@ def test_every_size_has_a_speed(points: dict[int, float], most: int) -> None:
 
 
 PROFILE = """{"kind": "JobProfile", "version": 1, "job": "team/train", "min": 1, "max": 3, "batch": {"total": 64},
- "measured": [{"workers": 1, "nodes": 1, "steps": 50, "seconds": 5.0}, {"workers": 2, "nodes": 2, "steps": 50}],
- "sizes": [{"workers": 1, "samples_per_second": 640.0}, {"workers": 2, "samples_per_second": 1200.0},
-           {"workers": 3, "samples_per_second": 1700.0}]}
+ "measured": [{"workers": 1, "nodes": 1, "steps": 50, "seconds": 5.0},
+              {"workers": 2, "nodes": 2, "steps": 50, "seconds": 3.0}]}
 """
 
 
@@ -75,7 +75,9 @@ def test_a_profile_gives_its_fit_for_every_size(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     path.write_text(PROFILE)
     curve = read_curve(path)
-    assert curve.speeds(3, 999) == pytest.approx((0, 640, 1200, 1700))
+    model = read_profile(path).model
+    assert curve.speeds(3, 999) == pytest.approx((0, *(model.samples_per_second(size) for size in (1, 2, 3))))
+    assert curve.speeds(2, 999) == pytest.approx((0, 640, 64 / 0.06), rel=0.02)
     assert (curve.extrapolates(2), curve.extrapolates(3)) == (False, True)
     assert curve.source == "train.json: profile of team/train, measured with 1, 2 workers"
 
@@ -89,8 +91,8 @@ def test_a_profile_as_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Job\n", ["is no profile of a job"]),
-        ('{"kind": "JobProfile", "sizes": []}', ["has no speed above 0 for each size"]),
+        ("kind: Job\n", ["is no profile: its kind is not JobProfile"]),
+        ('{"kind": "JobProfile", "version": 1, "min": 1, "max": 3, "batch": {"total": 64}}', ["measured: has no size"]),
         ("size,speed\n1,2\n", [":1: 'size,speed': is no table of speeds"]),
         ("workers,steps_per_s\n", ["has no sizes in it"]),
         (

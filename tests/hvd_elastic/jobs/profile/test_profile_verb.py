@@ -15,8 +15,8 @@ from hvd_elastic.discovery.ledger.entries import Entry, LauncherStarted, WorkerB
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.jobs.cluster import Cluster
 from hvd_elastic.jobs.operations.submission import submit
-from hvd_elastic.jobs.profile.job_profile import NotMeasuredError
 from hvd_elastic.jobs.profile.profile_file import profile_from, read_profile
+from hvd_elastic.jobs.profile.profile_of_job import NotMeasuredError
 from hvd_elastic.mpijob.contract import LEDGER_KEY, LEDGER_SUFFIX
 from tests.hvd_elastic.jobs.operations.jobs_cluster import MAPS, JobsCluster, spec
 
