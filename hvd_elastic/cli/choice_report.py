@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hvd_elastic.simulate.choose.choice_run import ExplainedChoice
     from hvd_elastic.simulate.choose.setting_grid import SettingValues
     from hvd_elastic.simulate.choose.setting_trials import SettingResult
-    from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting
+    from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, JobSetting
 
 _SHOWN: Final = 10
 """Settings in the table. JSON and CSV have all."""

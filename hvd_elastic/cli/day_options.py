@@ -80,7 +80,7 @@ def _recorded(flags: Mapping[str, Any]) -> "Day":
 
 
 def _made_up(flags: Mapping[str, Any]) -> "Day":
-    from hvd_elastic.simulate.made_up_day import MadeUpCluster, made_up_day
+    from hvd_elastic.simulate.inputs.made_up_day import MadeUpCluster, made_up_day
     from hvd_elastic.simulate.traces.recorded_day import NodeKind
 
     if flags["begins"] or flags["trace_names"]:

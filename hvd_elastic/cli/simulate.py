@@ -13,10 +13,10 @@ from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from hvd_elastic.simulate.day import Day
+    from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan
+    from hvd_elastic.simulate.inputs.stall_settings import WayStalls
     from hvd_elastic.simulate.outcome import DayOutcome
-    from hvd_elastic.simulate.simulated_jobs import JobPlan
     from hvd_elastic.simulate.simulation import Share
-    from hvd_elastic.simulate.stall_settings import WayStalls
 
 WAYS: Final = ("static", "stock", "restart", "ours", "oracle")
 _COLUMNS: Final = (
@@ -142,8 +142,8 @@ def command(
     the checkpoint at each change, `ours`, and an `oracle` that loses nothing. Goodput is useful GPU-time of the
     GPU-time that inference left to the jobs. The same words give the same result.
     """
-    from hvd_elastic.simulate.job_plans import PlanWords, job_plans
-    from hvd_elastic.simulate.speed_curve import assumed_curve
+    from hvd_elastic.simulate.inputs.job_plans import PlanWords, job_plans
+    from hvd_elastic.simulate.inputs.speed_curve import assumed_curve
 
     if not choose and (grid or waiting_limit is not None):
         raise click.UsageError("--grid and --waiting-limit need --choose")
@@ -163,7 +163,7 @@ def command(
 
 
 def _stalls(source: str, words: Sequence[str]) -> "WayStalls":
-    from hvd_elastic.simulate.stall_settings import read_stalls, with_overrides
+    from hvd_elastic.simulate.inputs.stall_settings import read_stalls, with_overrides
     from hvd_elastic.simulate.stalls import MEASURED
     from hvd_elastic.simulate.workload import Way
 
@@ -195,9 +195,9 @@ def _compare(
     output: Format,
 ) -> None:
     from hvd_elastic.jobs.report.prices import read_prices
-    from hvd_elastic.simulate.day_bill import price_remark, priced
-    from hvd_elastic.simulate.day_comparison import as_plain, compared, comparison_csv
-    from hvd_elastic.simulate.day_picture import day_picture
+    from hvd_elastic.simulate.report.day_bill import price_remark, priced
+    from hvd_elastic.simulate.report.day_comparison import as_plain, compared, comparison_csv
+    from hvd_elastic.simulate.report.day_picture import day_picture
     from hvd_elastic.system.atomic_file import replace_file
 
     prices = read_prices(price_file)
@@ -217,7 +217,7 @@ def _compare(
 
 
 def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
-    from hvd_elastic.simulate.simulated_jobs import simulated_jobs
+    from hvd_elastic.simulate.inputs.simulated_jobs import simulated_jobs
     from hvd_elastic.simulate.simulation import simulate
     from hvd_elastic.simulate.workload import Way
 
@@ -237,7 +237,7 @@ def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
 
 def setup_remarks(setup: DaySetup) -> list[str]:
     """What was assumed, and how several jobs come to their GPUs."""
-    from hvd_elastic.simulate.simulated_jobs import assumptions
+    from hvd_elastic.simulate.inputs.simulated_jobs import assumptions
 
     assumed = assumptions(setup.plans)
     if sum(plan.copies for plan in setup.plans) < 2:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from hvd_elastic.simulate.capacity_sharing import CapacitySharing, Share
-from hvd_elastic.simulate.cluster_day import ClusterDay
 from hvd_elastic.simulate.day import Day
-from hvd_elastic.simulate.idle_capacity import IdleCapacity, idle_capacity
-from hvd_elastic.simulate.inference_record import inference_waiting
-from hvd_elastic.simulate.job_run import JobRun
-from hvd_elastic.simulate.oracle import given_to, play_oracle
+from hvd_elastic.simulate.engine.capacity_sharing import CapacitySharing, Share
+from hvd_elastic.simulate.engine.cluster_day import ClusterDay
+from hvd_elastic.simulate.engine.idle_capacity import IdleCapacity, idle_capacity
+from hvd_elastic.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.simulate.engine.job_run import JobRun
+from hvd_elastic.simulate.engine.oracle import given_to, play_oracle
 from hvd_elastic.simulate.outcome import DayOutcome, JobOutcome
 from hvd_elastic.simulate.ways import RESPONSES
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls, Way

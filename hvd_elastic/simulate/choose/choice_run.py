@@ -14,8 +14,8 @@ from hvd_elastic.simulate.choose.setting_choice import (
 )
 from hvd_elastic.simulate.choose.setting_grid import SettingValues, settings
 from hvd_elastic.simulate.choose.setting_trials import Simulator, TrialGround, TrialPoint, run_trials
-from hvd_elastic.simulate.simulated_jobs import setting_of
-from hvd_elastic.simulate.stall_settings import EVENTS
+from hvd_elastic.simulate.inputs.simulated_jobs import setting_of
+from hvd_elastic.simulate.inputs.stall_settings import EVENTS
 
 TRIED_AGAIN: Final = 3
 """The best settings meet every stall doubled."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from hvd_elastic.simulate.choose.setting_grid import KEYS, SettingValues
 from hvd_elastic.simulate.choose.setting_trials import SettingResult
-from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting
+from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, JobSetting
 
 EQUAL: Final = 0.0005
 """Results that differ by less are the same: then what differs least from the description is taken."""

@@ -8,7 +8,7 @@ from typing import Final
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.simulate.day import Day
-from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting, setting_of
+from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, JobSetting, setting_of
 
 KEYS: Final = tuple(field.name for field in fields(JobSetting))
 """Of a setting."""

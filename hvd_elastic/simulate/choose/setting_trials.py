@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from hvd_elastic.simulate.day import Day
+from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, JobSetting, simulated_jobs
 from hvd_elastic.simulate.outcome import DayOutcome
-from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting, simulated_jobs
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls, Way
 
 _WORTH_A_POOL_SECONDS: Final = 4.0

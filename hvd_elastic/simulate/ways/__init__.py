@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from hvd_elastic.simulate.job_run import Response
+from hvd_elastic.simulate.engine.job_run import Response
 from hvd_elastic.simulate.ways.own_way import OwnWay
 from hvd_elastic.simulate.ways.restart_way import RestartWay
 from hvd_elastic.simulate.ways.static_way import StaticWay

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.job_workers import MemberLoss
-from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
+from hvd_elastic.simulate.engine.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.engine.job_workers import MemberLoss
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.ways.resizing import change_world, form_when_enough
 from hvd_elastic.simulate.workload import SimulatedJob
 

@@ -1,8 +1,8 @@
 """What ways that keep their world have in common."""
 
-from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.job_workers import MemberLoss
-from hvd_elastic.simulate.scheduled_pod import WorkerPhase
+from hvd_elastic.simulate.engine.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.engine.job_workers import MemberLoss
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPhase
 
 
 def form_when_enough(run: JobRun, needed: int, now: float) -> None:

@@ -1,7 +1,7 @@
 """Elastic by restart: any size, but each change begins the whole job again from its durable checkpoint."""
 
-from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
+from hvd_elastic.simulate.engine.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.workload import SimulatedJob
 
 

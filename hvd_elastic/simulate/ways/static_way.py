@@ -1,7 +1,7 @@
 """A job of a fixed size."""
 
-from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
+from hvd_elastic.simulate.engine.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.workload import SimulatedJob
 
 

@@ -6,8 +6,8 @@ a host whose worker ends while it is assigned is blacklisted for good, and the p
 
 from typing import Final
 
-from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
+from hvd_elastic.simulate.engine.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.ways.resizing import change_world
 from hvd_elastic.simulate.workload import SimulatedJob
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_elastic.simulate.cluster_day import ClusterDay
 from hvd_elastic.simulate.day import Day
-from hvd_elastic.simulate.job_progress import JobProgress
+from hvd_elastic.simulate.engine.cluster_day import ClusterDay
+from hvd_elastic.simulate.engine.job_progress import JobProgress
 from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.workload import SimulatedJob, Way
 from tests.hvd_elastic.simulate.made_days import STALLS, days, jobs, several_jobs

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.simulate.inference_record import inference_waiting
+from hvd_elastic.simulate.engine.inference_record import inference_waiting
 from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.stalls import MEASURED, OURS
 from hvd_elastic.simulate.workload import Way

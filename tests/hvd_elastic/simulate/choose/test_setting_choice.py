@@ -14,10 +14,10 @@ from hvd_elastic.simulate.choose.setting_choice import chosen, flags, gain, stal
 from hvd_elastic.simulate.choose.setting_grid import default_values, given_values, most_workers, settings
 from hvd_elastic.simulate.choose.setting_trials import SettingResult, TrialGround, TrialPoint, run_trials
 from hvd_elastic.simulate.day import Day, NodeLife
-from hvd_elastic.simulate.simulated_jobs import JobPlan, JobSetting, job_length
-from hvd_elastic.simulate.speed_curve import assumed_curve
+from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, JobSetting, job_length
+from hvd_elastic.simulate.inputs.speed_curve import assumed_curve
 from tests.hvd_elastic.simulate.even_simulator import even_simulator
-from tests.hvd_elastic.simulate.test_day_comparison import STALLS
+from tests.hvd_elastic.simulate.report.test_day_comparison import STALLS
 
 OWN = JobSetting(min=2, max=8, grace=30, every=300)
 RESULT = SettingResult(

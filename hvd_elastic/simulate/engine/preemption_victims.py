@@ -13,7 +13,7 @@ A large cluster's scheduler looks at a tenth of its nodes from a random one on (
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from hvd_elastic.simulate.scheduled_pod import WorkerPod
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPod
 
 
 def victims_on(room: int, workers: Iterable[WorkerPod], gpus: int) -> tuple[WorkerPod, ...]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvd_elastic.simulate.day import NodeLife
-from hvd_elastic.simulate.idle_capacity import best_division, idle_capacity
+from hvd_elastic.simulate.engine.idle_capacity import best_division, idle_capacity
 from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.workload import SimulatedJob, Way
 from tests.hvd_elastic.simulate.made_days import STALLS, day, job, jobs, serving

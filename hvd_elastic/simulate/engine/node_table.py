@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from hvd_elastic.simulate.preemption_victims import CandidateNodes, victims_on
-from hvd_elastic.simulate.scheduled_pod import ScheduledPod, WorkerPod
+from hvd_elastic.simulate.engine.preemption_victims import CandidateNodes, victims_on
+from hvd_elastic.simulate.engine.scheduled_pod import ScheduledPod, WorkerPod
 
 
 @dataclass(slots=True, eq=False)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from hvd_elastic.policy.job_demand import JobDemand
-from hvd_elastic.simulate.capacity_sharing import PERIOD_SECONDS
 from hvd_elastic.simulate.day import NodeLife
+from hvd_elastic.simulate.engine.capacity_sharing import PERIOD_SECONDS
 from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.workload import Way
 from tests.hvd_elastic.simulate.made_days import STALLS, day, job, serving

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.simulate.stall_settings import EVENTS, read_stalls, with_overrides
+from hvd_elastic.simulate.inputs.stall_settings import EVENTS, read_stalls, with_overrides
 from hvd_elastic.simulate.workload import Stalls, Way
 
 MEASURED = dict.fromkeys(Way, Stalls(**dict.fromkeys(EVENTS, 1.0)))

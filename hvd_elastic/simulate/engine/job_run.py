@@ -4,11 +4,11 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-from hvd_elastic.simulate.event_queue import TimedAction
-from hvd_elastic.simulate.job_progress import GpuUse, JobProgress
-from hvd_elastic.simulate.job_workers import JobSurroundings, JobWorkers
+from hvd_elastic.simulate.engine.event_queue import TimedAction
+from hvd_elastic.simulate.engine.job_progress import GpuUse, JobProgress
+from hvd_elastic.simulate.engine.job_workers import JobSurroundings, JobWorkers
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.outcome import SizeChange
-from hvd_elastic.simulate.scheduled_pod import WorkerPhase, WorkerPod
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls
 
 

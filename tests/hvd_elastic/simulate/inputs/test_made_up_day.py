@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.simulate.day import InferencePod
-from hvd_elastic.simulate.made_up_day import MadeUpCluster, inference_share, made_up_day
+from hvd_elastic.simulate.inputs.made_up_day import MadeUpCluster, inference_share, made_up_day
 
 QUIET = MadeUpCluster(bursts=0)
 

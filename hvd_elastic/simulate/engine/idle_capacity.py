@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from hvd_elastic.simulate.cluster_day import ClusterDay
 from hvd_elastic.simulate.day import Day
-from hvd_elastic.simulate.inference_record import inference_waiting
+from hvd_elastic.simulate.engine.cluster_day import ClusterDay
+from hvd_elastic.simulate.engine.inference_record import inference_waiting
 from hvd_elastic.simulate.outcome import InferenceWaiting
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls
 

@@ -10,10 +10,10 @@ import pytest
 from hvd_elastic.jobs.report.prices import MachinePrice, PriceList
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, NodeLife
-from hvd_elastic.simulate.day_bill import gpu_second_price, price_remark, priced
-from hvd_elastic.simulate.day_comparison import as_plain, compared, comparison_csv
-from hvd_elastic.simulate.day_picture import day_picture
 from hvd_elastic.simulate.outcome import DayOutcome
+from hvd_elastic.simulate.report.day_bill import gpu_second_price, price_remark, priced
+from hvd_elastic.simulate.report.day_comparison import as_plain, compared, comparison_csv
+from hvd_elastic.simulate.report.day_picture import day_picture
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls, Way
 from tests.hvd_elastic.simulate.even_simulator import even_simulator
 

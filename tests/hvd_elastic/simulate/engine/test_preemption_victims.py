@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.simulate.node_table import NodeTable
-from hvd_elastic.simulate.preemption_victims import victims_on
-from hvd_elastic.simulate.scheduled_pod import WorkerPod
+from hvd_elastic.simulate.engine.node_table import NodeTable
+from hvd_elastic.simulate.engine.preemption_victims import victims_on
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPod
 
 
 def worker(bound: float, gpus: int = 1, index: int = 0) -> WorkerPod:

@@ -5,9 +5,9 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-from hvd_elastic.simulate.event_queue import TimedAction
-from hvd_elastic.simulate.job_progress import JobProgress
-from hvd_elastic.simulate.scheduled_pod import ScheduledPod, WorkerPhase, WorkerPod
+from hvd_elastic.simulate.engine.event_queue import TimedAction
+from hvd_elastic.simulate.engine.job_progress import JobProgress
+from hvd_elastic.simulate.engine.scheduled_pod import ScheduledPod, WorkerPhase, WorkerPod
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from hvd_elastic.policy.job_demand import JobDemand
-from hvd_elastic.simulate.cluster_day import ClusterDay
-from hvd_elastic.simulate.job_run import JobRun, RunPhase
-from hvd_elastic.simulate.scheduled_pod import WorkerPhase
+from hvd_elastic.simulate.engine.cluster_day import ClusterDay
+from hvd_elastic.simulate.engine.job_run import JobRun, RunPhase
+from hvd_elastic.simulate.engine.scheduled_pod import WorkerPhase
 
 Share = Callable[[tuple[JobDemand, ...], int], Mapping[str, int]]
 """The jobs that have work and the GPUs that inference leaves to them, to the workers that each shall have."""

@@ -6,8 +6,8 @@ import pytest
 
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.simulate.job_plans import PlanWords, job_plans
-from hvd_elastic.simulate.simulated_jobs import (
+from hvd_elastic.simulate.inputs.job_plans import PlanWords, job_plans
+from hvd_elastic.simulate.inputs.simulated_jobs import (
     JobPlan,
     JobSetting,
     assumptions,
@@ -15,7 +15,7 @@ from hvd_elastic.simulate.simulated_jobs import (
     setting_of,
     simulated_jobs,
 )
-from hvd_elastic.simulate.speed_curve import assumed_curve
+from hvd_elastic.simulate.inputs.speed_curve import assumed_curve
 from hvd_elastic.simulate.time_of_day import clock_time, seconds_of
 
 A = """name: a

@@ -1,8 +1,8 @@
 """Which pod is bound where."""
 
-from hvd_elastic.simulate.kube_scheduler import Binding, Eviction, KubeScheduler
-from hvd_elastic.simulate.node_table import NodeTable
-from hvd_elastic.simulate.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
+from hvd_elastic.simulate.engine.kube_scheduler import Binding, Eviction, KubeScheduler
+from hvd_elastic.simulate.engine.node_table import NodeTable
+from hvd_elastic.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
 
 
 def worker(index: int = 0, *, gpus: int = 1, created: float = 0.0) -> WorkerPod:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hvd_elastic.simulate.idle_capacity import IdleCapacity, best_division
+from hvd_elastic.simulate.engine.idle_capacity import IdleCapacity, best_division
 from hvd_elastic.simulate.outcome import JobOutcome, SizeChange
 from hvd_elastic.simulate.workload import SimulatedJob
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.node_placement import grace_seconds
-from hvd_elastic.simulate.speed_curve import SpeedCurve
+from hvd_elastic.simulate.inputs.speed_curve import SpeedCurve
 from hvd_elastic.simulate.workload import SimulatedJob
 
 DEFAULT_BATCH: Final = 256

@@ -8,7 +8,7 @@ from typing import Final
 from hvd_elastic.jobs.profile.profile_file import profile_from
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
-from hvd_elastic.simulate.speed_curve import SpeedCurve
+from hvd_elastic.simulate.inputs.speed_curve import SpeedCurve
 
 _STEPS: Final = "steps_per_s"
 _SAMPLES: Final = "samples_per_second"

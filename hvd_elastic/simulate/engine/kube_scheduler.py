@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from hvd_elastic.simulate.node_table import NodeTable
-from hvd_elastic.simulate.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
+from hvd_elastic.simulate.engine.node_table import NodeTable
+from hvd_elastic.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hvd_elastic.jobs.profile.profile_file import read_profile
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.simulate.speed_curve import SpeedCurve, assumed_curve
-from hvd_elastic.simulate.speed_file import read_curve
+from hvd_elastic.simulate.inputs.speed_curve import SpeedCurve, assumed_curve
+from hvd_elastic.simulate.inputs.speed_file import read_curve
 
 TABLE = "workers,steps_per_s\n1,2\n4,6\n8,8\n"
 

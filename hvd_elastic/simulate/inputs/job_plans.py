@@ -9,9 +9,9 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
-from hvd_elastic.simulate.simulated_jobs import JobPlan, job_length
-from hvd_elastic.simulate.speed_curve import SpeedCurve, assumed_curve
-from hvd_elastic.simulate.speed_file import read_curve
+from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, job_length
+from hvd_elastic.simulate.inputs.speed_curve import SpeedCurve, assumed_curve
+from hvd_elastic.simulate.inputs.speed_file import read_curve
 from hvd_elastic.simulate.time_of_day import seconds_of
 
 _Value = TypeVar("_Value")

@@ -6,12 +6,12 @@ from itertools import count
 from typing import Final
 
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
-from hvd_elastic.simulate.event_queue import EventQueue, TimedAction
-from hvd_elastic.simulate.job_run import JobRun
-from hvd_elastic.simulate.job_workers import MemberLoss
-from hvd_elastic.simulate.kube_scheduler import Binding, KubeScheduler
-from hvd_elastic.simulate.node_table import NodeTable
-from hvd_elastic.simulate.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
+from hvd_elastic.simulate.engine.event_queue import EventQueue, TimedAction
+from hvd_elastic.simulate.engine.job_run import JobRun
+from hvd_elastic.simulate.engine.job_workers import MemberLoss
+from hvd_elastic.simulate.engine.kube_scheduler import Binding, KubeScheduler
+from hvd_elastic.simulate.engine.node_table import NodeTable
+from hvd_elastic.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
 from hvd_elastic.simulate.workload import Stalls
 
 _STEPS_OF_PROGRESS: Final = 200

@@ -1,0 +1,1 @@
+"""Plays a cluster's day: events, the scheduler, nodes, and jobs with their workers."""

@@ -1,0 +1,1 @@
+"""What a simulation is given: the day, the jobs, their speeds and stalls."""

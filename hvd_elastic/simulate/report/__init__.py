@@ -1,0 +1,1 @@
+"""What a simulated day has brought, for people."""
