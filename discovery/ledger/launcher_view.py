@@ -10,6 +10,9 @@ from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 
 Json = Mapping[str, Any]
 
+_SAYS_NOTHING = frozenset({"Error", "Completed"})
+"""What kubelets give as reason where the exit code says it all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LauncherView:
@@ -24,7 +27,7 @@ class LauncherView:
     exit_code: int | None = None
     """None, too, if it was taken away: that counts no restart."""
     reason: str = ""
-    """By whom it was taken away, or why its container ended."""
+    """By whom it was taken away, or why its container ended if the exit code does not say it, such as `OOMKilled`."""
 
     @classmethod
     def from_json(cls, pod: Json) -> "LauncherView":
@@ -32,14 +35,20 @@ class LauncherView:
         view = PodView.from_json(pod)
         ends = [(status.get("state") or {}).get("terminated") for status in _containers(pod)]
         end = next((end for end in ends if end), None) or {}
-        taken = restart_budget.was_taken(view)
+        taken, reason = restart_budget.was_taken(view), str(end.get("reason") or "")
+        if taken:
+            reason = view.disruption or view.reason or "deleted"
         return cls(
             pod=view.name,
             uid=view.uid,
             is_over=taken or bool(end),
             ended=unix_seconds(end.get("finishedAt")) or None,
             exit_code=None if taken else end.get("exitCode"),
-            reason=(view.disruption or view.reason or "deleted") if taken else end.get("reason") or "",
+            reason=(view.disruption or view.reason or "deleted")
+            if taken
+            else ""
+            if reason in _SAYS_NOTHING
+            else reason,
         )
 
     @property

@@ -102,7 +102,7 @@ def _of_events(events: Sequence[Json], *, has_ledger: bool) -> Iterator[Happenin
 def _is_passed_over(event: Json, *, has_ledger: bool) -> bool:
     reason = event.get("reason")
     in_ledger = reason in _TOLD_BY_LEDGER or (_component(event) == _SIDECAR and reason != "Stalled")
-    is_probe = reason == "Unhealthy" and str(event.get("message") or "").startswith("Readiness")
+    is_probe = reason == "Unhealthy" and str(event.get("message") or "").startswith(("Readiness", "Startup"))
     return is_probe or reason in _ROUTINE or (has_ledger and in_ledger)
 
 

@@ -220,7 +220,7 @@ def test_how_a_launcher_ended() -> None:
         },
     }
     read = LauncherView.from_json(pod)
-    assert (read.exit_code, read.is_over, read.reason, read.ended) == (72, True, "Error", 1767225600.0)
+    assert (read.exit_code, read.is_over, read.reason, read.ended) == (72, True, "", 1767225600.0)
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert LauncherView.from_json(pod).exit_code is None
 

@@ -8,7 +8,7 @@ from tests.hvd_elastic.jobs.report.objects import LEDGER, NOW, condition, launch
 
 STARTED = LauncherStarted(unix=NOW - 900, pod="train-launcher-a1b2c", uid="uid-train-launcher-a1b2c")
 OPEN = (STARTED, *LEDGER[1:])
-ENDED = LauncherEnded(unix=NOW - 50, pod=STARTED.pod, uid=STARTED.uid, exit_code=3, reason="Error")
+ENDED = LauncherEnded(unix=NOW - 50, pod=STARTED.pod, uid=STARTED.uid, exit_code=3)
 
 
 def ended_launcher(code: int = 3, **fields: Any) -> dict[str, Any]:
