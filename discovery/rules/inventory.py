@@ -9,7 +9,7 @@ from dataclasses import replace
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
-from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules, LeftOut, judge
+from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules, LeftOut, Reason, Verdict, judge
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import WorkerState
 
@@ -48,6 +48,14 @@ class Inventory:
     def update_victims(self, victims: frozenset[str]) -> bool:
         """Leave out these UIDs, and no others, for a scale-down."""
         return self._update_rules(replace(self._rules, victims=victims))
+
+    def withdraw(self, uids: frozenset[str]) -> bool:
+        """Leave out these UIDs, and no others, for a moment."""
+        return self._update_rules(replace(self._rules, withdrawn=uids))
+
+    def usable(self) -> frozenset[str]:
+        """UIDs of the workers that are offered, or only withdrawn for a moment."""
+        return frozenset(uid for uid in self.workers if self._is_usable(self._index.verdict(uid)))
 
     def end_with_launcher(self) -> bool:
         """Offer no worker any more: the launcher's pod ends."""
@@ -169,6 +177,10 @@ class Inventory:
             self.addresses[pod.uid] = address
         else:
             del self.addresses[pod.uid]
+
+    @staticmethod
+    def _is_usable(verdict: Verdict | None) -> bool:
+        return verdict.reason is Reason.OFFERED_ANEW if isinstance(verdict, LeftOut) else verdict is not None
 
     def _is_own(self, pod: PodView) -> bool:
         return pod.owner_uid == self._rules.owner_uid

@@ -28,6 +28,8 @@ class Reason(StrEnum):
     LEAVE_ASKED = "leave-asked"
     SCALED_DOWN = "scaled-down"
     """Fewer workers are wanted, and the operator will delete this one."""
+    OFFERED_ANEW = "offered-anew"
+    """Withdrawn for a moment, because the launcher has not used it."""
     LAUNCHER_ENDING = "launcher-ending"
     """The launcher's pod is told to end, and takes no worker along."""
     NODE_DRAINING = "node-draining"
@@ -57,7 +59,7 @@ class AtRisk(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EligibilityRules:
-    """What the decision depends on besides the pods. Only `victims` and `launcher_ending` change while a job runs."""
+    """What the decision depends on besides the pods. Of it, `victims` and what follows change while a job runs."""
 
     owner_uid: str = ""
     """The MPIJob's UID. Empty accepts any owner (local hosts have none)."""
@@ -67,6 +69,8 @@ class EligibilityRules:
     at_risk: AtRisk = AtRisk.SPARE
     victims: frozenset[str] = frozenset()
     """UIDs of the workers that a scale-down removes."""
+    withdrawn: frozenset[str] = frozenset()
+    """UIDs of the workers that are to be offered anew."""
     launcher_ending: bool = False
     """Whether the launcher's pod is told to end: no worker is offered any more."""
 
@@ -143,6 +147,8 @@ def _objection_to_pod(pod: PodView, rules: EligibilityRules) -> Objection | None
         return Reason.LEAVE_ASKED, ""
     if pod.uid in rules.victims:
         return Reason.SCALED_DOWN, ""
+    if pod.uid in rules.withdrawn:
+        return Reason.OFFERED_ANEW, ""
     return (Reason.LAUNCHER_ENDING, "") if rules.launcher_ending else None
 
 

@@ -28,6 +28,7 @@ from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
+from hvd_elastic.discovery.rules.unused_hosts import UnusedHosts
 from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult
 from hvd_elastic.discovery.sidecar.cluster_state import ClusterState
 from hvd_elastic.discovery.sidecar.inbox import (
@@ -124,6 +125,7 @@ class Sidecar:
             stuck_seconds=options.stuck_seconds,
         )
         self._recorder = self._job_recorder() if options.pod_uid else None
+        self._unused_hosts = UnusedHosts() if options.offer_again else None
         self._last_update = self._last_turn = self._last_maintenance = clock()
         self._is_withholding = False
         self._was_suspect = False
@@ -337,12 +339,19 @@ class Sidecar:
         self._last_maintenance = now
         self._maintenance.reap(self._state.inventory, self._prober.silent, self._wall())
         self._state.note_change(self._maintenance.scale(job, self._state.inventory, now), now)
+        if self._unused_hosts is not None:
+            self._offer_unused_again(self._unused_hosts, now)
         suspect = self._prober.is_own_network_suspect
         if suspect != self._was_suspect:
             self._was_suspect = suspect
             log.warning(
                 "no worker answers: the fault may be on this side, so the list stays" if suspect else "workers answer"
             )
+
+    def _offer_unused_again(self, unused: UnusedHosts, now: float) -> None:
+        inventory, answers = self._state.inventory, self._prober.views
+        usable = {uid: answers[uid] for uid in inventory.usable() & answers.keys()}
+        self._state.note_change(inventory.withdraw(unused.look(usable, now)), now)
 
     def _update_list(self, listed: float, now: float) -> None:
         due = self._state.oldest_change is not None or self._is_withholding or now >= self._last_update + TURN_SECONDS

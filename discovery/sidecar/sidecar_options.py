@@ -23,6 +23,8 @@ class SidecarOptions:
     slots: int = 1
     settle_seconds: float = first_list.SETTLE_SECONDS
     at_risk: AtRisk = AtRisk.SPARE
+    offer_again: bool = False
+    """Whether workers that the launcher does not use are offered again, for stock `horovodrun`."""
     reap: bool = True
     stuck_seconds: float = reaper.STUCK_SECONDS
     nodes: bool = True

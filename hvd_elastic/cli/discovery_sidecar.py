@@ -38,6 +38,8 @@ POSITIVE = click.IntRange(min=1)
               help="At most this many seconds the first list waits for workers about to be ready.")  # fmt: skip
 @click.option("--at-risk", type=click.Choice(["keep", "spare", "omit"]), default="spare", show_default=True,
               help="Workers on cordoned nodes: keep, leave out if the others suffice, or leave out.")  # fmt: skip
+@click.option("--offer-again", is_flag=True,
+              help="Offer workers again that the launcher has not used: stock horovodrun misses changes.")  # fmt: skip
 @click.option("--reap/--no-reap", default=True, show_default=True, help="Delete workers that ended, are lost or stuck.")
 @click.option("--stuck-after", type=click.FloatRange(min=0), default=30.0, show_default=True,
               help="Seconds after its grace period before a worker that is still Terminating is stuck.")  # fmt: skip
@@ -67,6 +69,7 @@ def command(
     run_dir: Path,
     settle: float,
     at_risk: str,
+    offer_again: bool,
     reap: bool,
     stuck_after: float,
     nodes: bool,
@@ -107,6 +110,7 @@ def command(
         slots=slots,
         settle_seconds=settle,
         at_risk=AtRisk(at_risk),
+        offer_again=offer_again,
         reap=reap,
         stuck_seconds=stuck_after,
         nodes=nodes,

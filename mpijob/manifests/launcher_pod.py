@@ -130,11 +130,13 @@ def sidecar(
 ) -> Manifest:
     """The discovery container. It starts before the launcher, outlives it, and does not keep the pod from ending."""
     ready = {"httpGet": {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}, "periodSeconds": 1}
+    again = [] if _is_ours(spec) else ["--offer-again"]
+    nodes = [] if spec.read_nodes else ["--no-nodes"]
     return without_empty(
         name=SIDECAR,
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
-        command=["hvd-elastic", "discovery-sidecar", *options, *([] if spec.read_nodes else ["--no-nodes"])],
+        command=["hvd-elastic", "discovery-sidecar", *options, *again, *nodes],
         restartPolicy="Always",
         env=[
             *container_env(pod_environment.identity(spec)),

@@ -18,11 +18,13 @@ parser.add_argument(
     "--stop", type=Path, default=Path("/output/stop"), help="training ends with the epoch once it is there"
 )
 parser.add_argument("--scales", action="store_true", help="with more workers a step takes less")
+parser.add_argument("--build", type=float, default=0.0, help="seconds that the model takes to be built")
 parser.add_argument("--epochs", type=int, default=1000)
 parser.add_argument("--lr", type=float, default=0.1)
 args = parser.parse_args()
 
 elastic.init()
+time.sleep(args.build)
 images, labels = read_digits()
 dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
 torch.manual_seed(0)

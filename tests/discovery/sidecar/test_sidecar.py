@@ -1,3 +1,4 @@
+import itertools
 import threading
 import time
 import urllib.error
@@ -9,6 +10,7 @@ from prometheus_client import generate_latest
 
 from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.discovery.job_beginning import has_begun
+from hvd_elastic.discovery.rules import unused_hosts
 from hvd_elastic.discovery.sidecar.launcher_drain import DRAIN_SECONDS, LauncherDrain
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
@@ -66,6 +68,24 @@ def test_the_first_list_does_not_wait_for_one_that_has_no_place(api: KubeApi, st
     put(api, 0)
     api.put(PODS, pod(1, phase="Pending", ready=False, node="", ip=""))
     start(settle_seconds=3600.0).shows(0)
+
+
+def test_a_worker_that_horovodrun_does_not_use_is_offered_again(
+    api: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unused_hosts, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(unused_hosts, "WITHDRAWN_SECONDS", 1.0)
+    put(api, 0, 1)
+    running, steps = start(offer_again=True), itertools.count()
+
+    def train() -> bool:
+        workers.say("127.0.1.1", state=WorkerState.TRAINING, step=next(steps))
+        return True
+
+    train()
+    running.shows(0, 1)
+    until(lambda: train() and running.hosts() == ["0"])
+    until(lambda: train() and running.hosts() == ["0", "1"])
 
 
 def test_survives_the_loss_of_the_api_server(api: KubeApi, start: Start) -> None:

@@ -60,7 +60,7 @@ def test_discovery_is_a_native_sidecar_that_alone_holds_the_token() -> None:
     pod, _ = pods(job())
     (sidecar,) = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
-    assert sidecar["command"] == ["hvd-elastic", "discovery-sidecar", "--no-nodes"]
+    assert sidecar["command"] == ["hvd-elastic", "discovery-sidecar", "--offer-again", "--no-nodes"]
     for probe in ("startupProbe", "readinessProbe"):
         assert sidecar[probe]["httpGet"] == {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
     assert pod["automountServiceAccountToken"] is False
