@@ -36,6 +36,7 @@ def test_a_worker_that_comes_while_the_model_is_built_is_used(
     }
     command = [*jobs.PACED, f"--build={BUILD_SECONDS}"]
     job = jobs.submit(cluster, namespace, jobs.describe(cluster, namespace, "builds", command, **keys))
+    namespace.wait("pod", "builds-worker-0", condition="Ready", within_seconds=120)
     waiting.until(
         "the first worker's process has begun",
         lambda: "trains" in namespace("logs", "builds-worker-0"),
