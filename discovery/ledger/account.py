@@ -34,7 +34,7 @@ _INDEX: Final = re.compile(r"-(\d+)$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class JobAccount:
     """The sums of a ledger, up to one time. GPU-seconds are GPUs times seconds."""
 
     began: float | None = None
@@ -67,7 +67,7 @@ class Account:
         return sum(self.gpu_seconds.values())
 
 
-def fold(entries: Iterable[Entry], now: float) -> Account:
+def fold(entries: Iterable[Entry], now: float) -> JobAccount:
     """The sums of a ledger at `now`, in Unix seconds: what is not over is counted up to then.
 
     The order of the entries counts, as the ledger has it. A Totals takes the place of all entries before it.
@@ -114,7 +114,7 @@ _SUMS: Final = (
     "launchers",
     "step",
 )
-"""Fields of the same meaning in Totals, Account and `_Sums`."""
+"""Fields of the same meaning in Totals, JobAccount and `_Sums`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -294,9 +294,9 @@ class _Book:
         for worker in self.lent.values():
             self._count_lent(worker, at)
 
-    def account(self, now: float) -> Account:
+    def account(self, now: float) -> JobAccount:
         self._count_open(now)
-        return Account(
+        return JobAccount(
             began=self.began,
             ended=self.ended.unix if self.ended else None,
             held_gpus=sum(worker.bound.gpus for worker in self.held.values()),

@@ -20,7 +20,7 @@ _END_OF_DATES: Final = 253_402_300_800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class ResizePause:
     """One resize: training stood still, and went on in another world."""
 
     unix: float
@@ -59,7 +59,7 @@ class TrainingFigures:
     """The last step that was done when this process came into its first world."""
     began: float | None = None
     """Unix seconds of that."""
-    pauses: tuple[Pause, ...] = ()
+    pauses: tuple[ResizePause, ...] = ()
     """The last eight that the process saw, oldest first."""
 
     @classmethod
@@ -102,18 +102,18 @@ def metrics_from(value: object) -> Mapping[str, float]:
     return dict(islice(known, _MAX_METRICS))
 
 
-def _pauses(value: object) -> tuple[Pause, ...]:
+def _pauses(value: object) -> tuple[ResizePause, ...]:
     found = [_pause(each) for each in value[-_MAX_PAUSES:]] if isinstance(value, list) else []
     return tuple(pause for pause in found if pause is not None)
 
 
-def _pause(value: object) -> Pause | None:
+def _pause(value: object) -> ResizePause | None:
     """None without an end and a duration."""
     document = value if isinstance(value, dict) else {}
     unix, seconds = _time(document.get("unix")), _time(document.get("seconds"))
     if unix is None or seconds is None:
         return None
-    return Pause(
+    return ResizePause(
         unix=unix,
         seconds=seconds,
         from_size=_count(document.get("from"), unknown=0),

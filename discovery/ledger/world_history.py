@@ -12,7 +12,7 @@ from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerProcessLost, WorldChanged
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
+from hvd_elastic.discovery.ledger.training_figures import ResizePause, TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
 from hvd_elastic.mpijob.contract import WorkerState
 
@@ -213,7 +213,7 @@ class WorldHistory:
         if self.world:
             yield self._change((), None, now)
 
-    def _change(self, workers: tuple[str, ...], pause: Pause | None, now: float) -> WorldChanged:
+    def _change(self, workers: tuple[str, ...], pause: ResizePause | None, now: float) -> WorldChanged:
         self.world, self._changed = workers, now
         self._differs_since, self._is_settling, self._is_checked = None, False, False
         self.has_trained |= bool(workers)
@@ -230,6 +230,6 @@ class WorldHistory:
         )
 
 
-def _middle(pause: Pause) -> float:
+def _middle(pause: ResizePause) -> float:
     """Two processes tell the end of one pause a moment apart, and pauses do not overlap."""
     return pause.unix - pause.seconds / 2

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from hvd_elastic.jobs.cluster_errors import (
-    Cause,
     ClusterError,
     ConflictError,
     CredentialsError,
     ForbiddenError,
     NotConfiguredError,
     NotFoundError,
+    RefusalCause,
     RefusedError,
     UnreachableError,
     error_of,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
-    "Cause",
     "ClusterClient",
     "ClusterError",
     "ConflictError",
@@ -46,6 +45,7 @@ __all__ = [
     "NotConfiguredError",
     "NotFoundError",
     "Read",
+    "RefusalCause",
     "RefusedError",
     "UnreachableError",
 ]

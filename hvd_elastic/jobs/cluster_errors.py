@@ -39,7 +39,7 @@ class NotFoundError(ClusterError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class RefusalCause:
     """One reason of a refusal: a `StatusCause` of apimachinery."""
 
     reason: str
@@ -51,7 +51,7 @@ class Cause:
 class RefusedError(ClusterError):
     """The API server refused the request for another reason, which it says."""
 
-    def __init__(self, message: str, *, status: int = 0, causes: tuple[Cause, ...] = ()) -> None:
+    def __init__(self, message: str, *, status: int = 0, causes: tuple[RefusalCause, ...] = ()) -> None:
         super().__init__(message)
         self.status = status
         """The HTTP status."""
@@ -104,8 +104,8 @@ def _status(text: bytes) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-def _causes(answer: dict[str, Any]) -> tuple[Cause, ...]:
+def _causes(answer: dict[str, Any]) -> tuple[RefusalCause, ...]:
     return tuple(
-        Cause(reason=one.get("reason", ""), field=one.get("field", ""), message=one.get("message", ""))
+        RefusalCause(reason=one.get("reason", ""), field=one.get("field", ""), message=one.get("message", ""))
         for one in (answer.get("details") or {}).get("causes") or ()
     )

@@ -22,19 +22,19 @@ class ResetTimer:
         self._state, self._clock = state, clock
         self._since = clock()
         self._world = (0, 0)
-        self.cause: events.Cause | None = None
+        self.cause: events.PauseCause | None = None
         """Why training stands still; None while it goes on."""
         self._heartbeat = HeartbeatWriter()
         self._commits = 0
         if not hasattr(state, "step_count"):
             self._count_commits()
 
-    def interrupted(self, cause: events.Cause) -> None:
+    def interrupted(self, cause: events.PauseCause) -> None:
         """Note that training stops. A failure on the way to the next world does not restart the clock."""
         if self.cause is None:
             self._since = self._clock()
             self.cause = cause
-        elif cause is events.Cause.FAILURE:
+        elif cause is events.PauseCause.FAILURE:
             self.cause = cause
 
     def resumed(self) -> None:

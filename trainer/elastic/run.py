@@ -87,12 +87,12 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             _end_training(state)
             return result
         except HostsUpdatedInterrupt:  # a RuntimeError too
-            timer.interrupted(events.Cause.HOSTS)
+            timer.interrupted(events.PauseCause.HOSTS)
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not (isinstance(error, HorovodInternalError) or _is_lost_loader(error)):
                 raise
             must_restore = True
-            timer.interrupted(events.Cause.FAILURE)
+            timer.interrupted(events.PauseCause.FAILURE)
             logger.warning("a process was lost, back to the last commit: %s", error)
 
 

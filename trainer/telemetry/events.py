@@ -9,7 +9,7 @@ If `contract.ENV_EVENTS` names a folder, every process appends JSON objects, one
 
 * step: `epoch`, `samples` (samples of the epoch so far, over all workers), `seconds` since the previous commit, and
   the values that the script gave to `state.log()` or `state.commit()`;
-* reset: `cause` (a value of Cause), `seconds` without training in this process, `from` (the previous size);
+* reset: `cause` (a value of PauseCause), `seconds` without training in this process, `from` (the previous size);
 * joined: `seconds` from the start of `elastic.run` in this process to its first world;
 * epoch: `epoch`, the epoch that begins;
 * checkpoint: a save to the durable tier has ended, seen by the writer at its next commit: `saved` (the step that was
@@ -44,7 +44,7 @@ class Kind(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
-class Cause(StrEnum):
+class PauseCause(StrEnum):
     """Why training paused."""
 
     HOSTS = "hosts"

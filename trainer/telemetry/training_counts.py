@@ -21,8 +21,8 @@ class TrainingCounts:
         self.samples_per_second = 0.0
         """Of all workers, at the last commit."""
         self.step = self.epoch = self.size = self.rank = 0.0
-        self.pauses = {cause.value: 0 for cause in events.Cause}
-        self.pause_seconds = {cause.value: 0.0 for cause in events.Cause}
+        self.pauses = {cause.value: 0 for cause in events.PauseCause}
+        self.pause_seconds = {cause.value: 0.0 for cause in events.PauseCause}
         self._position: tuple[object, int] = (None, 0)
 
     @property

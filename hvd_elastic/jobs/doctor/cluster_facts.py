@@ -43,7 +43,7 @@ class Right:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ServiceAccount:
     """A ServiceAccount."""
 
     namespace: str
@@ -92,7 +92,7 @@ class ClusterFacts:
     webhooks: Sequence[Webhook] = ()
     rights: Mapping[Right, bool] = field(default_factory=dict)
     """Of the caller, in the namespace."""
-    resume_rights: Mapping[Account, bool] = field(default_factory=dict)
+    resume_rights: Mapping[ServiceAccount, bool] = field(default_factory=dict)
     """Whether each MPI Operator may update `jobs/status`."""
     kueue_configuration: str = ""
     """The text of Kueue's configuration; empty without Kueue."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError
-from hvd_elastic.jobs.doctor.cluster_facts import Account, ClusterFacts, Fact, Right, Webhook
+from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.jobs.doctor.operators import operator_accounts
 from hvd_elastic.jobs.label_selector import selects
 
@@ -107,7 +107,7 @@ class FactReader:
         """Whether the caller may do this in the namespace. Raises ClusterError."""
         return self._allowed("SelfSubjectAccessReview", right, {})
 
-    def _resume_rights(self, accounts: Iterable[Account]) -> dict[Account, bool]:
+    def _resume_rights(self, accounts: Iterable[ServiceAccount]) -> dict[ServiceAccount, bool]:
         return {account: self._allowed("SubjectAccessReview", RESUME, _subject(account)) for account in accounts}
 
     def _allowed(self, kind: str, right: Right, subject: Json) -> bool:
@@ -165,7 +165,7 @@ def _resources(webhook: Json) -> set[str]:
     return {str(resource) for rule in webhook.get("rules", ()) for resource in rule.get("resources", ())}
 
 
-def _subject(account: Account) -> Json:
+def _subject(account: ServiceAccount) -> Json:
     """A ServiceAccount as RBAC sees it."""
     return {
         "user": f"system:serviceaccount:{account.namespace}:{account.name}",

@@ -4,18 +4,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hvd_elastic.jobs.doctor.cluster_facts import Account, ClusterFacts
+from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, ServiceAccount
 
 _TRAINING_OPERATOR: Final = "training-operator"
 """It drives MPIJobs of the version v1, never of v2beta1."""
 
 
-def operator_accounts(roles: Mapping[str, Mapping[str, Any]], bindings: Sequence[Mapping[str, Any]]) -> list[Account]:
+def operator_accounts(
+    roles: Mapping[str, Mapping[str, Any]], bindings: Sequence[Mapping[str, Any]]
+) -> list[ServiceAccount]:
     """ServiceAccounts that are allowed by name to write an MPIJob's status: whoever drives MPIJobs has to."""
     writers = {name for name, role in roles.items() if any(_writes_status(rule) for rule in role.get("rules") or ())}
     return sorted(
         {
-            Account(namespace=subject.get("namespace", ""), name=subject["name"])
+            ServiceAccount(namespace=subject.get("namespace", ""), name=subject["name"])
             for binding in bindings
             if binding["roleRef"]["name"] in writers
             for subject in binding.get("subjects") or ()
@@ -33,7 +35,7 @@ def _writes_status(rule: Mapping[str, Any]) -> bool:
     )
 
 
-def deployment_of(account: Account, facts: ClusterFacts) -> Mapping[str, Any] | None:
+def deployment_of(account: ServiceAccount, facts: ClusterFacts) -> Mapping[str, Any] | None:
     """The Deployment that runs as this account. None: it runs in another way, or outside the cluster."""
     for deployment in facts.deployments:
         pod = deployment["spec"]["template"]["spec"]
@@ -56,7 +58,7 @@ def arguments(deployment: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def operators(facts: ClusterFacts) -> Iterator[tuple[Account, Mapping[str, Any] | None]]:
+def operators(facts: ClusterFacts) -> Iterator[tuple[ServiceAccount, Mapping[str, Any] | None]]:
     """Whoever drives MPIJobs of the version v2beta1."""
     for account in operator_accounts(facts.cluster_roles, facts.cluster_role_bindings):
         deployment = deployment_of(account, facts)

@@ -7,7 +7,7 @@ cost by the price list, whatever else ran on them.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hvd_elastic.discovery.ledger.account import Account, fold
+from hvd_elastic.discovery.ledger.account import JobAccount, fold
 from hvd_elastic.jobs.cluster_client import ClusterClient
 from hvd_elastic.jobs.job_lookup import list_jobs
 from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
@@ -91,7 +91,7 @@ def bill_of(facts: JobFacts, prices: PriceList) -> Bill | None:
     )
 
 
-def repeated_gpu_seconds(account: Account) -> float:
+def repeated_gpu_seconds(account: JobAccount) -> float:
     """The share of repeated steps in all that were done, of the GPU-seconds that did not stall; 0 if not known."""
     done = account.step + account.repeated_steps
     if account.step < 0 or done <= 0:

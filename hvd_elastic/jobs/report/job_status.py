@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from hvd_elastic.discovery.ledger.account import Account, fold
+from hvd_elastic.discovery.ledger.account import JobAccount, fold
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import backoff_limit, was_taken
@@ -139,18 +139,18 @@ def _wanted(job: Json) -> int:
     return int(wanted) if wanted.isascii() and wanted.isdigit() else _replicas(job)
 
 
-def _last_step(account: Account, live: LiveStatus | None, state: JobState) -> int:
+def _last_step(account: JobAccount, live: LiveStatus | None, state: JobState) -> int:
     """The ledger tells it at each change, the sidecar's last word in between."""
     spoken = live.step if live else -1
     first, second = (account.step, spoken) if state.is_final else (spoken, account.step)
     return first if first >= 0 else second
 
 
-def _account_of(live: LiveStatus | None) -> Account:
+def _account_of(live: LiveStatus | None) -> JobAccount:
     """The sums that the sidecar last told, where the ledger may not be read."""
     if live is None:
-        return Account()
-    return Account(
+        return JobAccount()
+    return JobAccount(
         step=live.step,
         resizes=live.resizes,
         pause_seconds=live.pause_seconds,

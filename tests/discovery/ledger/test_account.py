@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.discovery.ledger.account import Account, fold, summed_up
+from hvd_elastic.discovery.ledger.account import JobAccount, fold, summed_up
 from hvd_elastic.discovery.ledger.entries import (
     Departure,
     Entry,
@@ -65,7 +65,7 @@ any_entry: st.SearchStrategy[Entry] = st.one_of(
 ledgers = st.lists(any_entry, max_size=30)
 
 
-def without_zeros(account: Account) -> Account:
+def without_zeros(account: JobAccount) -> JobAccount:
     return replace(account, gpu_seconds={key: value for key, value in account.gpu_seconds.items() if value})
 
 
@@ -168,4 +168,4 @@ def test_a_job_that_has_ended_holds_nothing() -> None:
 
 
 def test_an_empty_ledger_has_no_beginning() -> None:
-    assert fold([], NOW) == Account()
+    assert fold([], NOW) == JobAccount()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
+from hvd_elastic.discovery.ledger.training_figures import ResizePause, TrainingFigures
 
 PAUSE = {"unix": 1_700_000_000.5, "seconds": 0.4, "from": 4, "to": 3, "step": 41, "repeated": 1}
 WHOLE: dict[str, Any] = {
@@ -36,7 +36,7 @@ def with_value(name: str, value: object) -> TrainingFigures:
 
 
 def test_a_whole_document() -> None:
-    pause = Pause(unix=1_700_000_000.5, seconds=0.4, from_size=4, to_size=3, step=41, repeated=1)
+    pause = ResizePause(unix=1_700_000_000.5, seconds=0.4, from_size=4, to_size=3, step=41, repeated=1)
     assert read(WHOLE) == TrainingFigures(
         unix=1_700_000_100.25,
         step=52,

@@ -6,7 +6,7 @@ import pytest
 
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerProcessLost, WorldChanged
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
+from hvd_elastic.discovery.ledger.training_figures import ResizePause, TrainingFigures
 from hvd_elastic.discovery.ledger.world_history import WorldHistory
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
 from hvd_elastic.mpijob.contract import Exit, WorkerState
@@ -32,7 +32,7 @@ class Told:
         of: str = "w0",
         step: int = 10,
         size: int = 2,
-        pauses: tuple[Pause, ...] = (),
+        pauses: tuple[ResizePause, ...] = (),
         began: tuple[int, float | None] = (-1, None),
     ) -> None:
         known = TrainingFigures(unix=now, step=step, size=size, pauses=pauses, began_step=began[0], began=began[1])
@@ -57,8 +57,8 @@ class Told:
         return [(entry.unix, entry.workers) for entry in self.entries if isinstance(entry, WorldChanged)]
 
 
-def pause(end: float, seconds: float, size: int, *, step: int = 20, repeated: int = 0) -> Pause:
-    return Pause(unix=end, seconds=seconds, from_size=0, to_size=size, step=step, repeated=repeated)
+def pause(end: float, seconds: float, size: int, *, step: int = 20, repeated: int = 0) -> ResizePause:
+    return ResizePause(unix=end, seconds=seconds, from_size=0, to_size=size, step=step, repeated=repeated)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.jobs.doctor.cluster_facts import Account, ClusterFacts, Fact, Right, Webhook
+from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.jobs.doctor.diagnosis import Level
 from hvd_elastic.jobs.doctor.examination import CHECKS, examine
 from hvd_elastic.jobs.doctor.fact_reader import NEEDED_RIGHTS
@@ -14,7 +14,7 @@ from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.priorityclasses import DEFAULTS, manifest
 
-OPERATOR = Account(namespace="mpi-operator", name="mpi-operator")
+OPERATOR = ServiceAccount(namespace="mpi-operator", name="mpi-operator")
 
 
 def crd(*served: str, established: bool = True) -> dict[str, Any]:

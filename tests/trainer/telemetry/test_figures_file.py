@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from hvd_elastic.discovery.ledger.training_figures import Pause, TrainingFigures
+from hvd_elastic.discovery.ledger.training_figures import ResizePause, TrainingFigures
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR, FIGURES_FILE, FIGURES_MAX_BYTES
 from hvd_elastic.trainer.checkpoint import SaveCounts
 from hvd_elastic.trainer.telemetry import events, figures_file
@@ -102,7 +102,7 @@ def test_a_new_rank_0_goes_on_with_what_it_saw(process: Process) -> None:
     process.step(30, loss=0.5)
     process.reset(size=3, rank=0)
     process.step(loss=0.4)
-    pause = Pause(unix=1_700_001_008.0, seconds=5.0, from_size=4, to_size=3, step=30, repeated=0)
+    pause = ResizePause(unix=1_700_001_008.0, seconds=5.0, from_size=4, to_size=3, step=30, repeated=0)
     assert (process.known.step, process.known.pauses) == (31, (pause,))
 
 

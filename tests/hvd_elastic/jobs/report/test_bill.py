@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.discovery.ledger.account import Account
+from hvd_elastic.discovery.ledger.account import JobAccount
 from hvd_elastic.discovery.ledger.entries import JobEnded
 from hvd_elastic.jobs.report.bill import Bill, bill_of, repeated_gpu_seconds
 from hvd_elastic.jobs.report.bill_text import bill_text
@@ -72,10 +72,10 @@ def test_a_job_without_a_ledger_has_no_bill() -> None:
 
 
 def test_repeated_steps_cost_their_share_of_all_steps() -> None:
-    account = Account(step=90, repeated_steps=10, gpu_seconds={"a|spot": 1100.0}, stalled_gpu_seconds=100.0)
+    account = JobAccount(step=90, repeated_steps=10, gpu_seconds={"a|spot": 1100.0}, stalled_gpu_seconds=100.0)
     assert repeated_gpu_seconds(account) == 100.0
-    assert repeated_gpu_seconds(Account(repeated_steps=10)) == 0.0
-    assert repeated_gpu_seconds(Account(step=0)) == 0.0
+    assert repeated_gpu_seconds(JobAccount(repeated_steps=10)) == 0.0
+    assert repeated_gpu_seconds(JobAccount(step=0)) == 0.0
 
 
 def test_the_text_names_what_was_held_lent_lost_and_saved() -> None:
