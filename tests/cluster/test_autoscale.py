@@ -65,6 +65,7 @@ def submitted(site: Site, kubectl: Kubectl) -> list[Job]:
             "node_labels": {"kubernetes.io/hostname": NODE},
             "workers": jobs.workers((1, 1, GPUS)),
             "autoscale": {"cooldown": 5},
+            "checkpoint": {"url": f"file:///output/{name}/checkpoints"},  # the scheduler may take a job's only worker
             "output": {"claim": RESULTS},
             "env": {ENV_EVENTS: f"/output/{name}/events"},
         }
