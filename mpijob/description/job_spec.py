@@ -192,7 +192,7 @@ class PrioritySpec(Section):
 
 
 class QueueSpec(Section):
-    """The queue that admits the job. If it schedules gangs, it guarantees `workers.min` workers."""
+    """The queue that admits the job. If it schedules gangs, the first `workers.min` workers start together."""
 
     system: QueueSystem
     """`kueue`, `volcano` or `kai`."""
@@ -310,8 +310,8 @@ class JobSpec(Section):
     zones: list[LabelValue] = Field(default_factory=list)
     """Zones that may be used. All by default."""
     one_zone: bool | None = None
-    """Keep all pods of the job in one zone. Defaults to true on a cloud, where traffic between zones costs money, and
-    to false with `cloud: any`."""
+    """Keep all workers of the job in one zone. Defaults to true on a cloud, where traffic between zones costs money,
+    and to false with `cloud: any`."""
     node_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that the workers' nodes must have, in addition to the cloud's."""
     launcher_node_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
