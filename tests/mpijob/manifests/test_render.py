@@ -20,12 +20,22 @@ def test_a_queue_knows_the_job_and_its_guaranteed_part() -> None:
     assert policy == {"minAvailable": 3, "queue": "q", "priorityClass": "preemptible-pc"}
     assert {pod["schedulerName"] for pod in pods(volcano)} == {"volcano"}
 
-    kai = job(queue={"system": "kai", "name": "q"})
-    assert {pod["schedulerName"] for pod in pods(kai)} == {"kai-scheduler"}
-    assert one(kai, "MPIJob")["metadata"]["labels"]["kai.scheduler/queue"] == "q"
-    assert {
-        dict(t["metadata"]["labels"]).get("kai.scheduler/queue") for _, t in admission.templates(one(kai, "MPIJob"))
-    } == {"q"}
+
+@pytest.mark.parametrize(("target", "kind"), [(Target.MPIJOB, "MPIJob"), (Target.PYTORCHJOB, "PyTorchJob")])
+def test_kai_may_give_the_job_more_than_its_quota_and_take_it_back(target: Target, kind: str) -> None:
+    """KAI reads labels of the job, and else the priority of whichever pod it looks at."""
+    spec = job(queue={"system": "kai", "name": "q"}, priority={"launcher": "high", "workers": "low"})
+    (manifest,) = (each for each in render(spec, target) if each["kind"] == kind)
+    labels = manifest["metadata"]["labels"]
+    assert {key: value for key, value in labels.items() if "/part-of" not in key and "/managed-by" not in key} == {
+        "kai.scheduler/queue": "q",
+        "kai.scheduler/preemptibility": "preemptible",
+        "priorityClassName": "low",
+    }
+    for _, template in admission.templates(manifest):
+        assert template["spec"]["schedulerName"] == "kai-scheduler"
+        assert dict(template["metadata"]["labels"])["kai.scheduler/queue"] == "q"
+        assert "priorityClassName" not in template["metadata"]["labels"]
 
 
 def test_kueue_sees_the_job_and_not_each_pod() -> None:
