@@ -203,6 +203,7 @@ class Sidecar:
             namespace=options.namespace,
             pod_uid=options.pod_uid,
             owned=options.owned,
+            run_dir=options.run_dir,
         )
 
     def _job_recorder(self) -> JobRecorder:
