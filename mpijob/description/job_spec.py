@@ -333,7 +333,8 @@ class JobSpec(Section):
     """Seconds that the launcher waits for `workers.min` workers before the job ends. By default it waits as long as it
     takes."""
     reset_limit: Count | None = None
-    """Resizes and failures after which the job ends. No limit by default, because preemptions are normal."""
+    """Resizes and failures of one launcher after which the job ends. No limit by default, because preemptions are
+    normal."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """Launchers that may fail before the job counts as failed. One that was drained, evicted or deleted does not count.
     Each new one continues from the durable checkpoint."""
