@@ -240,7 +240,8 @@ LEAVE_FILE: Final = "leave"
 until the next rendezvous removes it, or until the grace less a reserve is over."""
 
 STATUS_FILE: Final = "status.json"
-"""In RUN_DIR of the launcher: the world as `hvd-elastic launch` sees it. Replaced by rename(2)."""
+"""In RUN_DIR of the launcher: the world as `hvd-elastic launch` sees it. Replaced by rename(2).
+`hvd-elastic horovodrun` writes it when the job has ended, with `state`, `exit_code` and `reason` alone."""
 
 
 class SnapshotState(StrEnum):
@@ -336,7 +337,7 @@ class Exit(IntEnum):
     MIN_WORKERS_TIMEOUT = 70
     """Launcher: there were fewer than min workers for longer than `--elastic-timeout`."""
     RESET_LIMIT = 71
-    """Launcher: `--reset-limit` was reached."""
+    """Launcher: `--reset-limit` was reached. The sidecar sees to it that no other launcher follows."""
     ALL_WORKERS_LOST = 72
     """Launcher: no process that holds the state in memory is left. A restart goes on from the durable checkpoint."""
 

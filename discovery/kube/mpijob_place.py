@@ -18,6 +18,11 @@ class MPIJobPlace:
         return f"/apis/kubeflow.org/{self.version}/namespaces/{self.namespace}/mpijobs/{self.job}"
 
     @property
+    def may_be_patched(self) -> bool:
+        """Whether discovery has the right to. Not under the legacy operator: see `mpijob.manifests.mpijob_v1`."""
+        return self.version != "v1"
+
+    @property
     def core(self) -> str:
         """The root of the core API in its namespace."""
         return f"/api/v1/namespaces/{self.namespace}"

@@ -16,6 +16,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
+from hvd_elastic.mpijob.contract import Exit
 
 GAP_SECONDS: Final = 10.0
 """At least, between two Events."""
@@ -23,6 +24,8 @@ MAX_CAUSES: Final = 5
 """That one Event names; the rest are counted."""
 MAX_DETAIL: Final = 80
 """Characters: an Event's message has at most 1,024 (Kubernetes 1.34, `pkg/apis/core/validation/events.go`)."""
+_AT_ONCE: Final = frozenset({"Finished", "Failed", "ResetLimitReached"})
+"""Reasons of an Event on the job's end."""
 _WORDS: Final = {
     Departure.EVICTED: "was evicted",
     Departure.NODE_LOST: "was lost with its node",
@@ -81,7 +84,7 @@ class JobNews:
 
     def due(self, now: float) -> News | None:
         """What is to be told now, once. The end of a job is told at once."""
-        if self._news is None or (now < self._next and self._news[0] not in {"Finished", "Failed"}):
+        if self._news is None or (now < self._next and self._news[0] not in _AT_ONCE):
             return None
         reason, sentence, is_warning = self._news
         causes, more = self._causes[:MAX_CAUSES], len(self._causes) - MAX_CAUSES
@@ -104,6 +107,8 @@ class JobNews:
         last = f"after step {ended.step}" if ended.step >= 0 else "before any step was seen"
         if ended.succeeded:
             self._news = "Finished", f"the job has ended {last}", False
+        elif ended.exit_code == Exit.RESET_LIMIT:
+            self._news = "ResetLimitReached", f"the job has ended {last}: its reset limit is reached", True
         else:
             self._news = "Failed", f"the job has ended {last}, with exit code {ended.exit_code}", True
 

@@ -7,6 +7,7 @@ from typing import Any
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, LauncherStarted
 from hvd_elastic.discovery.rules import restart_budget
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
+from hvd_elastic.mpijob.contract import Exit
 
 Json = Mapping[str, Any]
 
@@ -65,7 +66,7 @@ def ends_job(launcher: LauncherView, others: Iterable[LauncherView], *, restarts
         others: the job's other launchers, as far as their pods are there.
         restarts: how many launchers may fail.
     """
-    if launcher.exit_code == 0:
+    if launcher.exit_code in {Exit.OK, Exit.RESET_LIMIT}:
         return True
     return launcher.has_failed and 1 + sum(other.has_failed for other in others) > restarts
 

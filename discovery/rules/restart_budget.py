@@ -65,6 +65,16 @@ def limit_after_failure(job: LauncherJobView, pods: Iterable[PodView], *, restar
     return _limit(job, pods, restarts=restarts, spare=0)
 
 
+def limit_when_exhausted(job: LauncherJobView) -> int:
+    """The limit when the present launcher ends with the job; the Job has not counted it yet.
+
+    A Job ends when more pods have failed than its limit (Kubernetes 1.34, `pkg/controller/job/job_controller.go`,
+    `exceedsBackoffLimit`). Its `podFailurePolicy` would do the same by exit code, but it cannot be changed (`pkg/apis/
+    batch/validation/validation.go`, `ValidateJobSpecUpdate`), and an MPIJob has none.
+    """
+    return job.failed
+
+
 def _limit(job: LauncherJobView, pods: Iterable[PodView], *, restarts: int, spare: int) -> int:
     failures = sum(pod.phase == "Failed" and not was_taken(pod) for pod in pods)
     if failures > restarts:

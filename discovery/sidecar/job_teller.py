@@ -85,6 +85,8 @@ class JobTeller:
     def _write_status(self, status: LiveStatus, moment: float) -> None:
         self._earliest = moment + GAP_SECONDS
         self._next_status = moment + STATUS_SECONDS * (1 + JITTER * (self._random() - 0.5))
+        if not self._place.may_be_patched:
+            return
         change = {"metadata": {"annotations": {ANNOTATION_STATUS: status.to_json()}}}
         if not self._attempt(
             "the MPIJob does not tell its status", lambda: self._server.patch(self._place.path, change)

@@ -8,13 +8,15 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
 from hvd_elastic.discovery.rules import restart_budget
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.restart_budget import LauncherJobView
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
+from hvd_elastic.discovery.sidecar.launcher_pods import exit_code_of
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Exit, Role
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +27,14 @@ PAUSES_SECONDS: Final = (5.0, 10.0, 60.0)
 class LauncherJob:
     """The Job that the MPI Operator makes for the launcher of an MPIJob v2beta1."""
 
-    def __init__(self, server: ApiServer, *, job: str, namespace: str, pod_uid: str, owned: Sequence[str]) -> None:
-        """`pod_uid`: of the launcher's present pod. `owned`: API paths of what shall go when the Job goes."""
+    def __init__(
+        self, server: ApiServer, *, job: str, namespace: str, pod_uid: str, owned: Sequence[str], run_dir: Path
+    ) -> None:
+        """`pod_uid`: of the launcher's present pod. `owned`: API paths of what shall go when the Job goes. `run_dir`:
+        where that launcher leaves its exit code.
+        """
         self._server = server
+        self._run_dir = run_dir
         self._path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job}-launcher"
         self._mpijob = f"/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs/{job}"
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -46,8 +53,11 @@ class LauncherJob:
             self._attempt("the job's access rights and policies stay when it is deleted", self.take_ownership)
 
     def conclude(self) -> None:
-        """The launcher has ended. Unless it was taken away, its failure counts."""
-        self._attempt("a failure may be forgiven", self._count_own_failure)
+        """The launcher has ended. Unless it was taken away, its failure counts, or ends the job."""
+        if exit_code_of(self._run_dir) == Exit.RESET_LIMIT:
+            self._attempt("the reset limit was reached, and yet launchers may follow", self._end_job)
+        else:
+            self._attempt("a failure may be forgiven", self._count_own_failure)
 
     def raise_limit(self) -> None:
         """Let the Job outlive every launcher that was taken away. Raises ApiError."""
@@ -77,6 +87,10 @@ class LauncherJob:
         job, pods = self._read()
         if not any(restart_budget.was_taken(pod) for pod in pods if pod.uid == self._pod_uid):
             self._set_limit(job, restart_budget.limit_after_failure(job, pods, restarts=self._restarts()))
+
+    def _end_job(self) -> None:
+        job, _ = self._read()
+        self._set_limit(job, restart_budget.limit_when_exhausted(job))
 
     def _read(self) -> tuple[LauncherJobView, list[PodView]]:
         job = LauncherJobView.from_json(self._server.get(self._path))

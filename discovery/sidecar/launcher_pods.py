@@ -48,7 +48,7 @@ class LauncherPods:
 
 
 def exit_code_of(run_dir: Path) -> int | None:
-    """The exit code that the launcher beside this has left in its STATUS_FILE, which not every launcher writes."""
+    """The exit code that the launcher beside this has left in its STATUS_FILE. A plain `horovodrun` leaves none."""
     try:
         code = json.loads((run_dir / STATUS_FILE).read_text(encoding="utf-8"))["exit_code"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -124,6 +124,7 @@ class Sidecar:
             reap=options.reap,
             stuck_seconds=options.stuck_seconds,
         )
+        self._place = MPIJobPlace(job=options.job, namespace=options.namespace, version=options.version)
         self._recorder = self._job_recorder() if options.pod_uid else None
         self._unused_hosts = UnusedHosts() if options.offer_again else None
         self._last_update = self._last_turn = self._last_maintenance = clock()
@@ -203,12 +204,13 @@ class Sidecar:
             namespace=options.namespace,
             pod_uid=options.pod_uid,
             owned=options.owned,
+            run_dir=options.run_dir,
         )
 
     def _job_recorder(self) -> JobRecorder:
         options = self._options
         job = RecordedJob(
-            place=MPIJobPlace(job=options.job, namespace=options.namespace, version=options.version),
+            place=self._place,
             launcher_uid=options.pod_uid,
             run_dir=options.run_dir,
             min_workers=options.min_workers,
@@ -320,7 +322,7 @@ class Sidecar:
         if not self._has_begun and (job.begun or (is_due and self._state.inventory.is_training())):
             mark_begun(self._options.run_dir)
             self._has_begun = True
-        if self._has_begun:
+        if self._has_begun and self._place.may_be_patched:
             self._maintenance.record_beginning(job, now)
 
     def _drain(self, now: float) -> None:

@@ -20,7 +20,7 @@ def command(arguments: tuple[str, ...]) -> None:
     """Run `horovodrun` with these arguments, beside the discovery sidecar.
 
     Stock horovodrun ends when all its workers were taken away. Then it is started again, and begins as soon as
-    `--min-np` processes fit. Ends with horovodrun's own exit code, or 128 + a signal.
+    `--min-np` processes fit. Ends with the script's own exit code, 71 (reset limit), horovodrun's, or 128 + a signal.
     """
     from hvd_elastic.launcher.horovodrun_command import parse
     from hvd_elastic.launcher.supervisor import supervise

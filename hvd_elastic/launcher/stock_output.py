@@ -1,7 +1,8 @@
 """The output of `horovodrun` without its long tracebacks, and the exit code that they contain.
 
 horovodrun ends with 1 whatever the worker's code was. The code is in the RuntimeError of its last traceback
-(`launch_gloo_elastic` in horovod/runner/gloo_run.py).
+(`launch_gloo_elastic` in horovod/runner/gloo_run.py). So is the message that the reset limit was reached
+(`RESET_LIMIT_EXCEEDED_MESSAGE` in horovod/runner/elastic/constants.py).
 """
 
 import os
@@ -19,6 +20,7 @@ from hvd_elastic.launcher.remote.worker_output import BAR_SECONDS, OutputReader
 
 _WORKER_LINE: Final = re.compile(rb"\[\d+\](?:<(stdout|stderr)>)?:?")
 _EXIT_CODE: Final = re.compile(rb"Exit code: (\d+)")
+_RESET_LIMIT: Final = b"number of resets during elastic job exceeded limit"
 _SSH_ERROR: Final = 255
 """A script may end with it, too. horovodrun does not tell, and a lost connection is the likely one."""
 _LAST_LINES: Final = 10
@@ -33,6 +35,8 @@ class StockOutput:
         """Open the pipe. Whoever started horovodrun calls `close_writer`."""
         reading, self.writer = os.pipe()
         self._code: int | None = None
+        self.has_reached_reset_limit = False
+        """Whether horovodrun says that it ends for this. Read it after `worker_code`."""
         self._own: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._lines = OutputLines()
         self._bar_is_due = float("-inf")
@@ -89,6 +93,7 @@ class StockOutput:
                 self._sinks[match[1] or b"stdout"].write(line + b"\n")
                 continue
             self._own.append(line)
+            self.has_reached_reset_limit |= _RESET_LIMIT in line
             if found := _EXIT_CODE.search(line):
                 code = int(found[1])
                 self._code = CONNECTION_LOST if code == _SSH_ERROR else code

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -29,7 +30,7 @@ from hvd_elastic.launcher.core.supervision import (
 from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
 from hvd_elastic.launcher.host_sources import SnapshotSource
 from hvd_elastic.launcher.stock_output import StockOutput
-from hvd_elastic.mpijob.contract import HOSTS_SCRIPT
+from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, STATUS_FILE, Exit
 from hvd_elastic.system import child_processes
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.system.processes import read_stat
@@ -71,7 +72,9 @@ def supervise(command: HorovodrunCommand) -> Finish:
     source = SnapshotSource(command.run_dir)
     threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
     try:
-        return _Supervisor(command, Supervision(limits), listed, ending).run()
+        finish = _Supervisor(command, Supervision(limits), listed, ending).run()
+        _leave_word(command.run_dir, finish)
+        return finish
     finally:
         listed.stop.set()
         child_processes.kill_descendants()
@@ -154,7 +157,8 @@ class _Supervisor:
                 worker_code = self._output.worker_code()
                 self._unexplained = self._output if worker_code is None else None
                 logger.info("horovodrun has ended with %d%s", code, _of_worker(worker_code))
-                self._supervision.launcher_ended(code, time.monotonic(), worker_code=worker_code)
+                end = Exit.RESET_LIMIT if self._output.has_reached_reset_limit else code
+                self._supervision.launcher_ended(end, time.monotonic(), worker_code=worker_code)
 
     def _stop(self, pid: int, *, hurried_by: frozenset[signal.Signals] = frozenset()) -> None:
         """End horovodrun, by force if it does not end itself. Without workers it never does: it waits for hosts.
@@ -190,6 +194,15 @@ class _Supervisor:
         if self._pid is not None:
             self._stop(self._pid, hurried_by=self._ending)
         return Finish(exit_code=128 + number, reason=name)
+
+
+def _leave_word(run_dir: Path, finish: Finish) -> None:
+    """Tell the sidecar how the job has ended: it acts on it before the kubelet has said it."""
+    document = {"state": "ended", "exit_code": finish.exit_code, "reason": finish.reason}
+    try:
+        replace_file(run_dir / STATUS_FILE, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        logger.warning("cannot leave the exit code for the sidecar: %s", error)
 
 
 def _of_worker(code: int | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_EVENTS
-from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.priorityclasses.problem import Problem
 
 _SECRET: Final = re.compile(
@@ -20,10 +20,12 @@ _SET_BY_THE_LAUNCHER: Final = frozenset(
 )
 _RESERVED_LABELS: Final = ("app.kubernetes.io/", "training.kubeflow.org/", "kueue.x-k8s.io/", "kai.scheduler/")
 _RESERVED_ANNOTATIONS: Final = "hvd-elastic.dev/"
+_LABEL_LENGTH: Final = 63
+"""Of a label's value (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/)."""
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """Checks environment variables, labels and annotations."""
+    """Checks environment variables, labels and annotations, and names that become labels."""
     for name in spec.env:
         yield from _variable(name)
     for key in spec.labels:
@@ -34,6 +36,9 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         if key.startswith(_RESERVED_ANNOTATIONS):
             what = "is reserved for hvd-elastic"
             yield Problem(path=f"annotations.{key}", value=key, what=what, way_out="use another key")
+    if spec.queue and spec.queue.system is QueueSystem.KAI and len(spec.priority.workers) > _LABEL_LENGTH:
+        what = f"is longer than {_LABEL_LENGTH} characters, and KAI reads it off a label"
+        yield Problem(path="priority.workers", value=spec.priority.workers, what=what, way_out="name a shorter class")
 
 
 def _variable(name: str) -> Iterator[Problem]:

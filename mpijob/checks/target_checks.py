@@ -2,12 +2,37 @@
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Final
 from urllib.parse import urlsplit
 
-from hvd_elastic.mpijob.description.job_spec import AutoscaleSpec, JobSpec, LauncherKind
+from hvd_elastic.mpijob.description.job_spec import (
+    AutoscaleSpec,
+    JobSpec,
+    LauncherKind,
+    PrioritySpec,
+    QueueSystem,
+)
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.supporting.shared_storage import mounts
 from hvd_elastic.priorityclasses.problem import Problem
+
+_NO_LAUNCHER: Final = "has no effect: a PyTorchJob has no launcher, torchrun runs in each worker"
+_NOT_HOROVOD: Final = "has no effect: it is a setting of Horovod's, and torchrun starts this job"
+_NOT_OURS: Final = "has no effect: only the script runs in the pods of a PyTorchJob, and nothing there reads it"
+_DROPPED_BY_TORCHRUN: Final = {
+    "launcher": _NO_LAUNCHER,
+    "launcher_node_labels": _NO_LAUNCHER,
+    "read_nodes": _NO_LAUNCHER,
+    "elastic_timeout": _NOT_HOROVOD,
+    "cooldown": _NOT_HOROVOD,
+    "gloo_timeout": _NOT_HOROVOD,
+    "batch": _NOT_OURS,
+    "standby": _NOT_OURS,
+    "log_format": _NOT_OURS,
+    "checkpoint": "has no effect: nothing of hvd-elastic runs in the pods of a PyTorchJob, so nobody writes it",
+    "monitor": "has no effect: no port of a PyTorchJob's pods serves metrics",
+}
+"""Keys that a PyTorchJob cannot express, and why."""
 
 
 def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
@@ -27,6 +52,28 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
     if target is Target.MPIJOB_V1 and spec.launcher.kind is LauncherKind.LAUNCH:
         what = "opens ssh connections ahead of need, and kubeflow.org/v1 has no ssh"
         yield Problem(path="launcher.kind", value="launch", what=what, way_out="use horovodrun")
+    if target is Target.PYTORCHJOB:
+        yield from _dropped_by_torchrun(spec)
+
+
+def _dropped_by_torchrun(spec: JobSpec) -> Iterator[Problem]:
+    """Keys that have a value of their own, which would be dropped in silence."""
+    for key, what in _DROPPED_BY_TORCHRUN.items():
+        value = getattr(spec, key)
+        if value != JobSpec.model_fields[key].get_default(call_default_factory=True):
+            given = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include={key})[key]
+            yield Problem(path=key, value=given, what=what, way_out=_way_out(spec, key))
+    if spec.priority.launcher != PrioritySpec().launcher:
+        way_out = _way_out(spec, "priority.launcher")
+        yield Problem(path="priority.launcher", value=spec.priority.launcher, what=_NO_LAUNCHER, way_out=way_out)
+
+
+def _way_out(spec: JobSpec, key: str) -> str:
+    if key != "checkpoint":
+        return f"leave it out, or generate --as {Target.MPIJOB}"
+    if spec.queue and spec.queue.system is QueueSystem.KUEUE:
+        return f"generate --as {Target.MPIJOB}: in a queue of Kueue a job needs it"
+    return f"leave it out and have the script save to output, or generate --as {Target.MPIJOB}"
 
 
 def _autoscale(spec: JobSpec, autoscale: AutoscaleSpec, target: Target) -> Iterator[Problem]:

@@ -192,7 +192,7 @@ class PrioritySpec(Section):
 
 
 class QueueSpec(Section):
-    """The queue that admits the job. If it schedules gangs, it guarantees `workers.min` workers."""
+    """The queue that admits the job. If it schedules gangs, the first `workers.min` workers start together."""
 
     system: QueueSystem
     """`kueue`, `volcano` or `kai`."""
@@ -310,8 +310,8 @@ class JobSpec(Section):
     zones: list[LabelValue] = Field(default_factory=list)
     """Zones that may be used. All by default."""
     one_zone: bool | None = None
-    """Keep all pods of the job in one zone. Defaults to true on a cloud, where traffic between zones costs money, and
-    to false with `cloud: any`."""
+    """Keep all workers of the job in one zone. Defaults to true on a cloud, where traffic between zones costs money,
+    and to false with `cloud: any`."""
     node_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that the workers' nodes must have, in addition to the cloud's."""
     launcher_node_labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
@@ -333,7 +333,8 @@ class JobSpec(Section):
     """Seconds that the launcher waits for `workers.min` workers before the job ends. By default it waits as long as it
     takes."""
     reset_limit: Count | None = None
-    """Resizes and failures after which the job ends. No limit by default, because preemptions are normal."""
+    """Resizes and failures of one launcher after which the job ends. No limit by default, because preemptions are
+    normal."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """Launchers that may fail before the job counts as failed. One that was drained, evicted or deleted does not count.
     Each new one continues from the durable checkpoint."""

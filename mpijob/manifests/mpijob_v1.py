@@ -13,6 +13,7 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
 from hvd_elastic.mpijob.manifests.job_parts import job_metadata, replicas, run_policy
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata
+from hvd_elastic.mpijob.manifests.supporting import ledger, rbac
 
 _SHIM_VOLUME: Final = "ssh-by-kubectl"
 _SHIM_FILE: Final = "ssh"
@@ -56,6 +57,40 @@ def launcher_account(spec: JobSpec) -> str:
     Discovery runs under it too, so discovery's Role is bound to it.
     """
     return f"{spec.name}-launcher"
+
+
+def access(spec: JobSpec) -> list[Manifest]:
+    """Discovery's Role with fewer rights than elsewhere, bound to `launcher_account`; what `read_nodes` adds stays."""
+    made = rbac.manifests(spec, account=launcher_account(spec))
+    return [{**each, "rules": _rights(spec)} if each["kind"] == "Role" else each for each in made]
+
+
+def _rights(spec: JobSpec) -> list[Manifest]:
+    """What discovery cannot do without.
+
+    A pod has one account, so its token is also in the launcher's container, whose ports unpickle what they receive. It
+    may delete this job's workers, which the operator names by their index (training-operator 1.8, `pkg/controller.v1/
+    mpi/mpijob_controller.go`, `getOrCreateWorker`) and never makes again once they have failed. It may not patch the
+    MPIJob: whoever does has the operator make any pod.
+    """
+    workers = [f"{spec.name}-worker-{index}" for index in range(spec.workers.max)]
+    return [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods"], "resourceNames": workers, "verbs": ["delete"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [ledger.name(spec)],
+            "verbs": ["get", "patch"],
+        },
+        {
+            "apiGroups": ["kubeflow.org"],
+            "resources": ["mpijobs"],
+            "resourceNames": [spec.name],
+            "verbs": ["get", "list", "watch"],
+        },
+    ]
 
 
 def _shim_name(spec: JobSpec) -> str:

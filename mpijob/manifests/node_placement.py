@@ -1,4 +1,4 @@
-"""Where pods run: workers on spot nodes with the right GPU, the launcher on demand, all of them in one zone."""
+"""Where pods run: workers on spot nodes with the right GPU and in one zone, the launcher on demand and in any zone."""
 
 from copy import deepcopy
 
@@ -33,7 +33,7 @@ def zones(spec: JobSpec) -> list[str]:
 
 
 def one_zone(spec: JobSpec) -> bool:
-    """Whether an affinity must keep the pods in one zone. False if only one zone is allowed anyway."""
+    """Whether an affinity must keep the workers in one zone. False if only one zone is allowed anyway."""
     wanted = spec.cloud is not Cloud.ANY if spec.one_zone is None else spec.one_zone
     return wanted and len(zones(spec)) != 1
 
@@ -45,7 +45,8 @@ def affinity(spec: JobSpec, role: Role) -> Manifest | None:
         requiredDuringSchedulingIgnoredDuringExecution=_required(terms),
         preferredDuringSchedulingIgnoredDuringExecution=_preferred(spec) if role is Role.WORKER else None,
     )
-    return without_empty(nodeAffinity=node, podAffinity=_same_zone(spec) if one_zone(spec) else None) or None
+    together = _same_zone(spec) if role is Role.WORKER and one_zone(spec) else None
+    return without_empty(nodeAffinity=node, podAffinity=together) or None
 
 
 def tolerations(spec: JobSpec, role: Role) -> list[Manifest]:
@@ -110,6 +111,11 @@ def _preferred(spec: JobSpec) -> list[Manifest]:
 
 
 def _same_zone(spec: JobSpec) -> Manifest:
-    """All pods in one zone, which the first pod picks: Kubernetes lets a pod pass that is the only one to match."""
-    term = {"labelSelector": {"matchLabels": pod_selector(spec)}, "topologyKey": _ZONE}
+    """All workers in one zone, which the first of them picks: Kubernetes lets a pod pass that is the only one to match.
+
+    The launcher does not count, and has no such rule: it finds a node at once, in a zone that may have no GPU to spare.
+    Not even a preference, which kube-scheduler reads both ways: it would draw the workers to the launcher's zone
+    (Kubernetes 1.34, `pkg/scheduler/framework/plugins/interpodaffinity/scoring.go`, `processExistingPod`).
+    """
+    term = {"labelSelector": {"matchLabels": pod_selector(spec, Role.WORKER)}, "topologyKey": _ZONE}
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}

@@ -16,6 +16,10 @@ _CONTAINER: Final = "pytorch"
 """The name by which the operator finds the training container."""
 _CPU_PERCENT: Final = 80
 _COOLDOWN_SECONDS: Final = 300
+_OURS: Final = ("startupProbe", "readinessProbe", "ports")
+"""Of a worker's container: what only our PID 1 answers. A pod that waited for it would never be Ready, and Kubernetes'
+autoscaler leaves the CPU use of such pods out (Kubernetes 1.34, `pkg/controller/podautoscaler/replica_calculator.go`,
+`groupPods`)."""
 _RESTARTS: Final = 1000
 """torchrun counts each resize as a restart, and an elastic job has many. The user's `reset_limit` replaces this."""
 
@@ -62,7 +66,7 @@ def _template(spec: JobSpec) -> Manifest:
     template = worker_pod.template(spec)
     pod = template["spec"]
     training = {**pod["containers"][0], "name": _CONTAINER, "command": command(spec)}
-    for ours in ("readinessProbe", "ports"):
+    for ours in _OURS:
         del training[ours]
     return {**template, "spec": {**pod, "containers": [training]}}
 

@@ -1,7 +1,11 @@
-"""Queues that admit a job: Kueue, Volcano, KAI.
+"""Queues that admit a job: Kueue, Volcano, KAI. `docs/job.md` says what each guarantees, and what it evicts whole.
 
-Volcano and KAI schedule gangs: they admit `schedulingPolicy.minAvailable` pods together and do not reclaim them. They
-add and reclaim the workers above that number one by one. Kueue admits and evicts a job as a whole.
+- Volcano (`pkg/scheduler/plugins/gang/gang.go`): evicts pods one by one, and none once `minAvailable` are left, where
+  its configuration lets the gang plugin judge that.
+- KAI (v0.13, `pkg/scheduler/api/podgroup_info/eviction_info.go`): evicts pods one by one above `minAvailable`, the
+  launcher last, and then all the others at once.
+- Kueue (`pkg/controller/jobs/mpijob/mpijob_controller.go`): admits a job with all its workers, and evicts it by
+  suspending it.
 """
 
 from typing import Final
@@ -10,7 +14,14 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 
 _KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-_KAI_LABEL: Final = "kai.scheduler/queue"
+_KAI_QUEUE: Final = "kai.scheduler/queue"
+_KAI_PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
+"""KAI from v0.10 on reads it off the job (`pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go`).
+Without it a job whose priority is 100 or more is not preemptible (`pkg/common/podgroup/preemptible.go`): it never gets
+more than its queue's quota, and never gives a GPU back."""
+_KAI_PRIORITY: Final = "priorityClassName"
+"""Read at the same place. Without it the job has the priority of the pod that KAI looked at last, maybe the launcher's.
+"""
 _SCHEDULERS: Final = {QueueSystem.VOLCANO: "volcano", QueueSystem.KAI: "kai-scheduler"}
 
 
@@ -20,21 +31,28 @@ def scheduler_name(spec: JobSpec) -> str | None:
 
 
 def job_labels(spec: JobSpec) -> dict[str, str]:
-    """Labels of the job that name its queue."""
-    if spec.queue is None or spec.queue.system is QueueSystem.VOLCANO:
+    """Labels of the job that name its queue, and tell KAI what it may do with the job."""
+    if spec.queue is None:
         return {}
-    return {_KUEUE_LABEL if spec.queue.system is QueueSystem.KUEUE else _KAI_LABEL: spec.queue.name}
+    match spec.queue.system:
+        case QueueSystem.KUEUE:
+            return {_KUEUE_LABEL: spec.queue.name}
+        case QueueSystem.VOLCANO:
+            return {}
+        case QueueSystem.KAI:
+            preemptible = {_KAI_PREEMPTIBILITY: "preemptible", _KAI_PRIORITY: spec.priority.workers}
+            return {_KAI_QUEUE: spec.queue.name, **preemptible}
 
 
 def pod_labels(spec: JobSpec) -> dict[str, str]:
     """Labels of the pods that name the queue. Kueue must not find any there: it would admit each pod by itself."""
-    return job_labels(spec) if spec.queue and spec.queue.system is QueueSystem.KAI else {}
+    return {_KAI_QUEUE: spec.queue.name} if spec.queue and spec.queue.system is QueueSystem.KAI else {}
 
 
 def scheduling_policy(spec: JobSpec, *, has_launcher: bool = True) -> Manifest:
     """`runPolicy.schedulingPolicy`.
 
-    Without `minAvailable`, the guaranteed number of pods, an operator with gang scheduling would wait for all workers.
+    Without `minAvailable`, the pods that start together, an operator with gang scheduling would wait for all workers.
     Without the workers' `priorityClass`, a queue would rank the whole job by its launcher.
     """
     return without_empty(

@@ -31,8 +31,7 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
             beside = [*rbac.manifests(spec, beside=supporting), *supporting]
             own = [*beside, *ledger.manifests(spec), *mpijob_v2beta1.manifests(spec, owned=ownership.paths(beside))]
         case Target.MPIJOB_V1:
-            account = mpijob_v1.launcher_account(spec)
-            beside = [*rbac.manifests(spec, account=account), *supporting]
+            beside = [*mpijob_v1.access(spec), *supporting]
             own = [*beside, *ledger.manifests(spec), *mpijob_v1.manifests(spec)]
         case Target.PYTORCHJOB:
             own = [*supporting, *pytorchjob.manifests(spec)]

@@ -55,7 +55,8 @@ def test_first_job_as_a_legacy_mpijob(cluster: Site, namespace: Kubectl, timelin
 
 
 def test_first_job_as_a_pytorchjob(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
-    shared = _apply(cluster, namespace, "pytorchjob", ["python", "/output/scripts/digits_torchrun.py"])
+    command = ["python", "/output/scripts/digits_torchrun.py"]
+    shared = _apply(cluster, namespace, "pytorchjob", command, launcher={"kind": "horovodrun"})
     timeline.mark("applied")
     _wait_succeeded(namespace, "pytorchjob")
     timeline.mark("succeeded")

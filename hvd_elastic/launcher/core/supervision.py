@@ -143,7 +143,14 @@ class Supervision:
             self._gone = now
 
     def launcher_ended(self, exit_code: int, now: float, *, worker_code: int | None = None) -> None:
-        """Take the launcher's end. `worker_code`: the exit code of the worker that ended it, if it names one."""
+        """Take the launcher's end: its exit code, or RESET_LIMIT where it names that as the reason.
+
+        `worker_code`: the exit code of the worker that ended it, if it names one.
+        """
+        if exit_code == Exit.RESET_LIMIT:  # whatever has become of its hosts
+            self._fail_later(exit_code, -math.inf)
+            self._lost.forget()
+            return
         if self._phase is _Phase.HELD:  # it had nothing to do: this is a fault of its own
             self._fail_later(exit_code, now)
             self._lost.forget()
@@ -234,4 +241,6 @@ class Supervision:
         return Release()
 
     def _fail(self) -> Decision:
+        if self._code == Exit.RESET_LIMIT:
+            return Finish(exit_code=self._code, reason="its reset limit is reached")
         return Finish(exit_code=self._code, reason="a worker has failed, and its hosts were not taken away")

@@ -26,7 +26,7 @@ from hvd_elastic.discovery.ledger.job_history import JobHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
-from hvd_elastic.mpijob.contract import WorkerState
+from hvd_elastic.mpijob.contract import Exit, WorkerState
 from tests.discovery.kubeapi import OWNER
 
 Kind = TypeVar("Kind")
@@ -204,6 +204,10 @@ def test_only_the_last_failure_ends_a_job() -> None:
     assert ends_job(failed, [failed], restarts=1)
     assert not ends_job(failed, [launcher(is_over=True)], restarts=1), "one that was taken away costs nothing"
     assert not ends_job(launcher(is_over=True), [failed], restarts=0)
+
+
+def test_no_launcher_follows_one_whose_reset_limit_was_reached() -> None:
+    assert ends_job(launcher(is_over=True, exit_code=Exit.RESET_LIMIT), [], restarts=6)
 
 
 def test_how_a_launcher_ended() -> None:

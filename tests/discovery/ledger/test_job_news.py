@@ -65,3 +65,10 @@ def test_the_end_is_told_at_once() -> None:
     told.take([WorldChanged(unix=2.0, workers=()), JobEnded(unix=2.0, succeeded=False, exit_code=1, step=9)])
     expected = "the job has ended after step 9, with exit code 1"
     assert told.due(2.0) == News(reason="Failed", message=expected, is_warning=True)
+
+
+def test_the_reset_limit_is_a_reason_of_its_own() -> None:
+    told = news()
+    told.take([JobEnded(unix=2.0, succeeded=False, exit_code=71, step=9)])
+    expected = "the job has ended after step 9: its reset limit is reached"
+    assert told.due(2.0) == News(reason="ResetLimitReached", message=expected, is_warning=True)

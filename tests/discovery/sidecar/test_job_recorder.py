@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.kube.api_server import ApiServer, ApiStatusError
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.ledger import job_news, world_history
@@ -30,9 +31,29 @@ from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.sidecar import job_recorder, launcher_pods
 from hvd_elastic.discovery.sidecar.ledger_store import LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.preemptor_lookup import PreemptorLookup, preemptor
-from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, LABEL_JOB_NAME, LABEL_JOB_ROLE, LEDGER_KEY, WorkerState
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_STATUS,
+    LABEL_JOB_NAME,
+    LABEL_JOB_ROLE,
+    LABEL_REPLICA_TYPE,
+    LEDGER_KEY,
+    WorkerState,
+)
 from tests.discovery.conftest import Start, until
-from tests.discovery.kubeapi import CONFIG_MAPS, EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, node, pod
+from tests.discovery.kubeapi import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    NODES,
+    OWNER,
+    PODS,
+    KubeApi,
+    Request,
+    Status,
+    mpijob,
+    node,
+    pod,
+)
 from tests.discovery.workers import Workers
 
 PLACE = MPIJobPlace(job="job", namespace="default", version="v2beta1")
@@ -116,6 +137,25 @@ def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, 
     assert last is not None
     assert (last.activity, last.workers) == (Activity.ENDED, 0)
     assert sentences(cluster)["Finished"] == "the job has ended after step 10"
+
+
+def test_an_mpijob_of_the_legacy_operator_is_never_patched(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    """The right to is not there: the launcher's open port would be a way to it."""
+    jobs = JOBS.replace("v2beta1", "v1")
+    cluster.objects[jobs] = {}
+    cluster.put(jobs, mpijob())
+    worker = pod(0)
+    worker["metadata"]["labels"][LABEL_REPLICA_TYPE] = "worker"
+    train(workers, 0)
+    cluster.put(PODS, worker)
+    running = start(pod_uid="l1", version="v1")
+    until(lambda: "Resized" in sentences(cluster))
+    until(lambda: has_begun(running.folder))
+    running.stop()
+    assert told(cluster, WorldChanged)
+    assert [
+        request.path for request in cluster.requests if request.method == "PATCH" and "mpijobs" in request.path
+    ] == []
 
 
 def test_a_world_is_told_soon_though_its_workers_were_asked_just_before(

@@ -1,14 +1,16 @@
 """The sidecar and the launcher's Job: over a small API server, as it is asked for them."""
 
+import json
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.sidecar.launcher_job import LauncherJob
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, STATUS_FILE
 from tests.discovery.kubeapi import JOBS, PODS, KubeApi, Request, Status, mpijob
 
 BATCH = "/apis/batch/v1/namespaces/default/jobs"
@@ -34,9 +36,10 @@ def cluster(api: KubeApi) -> KubeApi:
 
 
 @pytest.fixture
-def job(cluster: KubeApi) -> LauncherJob:
+def job(cluster: KubeApi, tmp_path: Path) -> LauncherJob:
     owned = [f"{POLICIES}/job", f"{POLICIES}/one-that-is-gone"]
-    return LauncherJob(ApiServer(cluster.access()), job="job", namespace="default", pod_uid="now", owned=owned)
+    server = ApiServer(cluster.access())
+    return LauncherJob(server, job="job", namespace="default", pod_uid="now", owned=owned, run_dir=tmp_path)
 
 
 def limit(api: KubeApi) -> int:
@@ -62,6 +65,27 @@ def test_a_drained_launcher_costs_nothing(cluster: KubeApi, job: LauncherJob) ->
 
 def test_a_failed_launcher_counts(cluster: KubeApi, job: LauncherJob) -> None:
     job.raise_limit()
+    job.conclude()
+    assert limit(cluster) == 3
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_no_launcher_follows_one_whose_reset_limit_was_reached(
+    cluster: KubeApi, job: LauncherJob, tmp_path: Path, before: int
+) -> None:
+    cluster.patch(BATCH, "job-launcher", {"status": {"failed": before}})
+    job.raise_limit()
+    assert limit(cluster) > before
+    (tmp_path / STATUS_FILE).write_text(json.dumps({"exit_code": 71}))
+    job.conclude()
+    assert limit(cluster) < before + 1, "a Job ends when more pods have failed than its limit"
+
+
+@pytest.mark.parametrize("left", ["", '{"exit_code": 72}', '{"exit_code": null}'])
+def test_launchers_follow_one_that_ended_otherwise(
+    cluster: KubeApi, job: LauncherJob, tmp_path: Path, left: str
+) -> None:
+    (tmp_path / STATUS_FILE).write_text(left)
     job.conclude()
     assert limit(cluster) == 3
 

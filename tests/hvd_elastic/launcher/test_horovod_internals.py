@@ -14,12 +14,13 @@ import pytest
 horovod = pytest.importorskip("horovod")
 
 from horovod.runner.common.util import hosts, network, secret  # noqa: E402
-from horovod.runner.elastic import rendezvous, worker  # noqa: E402
+from horovod.runner.elastic import constants, rendezvous, worker  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
 from horovod.runner.http import http_client  # noqa: E402
 
 from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
+from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
 from hvd_elastic.trainer.elastic import rendezvous_client  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
@@ -53,6 +54,11 @@ def test_names_and_numbers() -> None:
     assert worker.put_data_into_kvstore, f"{WHAT_TO_DO} elastic/worker: host_updates replaces it"
     assert set(vars(network.AckResponse())) == set(), f"{WHAT_TO_DO} network.AckResponse: wire lets it be built"
     assert pickle.dumps(network.AckResponse()), WHAT_TO_DO
+
+
+def test_the_message_of_the_reset_limit() -> None:
+    said = constants.RESET_LIMIT_EXCEEDED_MESSAGE.format(7)
+    assert _RESET_LIMIT.decode() in said, f"{WHAT_TO_DO} elastic/constants, used by stock_output"
 
 
 def test_the_environment_of_a_worker_is_horovods() -> None:

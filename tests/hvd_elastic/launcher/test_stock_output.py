@@ -43,6 +43,16 @@ def test_horovodrun_s_own_error_is_kept() -> None:
     assert b"unrecognized arguments" in output.last_words
 
 
+def test_the_reset_limit_is_told_by_horovodrun_alone() -> None:
+    said = b"Horovod was shutdown because number of resets during elastic job exceeded limit: 1"
+    own = written(b"RuntimeError: " + said + b"\n")
+    assert own.worker_code() is None
+    assert own.has_reached_reset_limit
+    of_a_worker = written(b"[0]<stderr>:" + said + b"\n" + TRACEBACK.encode())
+    assert of_a_worker.worker_code() == 3
+    assert not of_a_worker.has_reached_reset_limit
+
+
 @pytest.mark.parametrize("unwritable", ["stdout", "stderr"])
 def test_last_words_that_cannot_be_said_are_no_error(unwritable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:

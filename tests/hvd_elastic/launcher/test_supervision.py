@@ -14,6 +14,7 @@ from hvd_elastic.launcher.core.supervision import (
     SupervisionLimits,
 )
 from hvd_elastic.launcher.horovodrun_command import NotElasticError, parse
+from hvd_elastic.mpijob.contract import Exit
 
 LIMITS = SupervisionLimits(start=4, minimum=2)
 
@@ -37,6 +38,16 @@ def wait(
     """The first decision from `start` on."""
     ticks = (start + n / 10 for n in range(int(seconds * 10)))
     return next((made for now in ticks if (made := supervision.decide(now, oldest_worker=oldest_worker))), None)
+
+
+@pytest.mark.parametrize("lost", [(), ("c", "d"), ("a", "b", "c", "d")])
+def test_the_reset_limit_ends_the_job_whatever_became_of_the_hosts(lost: tuple[str, ...]) -> None:
+    """Begun again, horovodrun would count from 0."""
+    supervision = running("a", "b", "c", "d")
+    supervision.set_hosts(hosts(*sorted({"a", "b", "c", "d"} - set(lost))), 10.0)
+    supervision.launcher_ended(Exit.RESET_LIMIT, 11.0)
+    finish = supervision.decide(11.0, oldest_worker=None)
+    assert finish == Finish(exit_code=Exit.RESET_LIMIT, reason="its reset limit is reached")
 
 
 def test_the_first_start_does_not_wait_for_hosts() -> None:

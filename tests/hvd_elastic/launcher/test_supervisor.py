@@ -8,6 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from hvd_elastic.discovery.sidecar.launcher_pods import exit_code_of
+from hvd_elastic.mpijob.contract import Exit
+
 SUPERVISE = """
 import sys
 from pathlib import Path
@@ -49,6 +54,17 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
         assert process.wait(30) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+
+
+@pytest.mark.parametrize(
+    ("last_words", "code"),
+    [("number of resets during elastic job exceeded limit: 3", Exit.RESET_LIMIT), ("Exit code: 5", 5)],
+)
+def test_the_sidecar_can_read_how_the_job_has_ended(tmp_path: Path, last_words: str, code: int) -> None:
+    script = f"echo 'RuntimeError: {last_words}'; exit 1"
+    process = subprocess.run([sys.executable, "-c", SUPERVISE, str(tmp_path), script], check=False, timeout=60)
+    assert process.returncode == code
+    assert exit_code_of(tmp_path) == code
 
 
 def _until(true: Callable[[], object]) -> None:

@@ -52,6 +52,7 @@ from tests.mpijob.jobs import refused
         ({"node_labels": {"cloud.google.com/gke-spot": "true"}}, "node_labels"),
         ({"env": {"HOROVOD_AUTOTUNE": "1"}}, "env"),
         ({"queue": {"system": "kueue", "name": "q"}}, "queue"),
+        ({"queue": {"system": "kai", "name": "q"}, "priority__workers": "a" * 64}, "priority.workers"),
         ({"workers": "2", "disruption_budget": True}, "disruption_budget"),
         ({"env": {"HVD_ELASTIC_JOB": "x"}}, "env"),
         ({"env": {"HOROVOD_RANK": "0"}}, "env"),

@@ -30,6 +30,52 @@ def test_an_image_is_needed() -> None:
         render(read_job(None, {"name": "a", "command": ["b"]}))
 
 
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"launcher": "launch"}, "launcher"),
+        ({"launcher__memory": "4Gi"}, "launcher"),
+        ({"launcher_node_labels": {"pool": "cpu"}}, "launcher_node_labels"),
+        ({"priority__launcher": "high"}, "priority.launcher"),
+        ({"batch": 1024}, "batch"),
+        ({"checkpoint": "s3://bucket"}, "checkpoint"),
+        ({"monitor": True}, "monitor"),
+        ({"standby": "off"}, "standby"),
+        ({"elastic_timeout": 60}, "elastic_timeout"),
+        ({"cooldown": [1, 2]}, "cooldown"),
+        ({"gloo_timeout": 60}, "gloo_timeout"),
+        ({"read_nodes": True}, "read_nodes"),
+        ({"log_format": "json"}, "log_format"),
+    ],
+)
+def test_a_pytorchjob_drops_nothing_in_silence(keys: dict[str, object], path: str) -> None:
+    spec = job(**keys)
+    assert render(spec), "an MPIJob has it"
+    with pytest.raises(InvalidInputError) as refused:
+        render(spec, Target.PYTORCHJOB)
+    (problem,) = refused.value.problems
+    assert problem.path == path
+    assert "has no effect" in str(problem)
+    assert "--as mpijob" in problem.way_out
+
+
+def test_a_pytorchjob_names_all_of_them_at_once() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        render(job(launcher="launch", batch=8, monitor=True), Target.PYTORCHJOB)
+    assert {problem.path for problem in refused.value.problems} == {"launcher", "batch", "monitor"}
+
+
+def test_what_a_pytorchjob_would_have_anyway_may_be_said() -> None:
+    assert render(job(launcher="horovodrun", standby="init", monitor=False, log_format="text"), Target.PYTORCHJOB)
+
+
+def test_kueue_leaves_a_pytorchjob_no_way_out_but_an_mpijob() -> None:
+    """The queue needs a checkpoint, which nobody would write."""
+    spec = job(queue={"system": "kueue", "name": "q"}, checkpoint="s3://bucket")
+    with pytest.raises(InvalidInputError, match="in a queue of Kueue a job needs it"):
+        render(spec, Target.PYTORCHJOB)
+
+
 def test_legacy_refuses_what_it_cannot_hold() -> None:
     with pytest.raises(InvalidInputError, match=r"launcher\.kind"):
         render(job(launcher="launch"), Target.MPIJOB_V1)

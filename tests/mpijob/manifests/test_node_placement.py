@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -5,7 +6,8 @@ import pytest
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud
-from tests.mpijob.jobs import job, pods
+from tests.mpijob import admission
+from tests.mpijob.jobs import job, one, pods
 
 Labels = dict[str, str]
 
@@ -106,15 +108,46 @@ def test_well_known_gpu_labels() -> None:
     assert not admitted("any", "a100", {"nvidia.com/gpu.product": "Tesla-T4"})
 
 
-def test_pods_stay_in_one_zone_of_the_candidates() -> None:
-    launcher, worker = pods(job(cloud="eks", zones=["a", "b"]))
-    for pod, kind in ((launcher, ON_DEMAND[Cloud.EKS][0]), (worker, SPOT[Cloud.EKS][0])):
-        (term,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        assert term["topologyKey"] == "topology.kubernetes.io/zone"
-        labels = term["labelSelector"]["matchLabels"]
-        assert labels["app.kubernetes.io/part-of"] == "fashion"
-        assert admits(pod, {"topology.kubernetes.io/zone": "b"} | kind)
-        assert not admits(pod, {"topology.kubernetes.io/zone": "c"} | kind)
+def matches(term: dict[str, Any], labels: Labels) -> bool:
+    """Whether a pod with these labels counts for a term of a pod affinity."""
+    return bool(term["labelSelector"]["matchLabels"].items() <= labels.items())
+
+
+@real_clouds
+def test_workers_stay_in_the_zone_that_the_first_of_them_picks(cloud: Cloud) -> None:
+    manifest = one(job(cloud=cloud.value), "MPIJob")
+    labels = {path: template["metadata"]["labels"] for path, template in admission.templates(manifest)}
+    launcher, worker = labels.values()
+    (term,) = pods(job(cloud=cloud.value))[1]["affinity"]["podAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["topologyKey"] == "topology.kubernetes.io/zone"
+    # kube-scheduler lets a pod pass that matches its own term and is the only one to.
+    assert matches(term, worker)
+    assert not matches(term, worker | {"app.kubernetes.io/part-of": "another"})
+    # The launcher has a node first. If it counted, its zone would be the workers'.
+    assert not matches(term, launcher)
+
+
+@real_clouds
+def test_no_rule_of_the_launcher_draws_workers_to_its_zone(cloud: Cloud) -> None:
+    """Not a preference either: the scheduler reads those of running pods, too."""
+    launcher, _ = pods(job(cloud=cloud.value, output={"claim": "shared"}))
+    assert not launcher.get("affinity", {}).keys() & {"podAffinity", "podAntiAffinity"}
+    assert not {volume["name"] for volume in launcher["volumes"] if "persistentVolumeClaim" in volume}
+    assert "topology.kubernetes.io/zone" not in json.dumps(launcher)
+
+
+def test_pods_stay_in_the_candidate_zones() -> None:
+    for pod, kind in zip(pods(job(cloud="eks", zones=["a", "b"])), (ON_DEMAND, SPOT), strict=True):
+        node = kind[Cloud.EKS][0]
+        assert admits(pod, {"topology.kubernetes.io/zone": "b"} | node)
+        assert not admits(pod, {"topology.kubernetes.io/zone": "c"} | node)
+
+
+def test_workers_need_no_rule_for_one_zone_where_none_is_wanted_or_only_one_allowed() -> None:
+    for spec in (job(cloud="eks", one_zone=False), job(cloud="eks", zones=["a"]), job()):
+        assert all("podAffinity" not in pod.get("affinity", {}) for pod in pods(spec))
 
 
 def test_the_zone_of_a_lustre_file_system_is_required() -> None:

@@ -83,3 +83,31 @@ def test_a_second_apply_cannot_empty_the_ledger(target: Target) -> None:
     rules = one(job(), "Role", target)["rules"]
     (rule,) = (rule for rule in rules if rule["resources"] == ["configmaps"])
     assert (rule["resourceNames"], rule["verbs"]) == (["fashion-ledger"], ["get", "patch"])
+
+
+def test_the_legacy_launcher_has_few_rights_in_reach_of_its_open_port() -> None:
+    """A pod has one account: what discovery may do there, the launcher's container may do, too."""
+    spec = job(name="fashion", workers="1:3", disruption_budget=True, monitor=True)
+    role = one(spec, "Role", Target.MPIJOB_V1)
+    assert one(spec, "RoleBinding", Target.MPIJOB_V1)["subjects"][0]["name"] == "fashion-launcher"
+    granted = {
+        (resource, verb, name)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", ["*"])
+    }
+    reads = {(resource, verb, "*") for resource, verbs in {"pods": ["get", "list", "watch"]}.items() for verb in verbs}
+    changes = {right for right in granted - reads if right[1] not in {"get", "list", "watch"}}
+    assert changes == {
+        *(("pods", "delete", f"fashion-worker-{index}") for index in range(3)),
+        ("events", "create", "*"),
+        ("configmaps", "patch", "fashion-ledger"),
+    }
+    assert {name for resource, _, name in granted if resource == "mpijobs"} == {"fashion"}
+
+
+def test_the_legacy_launcher_reads_nodes_only_if_asked_to() -> None:
+    spec = job(read_nodes=True)
+    (rule,) = one(spec, "ClusterRole", Target.MPIJOB_V1)["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["nodes"], ["get", "list", "watch"])

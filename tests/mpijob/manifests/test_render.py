@@ -20,12 +20,22 @@ def test_a_queue_knows_the_job_and_its_guaranteed_part() -> None:
     assert policy == {"minAvailable": 3, "queue": "q", "priorityClass": "preemptible-pc"}
     assert {pod["schedulerName"] for pod in pods(volcano)} == {"volcano"}
 
-    kai = job(queue={"system": "kai", "name": "q"})
-    assert {pod["schedulerName"] for pod in pods(kai)} == {"kai-scheduler"}
-    assert one(kai, "MPIJob")["metadata"]["labels"]["kai.scheduler/queue"] == "q"
-    assert {
-        dict(t["metadata"]["labels"]).get("kai.scheduler/queue") for _, t in admission.templates(one(kai, "MPIJob"))
-    } == {"q"}
+
+@pytest.mark.parametrize(("target", "kind"), [(Target.MPIJOB, "MPIJob"), (Target.PYTORCHJOB, "PyTorchJob")])
+def test_kai_may_give_the_job_more_than_its_quota_and_take_it_back(target: Target, kind: str) -> None:
+    """KAI reads labels of the job, and else the priority of whichever pod it looks at."""
+    spec = job(queue={"system": "kai", "name": "q"}, priority__workers="low")
+    (manifest,) = (each for each in render(spec, target) if each["kind"] == kind)
+    labels = manifest["metadata"]["labels"]
+    assert {key: value for key, value in labels.items() if "/part-of" not in key and "/managed-by" not in key} == {
+        "kai.scheduler/queue": "q",
+        "kai.scheduler/preemptibility": "preemptible",
+        "priorityClassName": "low",
+    }
+    for _, template in admission.templates(manifest):
+        assert template["spec"]["schedulerName"] == "kai-scheduler"
+        assert dict(template["metadata"]["labels"])["kai.scheduler/queue"] == "q"
+        assert "priorityClassName" not in template["metadata"]["labels"]
 
 
 def test_kueue_sees_the_job_and_not_each_pod() -> None:
@@ -95,6 +105,8 @@ def test_a_pytorchjob_scales_between_the_same_bounds() -> None:
     assert scaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 600
     (container,) = manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     assert (container["name"], container["command"]) == ("pytorch", ["torchrun", "train.py"])
+    # Kubernetes' autoscaler leaves out pods that are not Ready, and nobody answers a probe of ours.
+    assert not {"startupProbe", "readinessProbe", "ports", "lifecycle"} & container.keys()
     without = one(job(workers="2:3:8"), "PyTorchJob", Target.PYTORCHJOB)
     assert without["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 8
 
@@ -117,8 +129,12 @@ def test_twenty_jobs_of_sixty_four_slots_do_not_clash(target: Target) -> None:
     endings = ("", "-1", "-worker", "-worker-0", "-launcher", "-config", "-ssh", "-discovery", "-data", "-output")
     names = [f"{base}{ending}" for base in ("job", "job-a") for ending in endings]
     keys: dict[str, Any] = {"workers": "1:8", "workers__gpus": 8, "cloud": "eks", "read_nodes": True}
-    keys |= {"data": {"efs": "fs-01234567"}, "output": {"size": "1Ti", "storage_class": "nfs"}, "checkpoint": "s3://b"}
-    specs = [job(name=name, disruption_budget=True, monitor=True, **keys) for name in names]
+    keys |= {"data": {"efs": "fs-01234567"}, "output": {"size": "1Ti", "storage_class": "nfs"}}
+    if target is Target.PYTORCHJOB:
+        del keys["read_nodes"]
+    else:
+        keys |= {"checkpoint": "s3://b", "monitor": True}
+    specs = [job(name=name, disruption_budget=True, **keys) for name in names]
     objects = Counter(
         (manifest["kind"], manifest["metadata"].get("namespace"), manifest["metadata"]["name"])
         for spec in specs
