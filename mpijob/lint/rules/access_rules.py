@@ -29,7 +29,7 @@ _ALLOWED: Final = {
     "pods": _READ | {"delete", "patch"},
     "pods/status": frozenset(("patch",)),
     "pods/finalizers": frozenset(("patch",)),
-    "events": frozenset(("list", "create", "patch")),
+    "events": frozenset(("list", "create")),
     "nodes": _READ,
     "mpijobs": _READ | {"patch"},
     "mpijobs/status": frozenset(("get",)),
