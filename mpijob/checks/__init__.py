@@ -3,6 +3,7 @@
 from hvd_elastic.mpijob.checks import (
     hardware_checks,
     name_checks,
+    network_checks,
     placement_checks,
     policy_checks,
     size_checks,
@@ -18,6 +19,7 @@ _CHECKS = (
     hardware_checks.problems,
     placement_checks.problems,
     policy_checks.problems,
+    network_checks.problems,
     volume_checks.problems,
     name_checks.problems,
 )

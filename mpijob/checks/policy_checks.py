@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from hvd_elastic.mpijob.checks import network_checks
 from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.priorityclasses.problem import Problem
 
@@ -50,7 +51,7 @@ def _endpoint(spec: JobSpec) -> Iterator[Problem]:
         )
         return
     port = parts[3] or {"http": 80, "https": 443}[parts[0]]
-    if spec.network.policy and port not in spec.network.storage_ports:
+    if spec.network.policy and port not in network_checks.open_ports(spec):
         what = f"is reached on port {port}, which the NetworkPolicy blocks"
         way_out = f"add {port} to network.storage_ports"
         yield Problem(path="checkpoint.endpoint", value=url, what=what, way_out=way_out)

@@ -12,6 +12,7 @@ from pydantic import Field
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import Standby
 from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.mpijob.description.network_spec import NetworkSpec
 from hvd_elastic.mpijob.description.scalar_types import (
     AutoDuration,
     ContainerPath,
@@ -198,21 +199,6 @@ class QueueSpec(Section):
     """`kueue`, `volcano` or `kai`."""
     name: LabelValue
     """Name of the queue: a LocalQueue of Kueue, or a Queue of Volcano or KAI."""
-
-
-class NetworkSpec(Section):
-    """What may connect to the job's pods, and what they may connect to."""
-
-    policy: bool = True
-    """Emit NetworkPolicies. Horovod unpickles what its ports receive: without them, any pod can run code in the job."""
-    interface: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = "eth0"
-    """Network interface of the pods. Without a name, Horovod would wait for two hosts and probe for it."""
-    storage_ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[443])
-    """TCP ports on which pods may reach storage outside the job. Object stores use 443."""
-    api_ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[443, 6443])
-    """TCP ports of the API server, for discovery. A NetworkPolicy sees the server's own port, not the Service's 443."""
-    monitoring_namespace: DnsLabel = "monitoring"
-    """Namespace whose pods may reach the metrics ports."""
 
 
 class AutoscaleSpec(Section):

@@ -128,7 +128,12 @@ def _elastic_timeout(spec: JobSpec) -> list[str]:
 def sidecar(
     spec: JobSpec, *, mounts: list[Manifest], options: Sequence[str] = (), owned: Sequence[str] = ()
 ) -> Manifest:
-    """The discovery container. It starts before the launcher, outlives it, and does not keep the pod from ending."""
+    """The discovery container. It starts before the launcher, outlives it, and does not keep the pod from ending.
+
+    It has a liveness probe, because a restart costs nothing: the list of hosts stays, and a new sidecar takes it over.
+    Launcher and workers have none: a slow answer there would end training that goes on.
+    """
+    alive = {"httpGet": {"path": "/healthz", "port": contract.DISCOVERY_METRICS_PORT}, "periodSeconds": 10}
     ready = {"httpGet": {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}, "periodSeconds": 1}
     again = [] if _is_ours(spec) else ["--offer-again"]
     nodes = [] if spec.read_nodes else ["--no-nodes"]
@@ -146,6 +151,7 @@ def sidecar(
         ],
         ports=[port("metrics", contract.DISCOVERY_METRICS_PORT)],
         startupProbe={**ready, "failureThreshold": 120},
+        livenessProbe={**alive, "timeoutSeconds": 5, "failureThreshold": 3},
         readinessProbe={**ready, "failureThreshold": 3},
         resources={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         securityContext=container_security(read_only_root=True),

@@ -1,21 +1,13 @@
 """Checks of the API server: its version, its clock, and the webhooks that it asks before it admits a pod."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.jobs.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.jobs.server_version import OLDEST_MINOR, minor
 
-OLDEST_MINOR: Final = 29
-"""Native sidecars are on by default from 1.29 on (KEP-753, feature gate SidecarContainers)."""
 CLOCK_TOLERANCE_SECONDS: Final = 5.0
-
-
-def minor(version: str) -> int:
-    """29 of `v1.29.3-eks-1234`. 0 if it is not of that form."""
-    found = re.match(r"v1\.(\d+)", version)
-    return int(found[1]) if found else 0
 
 
 @check("kubernetes", Fact.VERSION)

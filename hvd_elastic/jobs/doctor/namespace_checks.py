@@ -7,10 +7,11 @@ from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.jobs.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.jobs.doctor.node_checks import GPU_RESOURCES
 from hvd_elastic.mpijob.description import quantity
-from hvd_elastic.priorityclasses import DEFAULTS
+from hvd_elastic.priorityclasses import DEFAULTS, Tier
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-_OUR_CLASSES: Final = frozenset(one.name for one in DEFAULTS)
+_OUR_CLASSES: Final = frozenset(one.name for one in DEFAULTS if one.tier is not Tier.INFERENCE)
+"""Those of a job's pods. A quota of the class of inference limits no training."""
 _NEVER_SET: Final = "limits.cpu"
 """What generated launchers and sidecars do not limit: a namespace that insists on it refuses their pods."""
 

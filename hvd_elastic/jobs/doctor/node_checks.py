@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact
-from hvd_elastic.jobs.doctor.control_plane_checks import OLDEST_MINOR, minor
 from hvd_elastic.jobs.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.jobs.server_version import OLDEST_MINOR, minor
 from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES
 
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")

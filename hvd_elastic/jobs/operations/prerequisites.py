@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.jobs.cluster_client import ClusterError, Json, NotFoundError, Read
+from hvd_elastic.jobs.server_version import OLDEST_MINOR, minor
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 
+_SERVER: Final = "/version"
 _GROUP: Final = "/apis/kubeflow.org"
 _VERSION: Final = "/apis/kubeflow.org/v2beta1"
 _CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -39,11 +41,12 @@ class Prerequisites:
 
     def reads(self) -> Sequence[Read]:
         """What must be asked."""
-        paths = [_GROUP, _VERSION, self._namespace_path, *(f"{_CLASSES}/{name}" for name in self.classes)]
+        paths = [_SERVER, _GROUP, _VERSION, self._namespace_path, *(f"{_CLASSES}/{name}" for name in self.classes)]
         return [Read(path=path) for path in [*paths, *([_MONITORING] if self.monitor else [])]]
 
     def lacking(self, answers: Answers) -> Iterator[str]:
         """A sentence for each thing that the cluster lacks, with the way out."""
+        yield from _too_old(answers.get(_SERVER))
         if _is_absent(answers, self._namespace_path):
             yield f"there is no namespace {self.namespace}: kubectl create namespace {self.namespace}"
         yield from _without_mpijobs(answers)
@@ -59,6 +62,15 @@ class Prerequisites:
     @property
     def _namespace_path(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}"
+
+
+def _too_old(server: Json | ClusterError | None) -> Iterator[str]:
+    """An older API server drops the sidecar's `restartPolicy`, and then refuses the launcher for the sidecar's probes
+    (`validateInitContainers` of Kubernetes 1.34): workers would hold their GPUs without one.
+    """
+    version = str(server.get("gitVersion", "")) if isinstance(server, dict) else ""
+    if 0 < minor(version) < OLDEST_MINOR:
+        yield f"the cluster is Kubernetes {version}, which has no native sidecars: upgrade to 1.{OLDEST_MINOR} or later"
 
 
 def _without_mpijobs(answers: Answers) -> Iterator[str]:

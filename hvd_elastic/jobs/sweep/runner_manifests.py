@@ -6,7 +6,7 @@ with it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from hvd_elastic.jobs.sweep.sweep_record import SUFFIX, SweepRecord, labels
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT, Role
@@ -14,6 +14,7 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.node_placement import tolerations
 from hvd_elastic.mpijob.manifests.pod_parts import container_env, container_security, pod_security
+from hvd_elastic.mpijob.manifests.supporting import network_policies
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 GRACE_SECONDS: Final = 5
@@ -93,7 +94,6 @@ def _pod(base: JobSpec, record: SweepRecord) -> Manifest:
 def _policy(base: JobSpec, record: SweepRecord, owner: Mapping[str, str]) -> Manifest:
     """The runner reaches the API server, and nobody reaches the runner."""
     name = f"{record.name}.sweep"  # no job has a policy of this name: it has a dot
-    ports: list[Any] = [{"protocol": "TCP", "port": port} for port in base.network.api_ports]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -101,7 +101,7 @@ def _policy(base: JobSpec, record: SweepRecord, owner: Mapping[str, str]) -> Man
         "spec": {
             "podSelector": {"matchLabels": labels(record.name)},
             "policyTypes": ["Ingress", "Egress"],
-            "egress": [{"ports": ports}],
+            "egress": network_policies.to_api_server(base),
         },
     }
 

@@ -29,7 +29,7 @@ _ALLOWED: Final = {
     "pods": _READ | {"delete", "patch"},
     "pods/status": frozenset(("patch",)),
     "pods/finalizers": frozenset(("patch",)),
-    "events": frozenset(("list", "create", "patch")),
+    "events": frozenset(("list", "create")),
     "nodes": _READ,
     "mpijobs": _READ | {"patch"},
     "mpijobs/status": frozenset(("get",)),
@@ -162,8 +162,11 @@ def excessive_rights(job: LintedJob) -> Iterator[Violation]:
     Severity.WARNING,
     why="Workers run the training script and never query the API server. A mounted token is one more thing that the "
     "script, or anyone who reaches Horovod's ports, can take.",
-    fix="Set `automountServiceAccountToken: false` on the workers' pod. Cloud identities (IRSA, workload identity) "
-    "use volumes of their own and keep working.",
+    fix="Set `automountServiceAccountToken: false` on the workers' pod. Cloud identities do not use this token: IRSA, "
+    "EKS Pod Identity and AKS workload identity mount one of their own, and GKE's metadata server knows the pod by its "
+    "address. But a NetworkPolicy that restricts egress must let workers reach who hands out credentials: on EKS "
+    "169.254.170.23 port 80 (Pod Identity) or STS on port 443 (IRSA), on GKE 169.254.169.254 port 80 and "
+    "169.254.169.252 port 988, on AKS login.microsoftonline.com on port 443.",
     part=ManifestPart.WORKER_POD,
     bad="spec: {automountServiceAccountToken: null}",
     good="spec: {automountServiceAccountToken: false}",

@@ -1,17 +1,38 @@
-"""NetworkPolicies: only the job's own pods reach ssh, the rendezvous and Gloo, whose ports are chosen at run time."""
+"""NetworkPolicies: only the job's own pods reach ssh, the rendezvous and Gloo, whose ports are chosen at run time.
 
+The ways out are named too: storage, name servers, the API server for the launcher alone, and for workers the service
+that hands out their cloud's credentials.
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.contract import Role
-from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.description.network_spec import NetworkPeer
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, pod_selector
+from hvd_elastic.mpijob.manifests.supporting import cloud_identity
 
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+_DNS_PORT: Final = 53
+_DNS_LABELS: Final = ("kube-dns", "node-local-dns")
+"""Values of `k8s-app` (kubernetes/kubernetes, `cluster/addons/dns`). CoreDNS keeps the label of kube-dns."""
+_DNS_BLOCKS: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.20.10/32")
+"""Private addresses (RFC 1918 and 6598), and NodeLocal DNSCache.
+
+The labels alone do not do: a name server may be a process of the node, which no label selects. NodeLocal DNSCache
+answers at 169.254.20.10 and at the Service's own address (kubernetes/kubernetes, `cluster/addons/dns/nodelocaldns`),
+and in EKS Auto Mode CoreDNS runs beside the pods of each node.
+"""
+_GKE_DNS_BLOCKS: Final = ("169.254.169.254/32", "34.118.224.0/20")
+"""Cloud DNS for GKE answers at the first; the second holds the addresses that GKE gives Services by default."""
 
 
 def manifests(spec: JobSpec) -> list[Manifest]:
-    """One policy for all pods of the job, and one that lets the launcher pod alone reach the API server."""
+    """One policy for all pods of the job, one that lets the launcher pod alone reach the API server, and one that lets
+    workers alone reach the service that hands out credentials, if the job needs any.
+    """
     if not spec.network.policy:
         return []
     all_pods = _policy(
@@ -19,15 +40,28 @@ def manifests(spec: JobSpec) -> list[Manifest]:
         spec.name,
         selector=pod_selector(spec),
         ingress=[{"from": [_own_pods(spec)]}, _monitoring(spec)],
-        egress=[{"to": [_own_pods(spec)]}, _dns(), {"ports": [_tcp(port) for port in spec.network.storage_ports]}],
+        egress=[
+            {"to": [_own_pods(spec)]},
+            *_dns(spec),
+            *_ways_out(spec.network.egress, spec.network.storage_ports),
+        ],
     )
     api_server = _policy(
         spec,
         f"{spec.name}.api-server",  # No job can have this name: it has a dot.
         selector=pod_selector(spec, Role.LAUNCHER),
-        egress=[{"ports": [_tcp(port) for port in spec.network.api_ports]}],
+        egress=to_api_server(spec),
     )
-    return [all_pods, api_server]
+    return [all_pods, api_server, *_identity(spec)]
+
+
+def _identity(spec: JobSpec) -> list[Manifest]:
+    egress = [
+        {"to": [_block(f"{one.address}/32")], "ports": [_tcp(port) for port in one.ports]}
+        for one in cloud_identity.services(spec)
+    ]
+    selector = pod_selector(spec, Role.WORKER)
+    return [_policy(spec, f"{spec.name}.identity", selector=selector, egress=egress)] if egress else []
 
 
 def _policy(
@@ -54,8 +88,50 @@ def _own_pods(spec: JobSpec) -> Manifest:
     return {"podSelector": {"matchLabels": pod_selector(spec)}}
 
 
-def _dns() -> Manifest:
-    return {"ports": [{"protocol": "UDP", "port": 53}, _tcp(53)]}
+def _dns(spec: JobSpec) -> list[Manifest]:
+    ports = _both(_DNS_PORT)
+    if not spec.network.dns:
+        labels = {"matchExpressions": [{"key": "k8s-app", "operator": "In", "values": list(_DNS_LABELS)}]}
+        pods = {"namespaceSelector": _named("kube-system"), "podSelector": labels}
+        blocks = (*_DNS_BLOCKS, *(_GKE_DNS_BLOCKS if spec.cloud is Cloud.GKE else ()))
+        return [{"to": [pods, *map(_block, blocks)], "ports": ports}]
+    return [
+        {"to": [_peer(one)], "ports": [each for port in one.ports for each in _both(port)] or ports}
+        for one in spec.network.dns
+    ]
+
+
+def to_api_server(spec: JobSpec) -> list[Manifest]:
+    """The egress rules of a pod that asks the API server."""
+    return _ways_out(spec.network.api_server, spec.network.api_ports)
+
+
+def _ways_out(peers: Sequence[NetworkPeer], ports: Sequence[int]) -> list[Manifest]:
+    """One rule for each peer that names ports, and one for all others. Without peers: anywhere."""
+    default = [_peer(one) for one in peers if not one.ports]
+    own = [{"to": [_peer(one)], "ports": [_tcp(port) for port in one.ports]} for one in peers if one.ports]
+    if default or not own:
+        return [{**({"to": default} if default else {}), "ports": [_tcp(port) for port in ports]}, *own]
+    return own
+
+
+def _peer(one: NetworkPeer) -> Manifest:
+    if one.cidr:
+        return _block(one.cidr)
+    namespace = {"namespaceSelector": _named(one.namespace)} if one.namespace else {}
+    return {**namespace, **({"podSelector": {"matchLabels": dict(one.pods)}} if one.pods else {})}
+
+
+def _block(cidr: str) -> Manifest:
+    return {"ipBlock": {"cidr": cidr}}
+
+
+def _named(namespace: str) -> Manifest:
+    return {"matchLabels": {_NAMESPACE_LABEL: namespace}}
+
+
+def _both(port: int) -> list[Manifest]:
+    return [{"protocol": "UDP", "port": port}, _tcp(port)]
 
 
 def _tcp(port: int) -> Manifest:
@@ -63,6 +139,6 @@ def _tcp(port: int) -> Manifest:
 
 
 def _monitoring(spec: JobSpec) -> Manifest:
-    namespace = {"namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: spec.network.monitoring_namespace}}}
+    namespace = {"namespaceSelector": _named(spec.network.monitoring_namespace)}
     last = contract.WORKER_METRICS_PORT + spec.workers.slots - 1
     return {"from": [namespace], "ports": [{**_tcp(contract.DISCOVERY_METRICS_PORT), "endPort": last}]}

@@ -30,9 +30,13 @@ def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | 
 
 
 def _role(spec: JobSpec) -> Manifest:
-    """RBAC cannot select pods by label: `delete` covers all pods of the namespace, and discovery checks their owner.
+    """What discovery does, and nothing else.
 
-    Events are listed for the scheduler's word on who preempted a worker.
+    RBAC selects objects by name only, and fields not at all. So two rights are wider than their use: `delete` covers
+    all pods of the namespace, where discovery deletes dead workers of its own job; and `patch` of the one MPIJob covers
+    its pod templates, where discovery writes annotations and the number of workers (docs/discovery.md, "Rights").
+
+    Events are listed for the scheduler's word on who preempted a worker, and created, but never changed.
     """
     return {
         "apiVersion": f"{_RBAC}/v1",
@@ -40,7 +44,7 @@ def _role(spec: JobSpec) -> Manifest:
         "metadata": metadata(spec, name(spec)),
         "rules": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
-            {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create", "patch"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
             {
                 "apiGroups": [""],
                 "resources": ["configmaps"],

@@ -73,3 +73,33 @@ def test_what_is_wrong() -> None:
         "--global-default",
     }
     assert "--global-default" in problems("--global-default", "inference-pc", "--global-default", "preserved-pc")
+
+
+def test_a_guard_follows_the_classes() -> None:
+    arguments = (
+        "--inference",
+        "live",
+        "--guard",
+        "--allow",
+        "serving",
+        "--allow",
+        "batch/scorer",
+        "--quota",
+        "serving=4",
+    )
+    found = list(yaml.safe_load_all(printed(*arguments)))
+    assert [one["kind"] for one in found[3:]] == [
+        "ResourceQuota",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ]
+    assert "'live'" in found[4]["spec"]["matchConditions"][0]["expression"]
+    assert found[4]["spec"]["validations"][0]["expression"].endswith("in ['batch/scorer']")
+    assert "4 GPUs in serving" in printed(*arguments, "-o", "table")
+
+
+def test_a_guard_says_what_is_wrong() -> None:
+    assert problems("--guard") == {"--allow"}
+    assert problems("--allow", "serving") == {"--allow"}
+    assert problems("--quota", "serving=4") == {"--quota"}
+    assert problems("--guard", "--allow", "serving/", "--quota", "serving=many") == {"--allow", "--quota"}

@@ -1,15 +1,24 @@
-"""The policies against a model of how a network plugin reads them."""
+"""The policies against a model of how a network plugin reads them: that of the test cluster, which enforces it."""
 
-from typing import Any
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.problems import InvalidInputError
+from tests.cluster.kube.policy import Direction, Pod, World
 from tests.mpijob import admission
-from tests.mpijob.jobs import job
+from tests.mpijob.jobs import job, refused
 
 Labels = dict[str, str]
 STRANGER = {"app": "other"}
+INTERNET = "203.0.113.7"
+NAME_SERVER = {"k8s-app": "kube-dns"}
+METADATA, POD_IDENTITY, GKE_METADATA = "169.254.169.254", "169.254.170.23", "169.254.169.252"
 
 
 def labels(spec: JobSpec, role: str) -> Labels:
@@ -19,32 +28,21 @@ def labels(spec: JobSpec, role: str) -> Labels:
 
 
 def admits(
-    spec: JobSpec, direction: str, pod: Labels, peer: Labels | None, port: int, namespace: str = "default"
+    spec: JobSpec,
+    direction: str,
+    labels_of_pod: Labels,
+    peer: Labels | str,
+    port: int,
+    namespace: str = "default",
+    protocol: str = "tcp",
 ) -> bool:
-    """Whether traffic of `pod` from or to `peer` is allowed. `peer` None is an address outside the cluster."""
-    policies = [manifest["spec"] for manifest in render(spec) if manifest["kind"] == "NetworkPolicy"]
-    selecting = [policy for policy in policies if policy["podSelector"]["matchLabels"].items() <= pod.items()]
-    selecting = [policy for policy in selecting if direction in policy["policyTypes"]]
-    if not selecting:
-        return True
-    rules = [rule for policy in selecting for rule in policy[direction.lower()]]
-    return any(_peer(rule, peer, namespace) and _port(rule, port) for rule in rules)
-
-
-def _peer(rule: dict[str, Any], peer: Labels | None, namespace: str) -> bool:
-    peers = rule.get("from", rule.get("to"))
-    return peers is None or any(_matches(one, peer, namespace) for one in peers)
-
-
-def _matches(one: dict[str, Any], peer: Labels | None, namespace: str) -> bool:
-    if "namespaceSelector" in one:
-        return bool(one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] == namespace)
-    return peer is not None and namespace == "default" and one["podSelector"]["matchLabels"].items() <= peer.items()
-
-
-def _port(rule: dict[str, Any], port: int) -> bool:
-    ports = rule.get("ports")
-    return ports is None or any(one["port"] <= port <= one.get("endPort", one["port"]) for one in ports)
+    """Whether traffic of a pod of the job from or to `peer` is allowed: the labels of a pod, or an address."""
+    pod = Pod(namespace=spec.namespace, name="pod", labels=labels_of_pod, address="8.8.0.1")
+    address = peer if isinstance(peer, str) else "8.8.0.2"
+    others = () if isinstance(peer, str) else (Pod(namespace=namespace, name="peer", labels=peer, address=address),)
+    policies = tuple(manifest for manifest in render(spec) if manifest["kind"] == "NetworkPolicy")
+    world = World(pods=(pod, *others), namespaces={spec.namespace: {}, namespace: {}}, policies=policies)
+    return world.passes(pod, address, port, protocol, Direction(direction))
 
 
 def test_own_pods_reach_each_other_on_any_port() -> None:
@@ -80,11 +78,149 @@ def test_ways_out_are_dns_storage_and_for_the_launcher_the_api_server() -> None:
     spec = job(network__storage_ports=[9000])
     launcher, worker = labels(spec, "Launcher"), labels(spec, "Worker")
     for pod in (launcher, worker):
-        assert admits(spec, "Egress", pod, None, 53)
-        assert admits(spec, "Egress", pod, None, 9000)
-        assert not admits(spec, "Egress", pod, None, 80)
-    assert admits(spec, "Egress", launcher, None, 6443)
-    assert not admits(spec, "Egress", worker, None, 6443)
+        assert admits(spec, "Egress", pod, INTERNET, 9000)
+        assert not admits(spec, "Egress", pod, INTERNET, 80)
+    assert admits(spec, "Egress", launcher, INTERNET, 6443)
+    assert not admits(spec, "Egress", worker, INTERNET, 6443)
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+def test_names_are_asked_of_the_cluster_and_of_nobody_else(protocol: str) -> None:
+    spec = job()
+    for pod in (labels(spec, "Launcher"), labels(spec, "Worker")):
+        for label in ("kube-dns", "node-local-dns"):
+            server = {"k8s-app": label}
+            assert admits(spec, "Egress", pod, server, 53, namespace="kube-system", protocol=protocol)
+            assert not admits(spec, "Egress", pod, server, 53, namespace="elsewhere", protocol=protocol)
+        for address in ("10.96.0.10", "172.20.0.10", "192.168.0.10", "100.64.0.10", "169.254.20.10"):
+            assert admits(spec, "Egress", pod, address, 53, protocol=protocol)
+        assert not admits(spec, "Egress", pod, INTERNET, 53, protocol=protocol)
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "34.118.224.10"])
+def test_gke_has_name_servers_at_addresses_of_its_own(address: str) -> None:
+    for cloud, there in (("gke", True), ("eks", False), ("any", False)):
+        spec = job(cloud=cloud)
+        assert admits(spec, "Egress", labels(spec, "Worker"), address, 53, protocol="udp") is there
+
+
+def test_name_servers_can_be_named() -> None:
+    spec = job(network__dns=[{"namespace": "openshift-dns", "ports": [5353]}, "10.0.0.2/32"])
+    worker = labels(spec, "Worker")
+    assert admits(spec, "Egress", worker, STRANGER, 5353, namespace="openshift-dns", protocol="udp")
+    assert admits(spec, "Egress", worker, "10.0.0.2", 53, protocol="udp")
+    assert not admits(spec, "Egress", worker, "10.0.0.3", 53, protocol="udp")
+    assert not admits(spec, "Egress", worker, NAME_SERVER, 53, namespace="kube-system", protocol="udp")
+
+
+def test_ways_out_can_be_named() -> None:
+    peers = ["10.1.0.0/16", {"namespace": "minio", "pods": {"app": "minio"}, "ports": [9000]}, {"pods": {"app": "db"}}]
+    spec = job(network__egress=peers)
+    worker = labels(spec, "Worker")
+    assert admits(spec, "Egress", worker, "10.1.2.3", 443)
+    assert not admits(spec, "Egress", worker, "10.2.0.1", 443)
+    assert not admits(spec, "Egress", worker, INTERNET, 443)
+    assert admits(spec, "Egress", worker, {"app": "minio"}, 9000, namespace="minio")
+    assert not admits(spec, "Egress", worker, {"app": "minio"}, 443, namespace="minio")
+    assert not admits(spec, "Egress", worker, {"app": "other"}, 9000, namespace="minio")
+    assert admits(spec, "Egress", worker, {"app": "db"}, 443)
+    assert not admits(spec, "Egress", worker, {"app": "db"}, 443, namespace="minio")
+    assert admits(spec, "Egress", labels(spec, "Launcher"), INTERNET, 6443)
+
+
+def test_ports_of_a_peer_open_nothing_but_that_peer() -> None:
+    spec = job(network__egress=[{"cidr": "10.1.0.0/16", "ports": [9000]}])
+    worker = labels(spec, "Worker")
+    assert admits(spec, "Egress", worker, "10.1.2.3", 9000)
+    assert not admits(spec, "Egress", worker, "10.1.2.3", 443)
+    assert not admits(spec, "Egress", worker, INTERNET, 443)
+
+
+def test_the_api_server_can_be_named() -> None:
+    spec = job(network__api_server=["10.0.0.5/32"], network__api_ports=[6443])
+    launcher = labels(spec, "Launcher")
+    assert admits(spec, "Egress", launcher, "10.0.0.5", 6443)
+    assert not admits(spec, "Egress", launcher, INTERNET, 6443)
+
+
+@given(
+    blocks=st.lists(st.ip_addresses(network="10.0.0.0/8").map(lambda address: f"{address}/32"), min_size=1, max_size=4),
+    address=st.ip_addresses(v=4).map(str),
+)
+def test_with_blocks_named_nothing_else_is_open(blocks: list[str], address: str) -> None:
+    spec = job(network={"egress": blocks, "dns": blocks, "api_server": blocks})
+    for role in ("Launcher", "Worker"):
+        for port in (53, 443):
+            assert admits(spec, "Egress", labels(spec, role), address, port) is (f"{address}/32" in blocks)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reached", "closed"),
+    [
+        ({"cloud": "eks", "workers__service_account": "s3"}, [(POD_IDENTITY, 80)], [(METADATA, 80)]),
+        ({"cloud": "eks", "checkpoint": "s3://b/p"}, [(POD_IDENTITY, 80), (METADATA, 80)], [(METADATA, 81)]),
+        ({"cloud": "eks", "env": {"DATA": "s3://b/p"}}, [(POD_IDENTITY, 80), (METADATA, 80)], []),
+        ({"cloud": "eks", "command": ["train", "--data=s3://b/p"]}, [(POD_IDENTITY, 80), (METADATA, 80)], []),
+        ({"cloud": "eks"}, [], [(POD_IDENTITY, 80), (METADATA, 80)]),
+        (
+            {"cloud": "eks", "checkpoint": "s3://b/p", "network__identity": False},
+            [],
+            [(POD_IDENTITY, 80), (METADATA, 80)],
+        ),
+        ({"cloud": "eks", "network__identity": True}, [(POD_IDENTITY, 80), (METADATA, 80)], []),
+        (
+            {"cloud": "gke", "workers__service_account": "gs"},
+            [(METADATA, 80), (METADATA, 988), (GKE_METADATA, 988)],
+            [(POD_IDENTITY, 80), (GKE_METADATA, 80)],
+        ),
+        ({"cloud": "aks", "workers__service_account": "az"}, [(INTERNET, 443)], [(METADATA, 80)]),
+        ({"cloud": "aks", "command": ["train", "az://c/p"]}, [(METADATA, 80)], []),
+        ({"cloud": "any", "checkpoint": "s3://b/p"}, [], [(METADATA, 80), (POD_IDENTITY, 80)]),
+    ],
+)
+def test_workers_reach_the_service_that_hands_out_credentials(
+    keys: dict[str, object], reached: list[tuple[str, int]], closed: list[tuple[str, int]]
+) -> None:
+    spec = job(**keys)
+    for address, port in reached:
+        assert admits(spec, "Egress", labels(spec, "Worker"), address, port)
+    for address, port in closed:
+        assert not admits(spec, "Egress", labels(spec, "Worker"), address, port)
+    for address in (METADATA, POD_IDENTITY, GKE_METADATA):
+        assert not admits(spec, "Egress", labels(spec, "Launcher"), address, 80)
+
+
+def test_the_workers_of_a_pytorchjob_do_too() -> None:
+    spec = job(cloud="eks", checkpoint="s3://b/p")
+    names = [one["metadata"]["name"] for one in render(spec, Target.PYTORCHJOB) if one["kind"] == "NetworkPolicy"]
+    assert "fashion.identity" in names
+
+
+@pytest.mark.parametrize("cloud", ["eks", "aks"])
+def test_an_account_whose_tokens_cannot_be_fetched_is_refused(cloud: str) -> None:
+    keys = {"cloud": cloud, "workers__service_account": "storage"}
+    (problem,) = refused(**keys, network__storage_ports=[9000]).values()
+    assert "443, which the NetworkPolicy blocks" in problem
+    job(**keys, network={"storage_ports": [9000], "egress": [{"cidr": "10.0.0.0/8", "ports": [443]}]})
+    job(**keys, network={"storage_ports": [9000], "policy": False})
+
+
+@pytest.mark.parametrize(
+    ("network", "path", "what"),
+    [
+        ("egress: [{ports: [1]}]", "network.egress[0]", "names no place"),
+        ("egress: [{cidr: 10.0.0.0/8, namespace: x}]", "network.egress[0].cidr", "Kubernetes takes one of them"),
+        ("dns: [10.0.0.1/8]", "network.dns[0].cidr", "without bits beyond the mask"),
+        ("policy: false, api_server: [10.0.0.0/8]", "network.api_server", "there is no NetworkPolicy"),
+        ("identity: true", "network.identity", "not known with cloud: any"),
+    ],
+)
+def test_what_says_nothing_or_too_much_is_refused(network: str, path: str, what: str) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        read_job(f"name: a\nimage: b\ncommand: [python, train.py]\nnetwork: {{{network}}}")
+    (problem,) = refusal.value.problems
+    assert problem.path == path
+    assert what in str(problem)
 
 
 def test_it_can_be_left_out() -> None:

@@ -10,7 +10,7 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
     rules = one(job(), "Role")["rules"]
     rights = {(rule["apiGroups"][0], rule["resources"][0]): rule for rule in rules}
     assert set(rights["", "pods"]["verbs"]) == {"get", "list", "watch", "delete"}
-    assert set(rights["", "events"]["verbs"]) == {"list", "create", "patch"}
+    assert set(rights["", "events"]["verbs"]) == {"list", "create"}
     assert rights["kubeflow.org", "mpijobs"]["resourceNames"] == ["fashion"]
     assert set(rights["kubeflow.org", "mpijobs"]["verbs"]) == {"get", "list", "watch", "patch"}
     own = {

@@ -40,7 +40,9 @@ class JobsCluster(KubeApi):
         super().__init__()
         for path in (ACCOUNTS, CLAIMS, ROLES, BINDINGS, POLICIES, CLUSTER_ROLES, CLASSES, MAPS, NAMESPACES, PODS):
             self.objects.setdefault(path, {})
-        self.objects["/apis"], self.objects["/apis/kubeflow.org"] = {}, {}
+        for parent in ("", "/apis", "/apis/kubeflow.org"):
+            self.objects[parent] = {}
+        self.put("", named("version", gitVersion="v1.34.4"))
         self.put(NAMESPACES, named("default"))
         for name in ("preserved-pc", "preemptible-pc"):
             self.put(CLASSES, named(name))

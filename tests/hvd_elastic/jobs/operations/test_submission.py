@@ -91,6 +91,20 @@ def test_all_that_the_cluster_lacks_is_told_before_anything_is_written(cluster: 
     assert not any(request.method == "PATCH" for request in cluster.requests)
 
 
+@pytest.mark.parametrize("version", ["v1.28.15", "v1.27.3-gke.100"])
+def test_a_cluster_without_native_sidecars(cluster: JobsCluster, version: str) -> None:
+    cluster.put("", named("version", gitVersion=version))
+    with pytest.raises(NotReadyError, match=rf"Kubernetes {version}, which has no native sidecars: upgrade to 1\.29"):
+        submit(cluster.client(), spec())
+    assert not any(request.method == "PATCH" for request in cluster.requests)
+
+
+@pytest.mark.parametrize("version", ["v1.29.0", "v1.34.4+k3s1", "unknown"])
+def test_a_cluster_that_has_them_or_does_not_say(cluster: JobsCluster, version: str) -> None:
+    cluster.put("", named("version", gitVersion=version))
+    submit(cluster.client(), spec())
+
+
 def test_mpijobs_of_another_version(cluster: JobsCluster) -> None:
     cluster.put("/apis", named("kubeflow.org", versions=[{"groupVersion": "kubeflow.org/v1"}]))
     cluster.remove("/apis/kubeflow.org", "v2beta1")

@@ -1,0 +1,66 @@
+"""The section `network` of a job description: what may connect to the job's pods, and where they may connect."""
+
+import ipaddress
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from hvd_elastic.mpijob.description.scalar_types import DnsLabel, LabelKey, LabelValue, Text
+from hvd_elastic.mpijob.description.section import Section
+
+
+def _cidr(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError:
+        raise ValueError("is not a block of addresses: write 10.0.0.0/16, without bits beyond the mask") from None
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Cidr = Annotated[str, AfterValidator(_cidr)]
+
+
+class NetworkPeer(Section):
+    """One place that pods may connect to: a block of addresses outside the cluster, or pods inside it."""
+
+    short_form: ClassVar[str | None] = "`10.0.0.0/16`: a block of addresses"
+
+    cidr: Cidr | None = None
+    """A block of addresses outside the cluster. Name pods by their labels: not every network plugin lets a block mean
+    them."""
+    namespace: DnsLabel | None = None
+    """Namespace of pods. Defaults to the job's own if `pods` is given."""
+    pods: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels of pods. All pods of `namespace` by default."""
+    ports: list[Port] = Field(default_factory=list)
+    """Ports of this peer. Defaults to those of the key that it stands under."""
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        """`10.0.0.0/16` is a block of addresses."""
+        return {"cidr": value} if isinstance(value, str) else value
+
+
+class NetworkSpec(Section):
+    """What may connect to the job's pods, and what they may connect to."""
+
+    policy: bool = True
+    """Emit NetworkPolicies. Horovod unpickles what its ports receive: without them, any pod can run code in the job."""
+    interface: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = "eth0"
+    """Network interface of the pods. Without a name, Horovod would wait for two hosts and probe for it."""
+    storage_ports: list[Port] = Field(default=[443])
+    """TCP ports on which pods may reach storage outside the job. Object stores use 443."""
+    egress: list[NetworkPeer] = Field(default_factory=list)
+    """Where pods may connect outside the job: blocks of addresses, namespaces, pods. Ports default to `storage_ports`.
+    Anywhere by default."""
+    identity: bool | None = None
+    """Let workers reach the service of the cloud's nodes that hands out credentials. Defaults to true with
+    `workers.service_account` or the URL of an object store; no effect with `cloud: any`."""
+    dns: list[NetworkPeer] = Field(default_factory=list)
+    """Name servers, on port 53. Defaults to the cluster's DNS pods and to private addresses."""
+    api_ports: list[Port] = Field(default=[443, 6443])
+    """TCP ports of the API server, for discovery. A NetworkPolicy sees the server's own port, not the Service's 443."""
+    api_server: list[NetworkPeer] = Field(default_factory=list)
+    """Addresses of the API server, for discovery. Anywhere by default, on `api_ports`."""
+    monitoring_namespace: DnsLabel = "monitoring"
+    """Namespace whose pods may reach the metrics ports."""

@@ -1,0 +1,71 @@
+"""Where pods get the credentials of their cloud: the services that answer on each node, at link-local addresses.
+
+A NetworkPolicy that does not name them leaves a pod without credentials, where policies are enforced:
+
+- EKS Pod Identity: an agent on each node, 169.254.170.23 port 80 ("Set up the Amazon EKS Pod Identity Agent", EKS user
+  guide). The role of the node: the instance metadata service, 169.254.169.254 port 80 ("Use the Instance Metadata
+  Service", EC2 user guide). Both have IPv6 addresses too, which an IPv4 cluster does not use, and a job needs IPv4.
+  IRSA asks STS, which is on port 443 like S3.
+- GKE: the metadata server. With Dataplane V2 a policy sees 169.254.169.254 ports 80 and 8080; before it, the address
+  to which the node translates them, 169.254.169.252 ports 988 and 987 ("Control communication between Pods and Services
+  using network policies", GKE documentation). 8080 and 987 are a handshake that only gRPC's direct path makes, which
+  nothing here uses (gke-labs/kube-agents, pull request 805). Some clusters see 169.254.169.254 port 988.
+- AKS: workload identity asks login.microsoftonline.com on port 443, with a token that is a file ("Use Microsoft Entra
+  Workload ID with AKS"). A managed identity of the node asks the instance metadata service, 169.254.169.254 port 80
+  ("Azure Instance Metadata Service").
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+
+_OBJECT_STORES: Final = ("s3://", "gs://", "az://", "abfs://", "abfss://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityService:
+    """One address on each node, and the TCP ports on which it hands out credentials."""
+
+    address: str
+    """IPv4."""
+    ports: tuple[int, ...]
+
+
+_METADATA: Final = IdentityService(address="169.254.169.254", ports=(80,))
+_POD_IDENTITY: Final = IdentityService(address="169.254.170.23", ports=(80,))
+_GKE: Final = (
+    IdentityService(address="169.254.169.254", ports=(80, 988)),
+    IdentityService(address="169.254.169.252", ports=(988,)),
+)
+
+
+def services(spec: JobSpec) -> tuple[IdentityService, ...]:
+    """The services that the job's workers must reach. None where they need no credentials, or the cloud is not known.
+
+    An account of its own never needs the identity of the node: on EKS and AKS it does not open the way to that.
+    """
+    wanted = spec.network.identity
+    if not (_needs_credentials(spec) if wanted is None else wanted):
+        return ()
+    match spec.cloud:
+        case Cloud.EKS:
+            return (_POD_IDENTITY,) if spec.workers.service_account else (_POD_IDENTITY, _METADATA)
+        case Cloud.GKE:
+            return _GKE
+        case Cloud.AKS:
+            return () if spec.workers.service_account else (_METADATA,)
+        case Cloud.ANY:
+            return ()
+
+
+def _needs_credentials(spec: JobSpec) -> bool:
+    return spec.workers.service_account is not None or any(
+        store in text for text in _texts(spec) for store in _OBJECT_STORES
+    )
+
+
+def _texts(spec: JobSpec) -> Iterable[str]:
+    """Where a user writes the URL of an object store that his workers use."""
+    return [*([spec.checkpoint.url] if spec.checkpoint else []), *spec.command, *spec.env.values()]
