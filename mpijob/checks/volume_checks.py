@@ -24,10 +24,11 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     found = mounts(spec)
     for mount in found:
         yield from _source(spec, mount)
-        yield from _content(mount)
+        yield from _content(spec, mount)
         yield from _place(mount)
         if mount.volume.fsx is not None:
             yield from _lustre(spec, mount, mount.volume.fsx)
+    yield from _stage(spec)
     if len(found) == 2 and _overlap(found[0].path, found[1].path):
         what = f"hides, or is hidden by, data.mount {found[0].path}"
         yield Problem(path="output.mount", value=found[1].path, what=what, way_out="choose another folder")
@@ -59,11 +60,22 @@ def _source(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
             yield Problem(path=f"{mount.name}.{key}", value=..., what=what, way_out="set cloud: eks")
 
 
-def _content(mount: Mount) -> Iterator[Problem]:
-    """Nothing could ever be written to a new volume that all pods mount read only."""
-    if mount.read_only and makes_empty(mount):
+def _stage(spec: JobSpec) -> Iterator[Problem]:
+    if spec.stage is None:
+        return
+    if spec.data is None:
+        way_out = "set data: a claim, or a new volume"
+        yield Problem(path="stage", value=spec.stage.source, what="has no data to copy into", way_out=way_out)
+    elif spec.stage.into and not _inside(spec.stage.into, spec.data.mount):
+        what, way_out = f"is not in data.mount {spec.data.mount}", f"choose a folder in {spec.data.mount}"
+        yield Problem(path="stage.into", value=spec.stage.into, what=what, way_out=way_out)
+
+
+def _content(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
+    """Nothing could ever be written to a new volume that all pods mount read only, unless it is staged."""
+    if mount.read_only and spec.stage is None and makes_empty(mount):
         what = "has a new, empty volume made, and the job only reads from it"
-        way_out = "name what exists: .claim, .efs, .fsx.file_system or .csi; or fill it: .fsx.s3_import"
+        way_out = "name what exists: .claim, .efs, .fsx.file_system or .csi; or fill it: stage, or .fsx.s3_import"
         yield Problem(path=mount.name, value=..., what=what, way_out=way_out)
 
 
