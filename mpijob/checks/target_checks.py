@@ -42,7 +42,7 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
         yield Problem(path="image", value=None, what="is missing", way_out=way_out)
     for mount in mounts(spec):
         volume = mount.volume
-        if not (volume.claim or volume.size or volume.efs or volume.fsx):
+        if not (volume.claim or volume.size or volume.efs or volume.fsx or volume.csi):
             what = "names only a local folder"
             way_out = f"set {mount.name}.claim for the cluster"
             yield Problem(path=mount.name, value=volume.local, what=what, way_out=way_out)

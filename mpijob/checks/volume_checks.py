@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Final
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
 from hvd_elastic.mpijob.description.volume_spec import Fsx
 from hvd_elastic.mpijob.manifests.pod_parts import SSH_FOLDER
-from hvd_elastic.mpijob.manifests.supporting.shared_storage import Mount, mounts
+from hvd_elastic.mpijob.manifests.supporting.shared_storage import Mount, makes_empty, mounts
 from hvd_elastic.priorityclasses.problem import Problem
 
 _SMALLEST_FSX = "1200Gi"
+_THROUGHPUT: Final = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
+"""MB/s for each TiB of SSD (Amazon FSx API, CreateFileSystemLustreConfiguration, PerUnitStorageThroughput)."""
 _NEEDED_FOLDERS = (contract.RUN_DIR, SSH_FOLDER, "/tmp", "/dev", "/etc", "/proc", "/sys", "/usr", "/bin", "/lib")  # noqa: S108
 """Folders with files that a worker needs. A volume mounted there would hide them."""
 
@@ -21,9 +24,11 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     found = mounts(spec)
     for mount in found:
         yield from _source(spec, mount)
+        yield from _content(spec, mount)
         yield from _place(mount)
         if mount.volume.fsx is not None:
             yield from _lustre(spec, mount, mount.volume.fsx)
+    yield from _stage(spec)
     if len(found) == 2 and _overlap(found[0].path, found[1].path):
         what = f"hides, or is hidden by, data.mount {found[0].path}"
         yield Problem(path="output.mount", value=found[1].path, what=what, way_out="choose another folder")
@@ -35,24 +40,43 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
 
 def _source(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
     volume = mount.volume
-    sources = [key for key in ("storage_class", "efs", "fsx") if getattr(volume, key)]
+    sources = [key for key in ("storage_class", "efs", "fsx", "csi") if getattr(volume, key)]
     if len(sources) > 1:
         what = f"is given as well as {mount.name}.{sources[0]}"
         yield Problem(path=f"{mount.name}.{sources[1]}", value=..., what=what, way_out="keep one of them")
     if volume.size and not sources:
         what = "asks for a new claim, but not on what storage"
-        way_out = f"set {mount.name}.storage_class, .efs or .fsx"
+        way_out = f"set {mount.name}.storage_class, .efs, .fsx or .csi"
         yield Problem(path=f"{mount.name}.size", value=volume.size, what=what, way_out=way_out)
     if volume.storage_class and not volume.size:
         what = f"is missing: {mount.name}.storage_class asks for a new claim"
         yield Problem(path=f"{mount.name}.size", value=None, what=what, way_out="write a size such as 100Gi")
     if not (volume.claim or sources or volume.size or volume.local):
-        way_out = f"set {mount.name}.claim, or .efs, .fsx or .storage_class to make one"
+        way_out = f"set {mount.name}.claim, or .efs, .fsx, .csi or .storage_class to make one"
         yield Problem(path=mount.name, value=..., what="names no storage", way_out=way_out)
     if spec.cloud is not Cloud.EKS:
         for key in {"efs", "fsx"} & set(sources):
             what = f"is not available with cloud: {spec.cloud}"
             yield Problem(path=f"{mount.name}.{key}", value=..., what=what, way_out="set cloud: eks")
+
+
+def _stage(spec: JobSpec) -> Iterator[Problem]:
+    if spec.stage is None:
+        return
+    if spec.data is None:
+        way_out = "set data: a claim, or a new volume"
+        yield Problem(path="stage", value=spec.stage.source, what="has no data to copy into", way_out=way_out)
+    elif spec.stage.into and not _inside(spec.stage.into, spec.data.mount):
+        what, way_out = f"is not in data.mount {spec.data.mount}", f"choose a folder in {spec.data.mount}"
+        yield Problem(path="stage.into", value=spec.stage.into, what=what, way_out=way_out)
+
+
+def _content(spec: JobSpec, mount: Mount) -> Iterator[Problem]:
+    """Nothing could ever be written to a new volume that all pods mount read only, unless it is staged."""
+    if mount.read_only and spec.stage is None and makes_empty(mount):
+        what = "has a new, empty volume made, and the job only reads from it"
+        way_out = "name what exists: .claim, .efs, .fsx.file_system or .csi; or fill it: stage, or .fsx.s3_import"
+        yield Problem(path=mount.name, value=..., what=what, way_out=way_out)
 
 
 def _place(mount: Mount) -> Iterator[Problem]:
@@ -65,23 +89,10 @@ def _place(mount: Mount) -> Iterator[Problem]:
 
 
 def _lustre(spec: JobSpec, mount: Mount, fsx: Fsx) -> Iterator[Problem]:
-    path = f"{mount.name}.fsx"
     if fsx.file_system is None:
-        if fsx.subnet is None:
-            way_out = "set file_system, dns_name and mount_name, or subnet and security_groups for a new one"
-            yield Problem(path=path, value=..., what="names no file system", way_out=way_out)
-        if mount.volume.size and quantity.parse(mount.volume.size) < quantity.parse(_SMALLEST_FSX):
-            what = f"is less than the smallest file system, {_SMALLEST_FSX}"
-            way_out = f"write {_SMALLEST_FSX} or more"
-            yield Problem(path=f"{mount.name}.size", value=mount.volume.size, what=what, way_out=way_out)
+        yield from _new_lustre(mount, fsx)
     else:
-        for key in ("dns_name", "mount_name"):
-            if getattr(fsx, key) is None:
-                what = "is missing for an existing file system"
-                yield Problem(path=f"{path}.{key}", value=None, what=what, way_out="add it")
-        if fsx.subnet is not None or fsx.s3_import is not None:
-            what = "exists already, but subnet or s3_import asks for a new file system"
-            yield Problem(path=f"{path}.file_system", value=fsx.file_system, what=what, way_out="keep one of them")
+        yield from _existing_lustre(mount, fsx)
     if spec.zones and spec.zones != [fsx.zone]:
         what = f"is not the zone of the file system, {fsx.zone}"
         yield Problem(path="zones", value=spec.zones, what=what, way_out="leave it out: the file system decides")
@@ -92,6 +103,49 @@ def _lustre(spec: JobSpec, mount: Mount, fsx: Fsx) -> Iterator[Problem]:
     if mount.name == "output" and others and others[0].zone != fsx.zone:
         what = f"is not the zone of data.fsx, {others[0].zone}, and a pod runs in one zone"
         yield Problem(path="output.fsx.zone", value=fsx.zone, what=what, way_out="use file systems of one zone")
+
+
+def _new_lustre(mount: Mount, fsx: Fsx) -> Iterator[Problem]:
+    path = f"{mount.name}.fsx"
+    if fsx.subnet is None:
+        way_out = "set file_system, dns_name and mount_name, or subnet and security_groups for a new one"
+        yield Problem(path=path, value=..., what="names no file system", way_out=way_out)
+    elif not fsx.security_groups:
+        what, way_out = (
+            "is missing for a new file system",
+            "name a security group that lets the nodes reach Lustre's ports",
+        )
+        yield Problem(path=f"{path}.security_groups", value=None, what=what, way_out=way_out)
+    if mount.volume.size and quantity.parse(mount.volume.size) < quantity.parse(_SMALLEST_FSX):
+        what = f"is less than the smallest file system, {_SMALLEST_FSX}"
+        way_out = f"write {_SMALLEST_FSX} or more"
+        yield Problem(path=f"{mount.name}.size", value=mount.volume.size, what=what, way_out=way_out)
+    offered = _THROUGHPUT.get(fsx.deployment, ())
+    if offered and fsx.throughput not in offered:
+        what = f"is not a throughput of {fsx.deployment}" if fsx.throughput else f"is missing for {fsx.deployment}"
+        way_out = f"write {', '.join(map(str, offered[:-1]))} or {offered[-1]}"
+        yield Problem(path=f"{path}.throughput", value=fsx.throughput, what=what, way_out=way_out)
+    if fsx.throughput and not offered:
+        what, way_out = f"is not a choice with {fsx.deployment}", "leave it out, or choose a PERSISTENT deployment"
+        yield Problem(path=f"{path}.throughput", value=fsx.throughput, what=what, way_out=way_out)
+    if fsx.deployment == "PERSISTENT_2" and fsx.s3_import is not None:
+        what = "is refused by FSx for PERSISTENT_2, which is linked to a bucket by data repository associations"
+        way_out = (
+            "make it with `aws fsx create-file-system` and `create-data-repository-association`, and name it by "
+            "file_system; or choose SCRATCH_2 or PERSISTENT_1"
+        )
+        yield Problem(path=f"{path}.s3_import", value=fsx.s3_import, what=what, way_out=way_out)
+
+
+def _existing_lustre(mount: Mount, fsx: Fsx) -> Iterator[Problem]:
+    path = f"{mount.name}.fsx"
+    for key in ("dns_name", "mount_name"):
+        if getattr(fsx, key) is None:
+            what = "is missing for an existing file system"
+            yield Problem(path=f"{path}.{key}", value=None, what=what, way_out="add it")
+    if made := [key for key in ("subnet", "security_groups", "s3_import", "throughput") if getattr(fsx, key)]:
+        what = f"exists already, but {' and '.join(made)} asks for a new file system"
+        yield Problem(path=f"{path}.file_system", value=fsx.file_system, what=what, way_out="keep one of them")
 
 
 def _inside(path: str, folder: str) -> bool:

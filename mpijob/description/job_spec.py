@@ -29,6 +29,7 @@ from hvd_elastic.mpijob.description.scalar_types import (
     Text,
 )
 from hvd_elastic.mpijob.description.section import Section
+from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.description.volume_spec import Data, Output
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -310,6 +311,8 @@ class JobSpec(Section):
 
     data: Data | None = None
     """The shared data set, mounted read only."""
+    stage: StageSpec | None = None
+    """Copy the data set from a bucket into `data` first. Without it, `data` is used as it is."""
     output: Output | None = None
     """The folder of results, shared by all workers."""
     checkpoint: CheckpointSpec | None = None

@@ -11,17 +11,25 @@ _FileSystemId = Annotated[Text, Field(pattern=r"^fs-[0-9a-f]{8,40}$")]
 
 
 class Efs(Section):
-    """An Amazon EFS file system: each claim becomes an access point (`efs.csi.aws.com`)."""
+    """An Amazon EFS file system (`efs.csi.aws.com`): a folder or an access point that exists, or a new access point."""
 
-    short_form: ClassVar[str | None] = "`fs-0123456789abcdef0`"
+    short_form: ClassVar[str | None] = "`fs-0123456789abcdef0`, `fs-...:/folder` or `fs-...::fsap-...`"
 
     file_system: _FileSystemId
     """Id of the file system."""
+    path: ContainerPath | None = None
+    """Existing folder of the file system, or of the access point. `data` defaults to the root; for `output`, a new
+    access point is made if neither `path` nor `access_point` is given."""
+    access_point: Annotated[Text, Field(pattern=r"^fsap-[0-9a-f]{8,40}$")] | None = None
+    """Id of an existing access point. It decides as which user the pods read and write."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """`efs: fs-...` sets the file system."""
-        return {"file_system": value} if isinstance(value, str) else value
+        """`efs: fs-...` sets the file system, `fs-...:/folder:fsap-...` all three, as in the driver's handles."""
+        if not isinstance(value, str):
+            return value
+        parts = dict(zip(("file_system", "path", "access_point"), value.split(":", 2), strict=False))
+        return {"file_system": parts.pop("file_system"), **{key: part for key, part in parts.items() if part}}
 
 
 class Fsx(Section):
@@ -41,8 +49,26 @@ class Fsx(Section):
     """Security groups of a new file system."""
     deployment: Literal["SCRATCH_1", "SCRATCH_2", "PERSISTENT_1", "PERSISTENT_2"] = "SCRATCH_2"
     """Deployment type of a new file system. Scratch types are for copies of data that is kept elsewhere."""
+    throughput: Annotated[int, Field(ge=1)] | None = None
+    """MB/s of a new file system for each TiB of it. Required with `PERSISTENT_1` (50, 100 or 200) and `PERSISTENT_2`
+    (125, 250, 500 or 1000)."""
     s3_import: Annotated[Text, Field(pattern=r"^s3://")] | None = None
-    """Bucket and prefix whose objects a new file system shows as its files."""
+    """Bucket and prefix whose objects a new file system shows as its files. `PERSISTENT_2` has no such import."""
+
+
+class CsiVolume(Section):
+    """A volume that exists, as its CSI driver names it: a Filestore instance, an Azure file share, an NFS server."""
+
+    driver: ObjectName
+    """Name of the driver, such as `filestore.csi.storage.gke.io` or `file.csi.azure.com`."""
+    handle: Annotated[Text, Field(min_length=1, max_length=1024)]
+    """The driver's id of the volume. The driver's documentation says what form it has."""
+    attributes: dict[Text, Text] = Field(default_factory=dict)
+    """What the driver needs to know of the volume, such as its address or share."""
+    secret: ObjectName | None = None
+    """Secret of the job's namespace with the key by which nodes mount the volume. None by default."""
+    mount_options: list[Text] = Field(default_factory=list)
+    """Options of the mount, such as `nconnect=4`."""
 
 
 class Volume(Section):
@@ -51,16 +77,18 @@ class Volume(Section):
     short_form: ClassVar[str | None] = "the claim's name"
 
     claim: ObjectName | None = None
-    """Name of the PersistentVolumeClaim. It must exist, unless `size`, `efs` or `fsx` asks for a new one; that one is
+    """Name of the PersistentVolumeClaim. It must exist, unless another key asks for a claim to be made; that one is
     called `JOB-data` or `JOB-output` by default."""
     size: Memory | None = None
-    """Size of a new claim. `storage_class`, `efs` or `fsx` says what storage it is on."""
+    """Size of a new claim. `storage_class`, `efs`, `fsx` or `csi` says what storage it is on."""
     storage_class: ObjectName | None = None
-    """Make the claim with this existing StorageClass. Its volumes must support many nodes (ReadWriteMany)."""
+    """Make a new volume with this existing StorageClass. Its volumes must support many nodes (ReadWriteMany)."""
     efs: Efs | None = None
     """Make the claim on this Amazon EFS file system."""
     fsx: Fsx | None = None
     """Make the claim on this Amazon FSx for Lustre file system, or on a new one."""
+    csi: CsiVolume | None = None
+    """Make the claim on this existing volume of any CSI driver."""
     local: Text | None = None
     """Folder on this machine that `hvd-elastic run` uses instead of the claim."""
 

@@ -19,6 +19,7 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
     scratch_mounts,
     scratch_volumes,
 )
+from hvd_elastic.mpijob.manifests.supporting import staging
 
 SIDECAR = "discovery"
 HOROVODRUN_ELASTIC_TIMEOUT_SECONDS = 365 * 24 * 3600
@@ -54,9 +55,9 @@ def template(
         automountServiceAccountToken=False,
         enableServiceLinks=False,
         securityContext=pod_security(shared_group=False),
-        initContainers=[sidecar(spec, mounts=mounts, options=sidecar_options, owned=owned)],
+        initContainers=[*staging.gates(spec), sidecar(spec, mounts=mounts, options=sidecar_options, owned=owned)],
         containers=[container(spec)],
-        volumes=[*scratch_volumes(), _token_volume(), *_key_volumes(ssh_secret)],
+        volumes=[*scratch_volumes(), _token_volume(), *_key_volumes(ssh_secret), *staging.gate_volumes(spec)],
     )
     return pod_template(spec, Role.LAUNCHER, pod)
 

@@ -13,6 +13,7 @@ from hvd_elastic.mpijob.manifests.supporting import (
     pod_monitor,
     rbac,
     shared_storage,
+    staging,
 )
 from hvd_elastic.mpijob.problems import InvalidInputError
 
@@ -35,4 +36,4 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
             own = [*beside, *ledger.manifests(spec), *mpijob_v1.manifests(spec)]
         case Target.PYTORCHJOB:
             own = [*supporting, *pytorchjob.manifests(spec)]
-    return [*shared_storage.manifests(spec), *own]
+    return [*shared_storage.manifests(spec), *staging.manifests(spec), *own]

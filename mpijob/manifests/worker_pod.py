@@ -19,7 +19,7 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
     scratch_mounts,
     scratch_volumes,
 )
-from hvd_elastic.mpijob.manifests.supporting import shared_storage
+from hvd_elastic.mpijob.manifests.supporting import shared_storage, staging
 
 LAUNCHER_SECONDS = 600
 """How long a worker holds its GPUs without a launcher. One that is lost with its node comes back in half that."""
@@ -61,6 +61,7 @@ def _pod(spec: JobSpec, training: Manifest) -> Manifest:
         enableServiceLinks=False,
         terminationGracePeriodSeconds=node_placement.grace_seconds(spec),
         securityContext=pod_security(shared_group=spec.output is not None),
+        initContainers=staging.gates(spec),
         containers=[training],
         volumes=[*scratch_volumes(), shm, *shared_storage.pod_volumes(spec)],
     )

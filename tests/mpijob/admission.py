@@ -137,7 +137,9 @@ def _names(manifest: Manifest) -> Iterator[str]:
         for container in containers:
             where = f"{role}.{container['name']}"
             mounts = container.get("volumeMounts", [])
-            yield from (f"{where}: env {name} twice" for name in _twice([item["name"] for item in container["env"]]))
+            yield from (
+                f"{where}: env {name} twice" for name in _twice([item["name"] for item in container.get("env", [])])
+            )
             yield from (f"{where}: mount {path} twice" for path in _twice([mount["mountPath"] for mount in mounts]))
             yield from (f"{where}: no volume {m['name']}" for m in mounts if m["name"] not in volumes)
             ports = container.get("ports", [])

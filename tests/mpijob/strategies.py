@@ -109,7 +109,11 @@ jobs = st.fixed_dictionaries(
         "tolerations": st.lists(taints, max_size=2),
         "lost_node": st.sampled_from([0, 30, "2m"]),
         "data": st.sampled_from(
-            ["claim", {"claim": "a", "mount": "/mnt/data"}, {"size": "1Gi", "storage_class": "nfs"}]
+            [
+                "claim",
+                {"claim": "a", "mount": "/mnt/data"},
+                {"size": "1Gi", "csi": {"driver": "nfs.csi.k8s.io", "handle": "h"}},
+            ]
         ),
         "output": st.sampled_from(
             ["claim", {"claim": "b", "mount": "/mnt/output"}, {"size": 2**31, "storage_class": "x"}]

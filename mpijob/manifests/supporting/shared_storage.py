@@ -1,19 +1,26 @@
-"""Shared storage: claims, the volumes and classes behind them, mounts, folders, checkpoint prefixes."""
+"""Shared storage: claims, the volumes and classes behind them, mounts, folders, checkpoint prefixes.
+
+What exists gets a static PersistentVolume and a claim that only that volume satisfies; what does not, a StorageClass
+and a claim that has it made. Facts: aws-efs-csi-driver `pkg/driver/node.go` (`parseVolumeId`: every release reads
+`FILE_SYSTEM:PATH:ACCESS_POINT`; the folder must exist), aws-fsx-csi-driver `pkg/driver/controller.go` (its parameters
+are strings) and `examples/kubernetes/static_provisioning`.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.volume_spec import Fsx, Volume
+from hvd_elastic.mpijob.description.volume_spec import CsiVolume, Efs, Fsx, Volume
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata, without_empty
 
 EFS_DRIVER: Final = "efs.csi.aws.com"
 FSX_DRIVER: Final = "fsx.csi.aws.com"
-_EFS_SIZE: Final = "1Ti"
-"""EFS grows by itself, but a claim must name a size."""
+_ANY_SIZE: Final = "1Ti"
+"""EFS grows by itself, and a volume that exists has the size that it has, but a claim must name one."""
 _FSX_SIZE: Final = "1200Gi"
 """The smallest file system that FSx for Lustre offers."""
+_LUSTRE_OPTIONS: Final = ("flock",)
 _USER: Final = "1000"
 
 
@@ -92,38 +99,65 @@ def volume_mounts(spec: JobSpec) -> list[Manifest]:
 
 def manifests(spec: JobSpec) -> list[Manifest]:
     """The StorageClasses, PersistentVolumes and claims to make, in apply order. The data outlives them."""
-    made = [mount for mount in mounts(spec) if _is_made(mount.volume)]
-    classes = [_storage_class(spec, mount) for mount in made if mount.volume.efs or _new_fsx(mount.volume)]
-    lustre = [(mount, mount.volume.fsx) for mount in made if mount.volume.fsx and not _new_fsx(mount.volume)]
-    volumes = [_existing_fsx(spec, mount, fsx) for mount, fsx in lustre]
-    return [*classes, *volumes, *(_claim(spec, mount) for mount in made)]
+    made = [mount for mount in mounts(spec) if _has_made_claim(mount.volume)]
+    sources = [(mount, _existing(mount)) for mount in made]
+    classes = [
+        _storage_class(spec, mount) for mount, source in sources if source is None and _needs_class(mount.volume)
+    ]
+    volumes = [_persistent_volume(spec, mount, source) for mount, source in sources if source is not None]
+    return [*classes, *volumes, *(_claim(spec, mount, static=source is not None) for mount, source in sources)]
 
 
-def _is_made(volume: Volume) -> bool:
-    return bool(volume.size or volume.efs or volume.fsx)
+def makes_empty(mount: Mount) -> bool:
+    """Whether the job has a new volume made, with nothing in it."""
+    filled = mount.volume.fsx is not None and mount.volume.fsx.s3_import is not None
+    return _has_made_claim(mount.volume) and _existing(mount) is None and not filled
 
 
-def _new_fsx(volume: Volume) -> bool:
-    return volume.fsx is not None and volume.fsx.file_system is None
+def _has_made_claim(volume: Volume) -> bool:
+    return bool(volume.size or volume.efs or volume.fsx or volume.csi)
 
 
-def _claim(spec: JobSpec, mount: Mount) -> Manifest:
+def _needs_class(volume: Volume) -> bool:
+    return bool(volume.efs or volume.fsx)
+
+
+def _existing(mount: Mount) -> CsiVolume | None:
+    """What exists behind a volume, as its CSI driver names it. None: it is to be made."""
     volume = mount.volume
-    size = volume.size or (_EFS_SIZE if volume.efs else _FSX_SIZE)
-    static = volume.fsx is not None and not _new_fsx(volume)
-    own_class = cluster_metadata(spec, mount.name)["name"]
-    storage_class = "" if static else volume.storage_class or (own_class if volume.efs or volume.fsx else None)
+    if volume.efs is not None and (mount.read_only or volume.efs.path or volume.efs.access_point):
+        return CsiVolume(driver=EFS_DRIVER, handle=_efs_handle(volume.efs))
+    if volume.fsx is not None and volume.fsx.file_system is not None:
+        names = without_empty(dnsname=volume.fsx.dns_name, mountname=volume.fsx.mount_name)
+        return CsiVolume(
+            driver=FSX_DRIVER, handle=volume.fsx.file_system, attributes=names, mount_options=[*_LUSTRE_OPTIONS]
+        )
+    return volume.csi
+
+
+def _efs_handle(efs: Efs) -> str:
+    return ":".join((efs.file_system, efs.path or "", efs.access_point or "")).rstrip(":")
+
+
+def _claim(spec: JobSpec, mount: Mount, *, static: bool) -> Manifest:
+    volume = mount.volume
+    own_name = cluster_metadata(spec, mount.name)["name"]
+    made_class = volume.storage_class or (own_name if _needs_class(volume) else None)
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": metadata(spec, mount.claim(spec)),
         "spec": without_empty(
             accessModes=["ReadWriteMany"],
-            storageClassName=storage_class,
-            volumeName=own_class if static else None,
-            resources={"requests": {"storage": size}},
+            storageClassName="" if static else made_class,
+            volumeName=own_name if static else None,
+            resources={"requests": {"storage": _size(volume)}},
         ),
     }
+
+
+def _size(volume: Volume) -> str:
+    return volume.size or (_FSX_SIZE if volume.fsx else _ANY_SIZE)
 
 
 def _storage_class(spec: JobSpec, mount: Mount) -> Manifest:
@@ -136,7 +170,7 @@ def _storage_class(spec: JobSpec, mount: Mount) -> Manifest:
         "provisioner": FSX_DRIVER if lustre else EFS_DRIVER,
         "parameters": _lustre_parameters(volume.fsx) if volume.fsx else _efs_parameters(volume),
         "reclaimPolicy": "Retain",
-        **({"mountOptions": ["flock"]} if lustre else {}),
+        **({"mountOptions": [*_LUSTRE_OPTIONS]} if lustre else {}),
         "volumeBindingMode": "Immediate",
     }
 
@@ -157,28 +191,35 @@ def _lustre_parameters(fsx: Fsx) -> Manifest:
         subnetId=fsx.subnet,
         securityGroupIds=",".join(fsx.security_groups),
         deploymentType=fsx.deployment,
+        perUnitStorageThroughput=None if fsx.throughput is None else str(fsx.throughput),
         s3ImportPath=fsx.s3_import,
     )
 
 
-def _existing_fsx(spec: JobSpec, mount: Mount, fsx: Fsx) -> Manifest:
-    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [fsx.zone]}
+def _persistent_volume(spec: JobSpec, mount: Mount, source: CsiVolume) -> Manifest:
+    secret = {"name": source.secret, "namespace": spec.namespace} if source.secret else None
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": cluster_metadata(spec, mount.name),
-        "spec": {
-            "capacity": {"storage": mount.volume.size or _FSX_SIZE},
-            "volumeMode": "Filesystem",
-            "accessModes": ["ReadWriteMany"],
-            "persistentVolumeReclaimPolicy": "Retain",
-            "mountOptions": ["flock"],
-            "claimRef": {"namespace": spec.namespace, "name": mount.claim(spec)},
-            "csi": {
-                "driver": FSX_DRIVER,
-                "volumeHandle": fsx.file_system,
-                "volumeAttributes": without_empty(dnsname=fsx.dns_name, mountname=fsx.mount_name),
-            },
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
-        },
+        "spec": without_empty(
+            capacity={"storage": _size(mount.volume)},
+            volumeMode="Filesystem",
+            accessModes=["ReadWriteMany"],
+            persistentVolumeReclaimPolicy="Retain",
+            mountOptions=source.mount_options,
+            claimRef={"namespace": spec.namespace, "name": mount.claim(spec)},
+            csi=without_empty(
+                driver=source.driver,
+                volumeHandle=source.handle,
+                volumeAttributes=source.attributes,
+                nodeStageSecretRef=secret,
+            ),
+            nodeAffinity=_only_in(mount.volume.fsx.zone) if mount.volume.fsx else None,
+        ),
     }
+
+
+def _only_in(zone: str) -> Manifest:
+    term = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}}

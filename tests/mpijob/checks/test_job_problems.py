@@ -4,6 +4,9 @@ import pytest
 
 from tests.mpijob.jobs import refused
 
+_FSX = {"zone": "a", "subnet": "subnet-01234567", "security_groups": ["sg-01234567"]}
+_PERSISTENT_2 = {"deployment": "PERSISTENT_2", "throughput": 250}
+
 
 @pytest.mark.parametrize(
     ("keys", "path"),
@@ -44,6 +47,15 @@ from tests.mpijob.jobs import refused
         ({"data": {"fsx": {"zone": "a", "subnet": "subnet-01234567"}, "size": "1Ti"}, "cloud": "eks"}, "data"),
         ({"data": {"fsx": {"zone": "a", "subnet": "subnet-01234567"}}, "cloud": "eks", "zones": ["b"]}, "zones"),
         ({"data": {"fsx": {"zone": "a", "subnet": "subnet-01234567"}}, "cloud": "eks", "one_zone": False}, "one_zone"),
+        ({"data": {"size": "1Ti", "storage_class": "nfs"}}, "data"),
+        ({"data": {"fsx": _FSX}, "cloud": "eks"}, "data"),
+        ({"output": {"fsx": {"zone": "a", "subnet": "subnet-01234567"}}, "cloud": "eks"}, "output"),
+        ({"data": {"storage_class": "nfs", "size": "1Ti", "csi": {"driver": "d", "handle": "h"}}}, "data"),
+        ({"output": {"fsx": _FSX | {"deployment": "PERSISTENT_1"}}, "cloud": "eks"}, "output"),
+        ({"output": {"fsx": _FSX | {"deployment": "PERSISTENT_1", "throughput": 125}}, "cloud": "eks"}, "output"),
+        ({"output": {"fsx": _FSX | {"throughput": 125}}, "cloud": "eks"}, "output"),
+        ({"data": {"fsx": _FSX | _PERSISTENT_2 | {"s3_import": "s3://b"}}, "cloud": "eks"}, "data"),
+        ({"data": {"fsx": _FSX | {"file_system": "fs-01234567", "dns_name": "d", "mount_name": "m"}}}, "data"),
         ({"cooldown": [9, 2]}, "cooldown"),
         ({"elastic_timeout": 0}, "elastic_timeout"),
         ({"priority": {"launcher": "a", "workers": "a"}}, "priority"),

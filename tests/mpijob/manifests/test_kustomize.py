@@ -10,7 +10,7 @@ from tests.mpijob.jobs import job
 
 
 def test_a_kustomize_base_names_each_object_once(tmp_path: Path) -> None:
-    manifests = render(job(data={"size": "1Ti", "storage_class": "nfs"}))
+    manifests = render(job(output={"size": "1Ti", "storage_class": "nfs"}))
     paths = kustomize.write(manifests, tmp_path / "new" / "base")
     assert [path.read_text() for path in paths[:-1]] == [dump([manifest]) for manifest in manifests]
     base = yaml.safe_load(paths[-1].read_text())

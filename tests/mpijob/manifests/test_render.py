@@ -168,4 +168,4 @@ def test_namespaces_and_names_are_not_mistaken_for_each_other() -> None:
         job(namespace=space, name=name, cloud="eks", data={"efs": "fs-01234567"})
         for space, name in (("a", "b-c"), ("a-b", "c"))
     ]
-    assert len({one(spec, "StorageClass")["metadata"]["name"] for spec in specs}) == 2
+    assert len({one(spec, "PersistentVolume")["metadata"]["name"] for spec in specs}) == 2

@@ -36,8 +36,8 @@ def test_a_claim_of_an_existing_class() -> None:
     assert kinds(spec) == ["PersistentVolumeClaim"]
 
 
-def test_efs_makes_an_access_point_for_the_user_of_the_image() -> None:
-    spec = job(cloud="eks", data={"efs": "fs-01234567"})
+def test_efs_makes_an_access_point_for_results_and_for_the_user_of_the_image() -> None:
+    spec = job(cloud="eks", output={"efs": "fs-01234567"})
     storage_class = one(spec, "StorageClass")
     assert storage_class["provisioner"] == "efs.csi.aws.com"
     assert storage_class["parameters"] == {
@@ -49,6 +49,47 @@ def test_efs_makes_an_access_point_for_the_user_of_the_image() -> None:
     }
     assert storage_class["reclaimPolicy"] == "Retain"
     assert one(spec, "PersistentVolumeClaim")["spec"]["storageClassName"] == storage_class["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("efs", "handle"),
+    [
+        ("fs-01234567", "fs-01234567"),
+        ("fs-01234567:/sets/birds", "fs-01234567:/sets/birds"),
+        ("fs-01234567::fsap-01234567", "fs-01234567::fsap-01234567"),
+        ("fs-01234567:/birds:fsap-01234567", "fs-01234567:/birds:fsap-01234567"),
+        ({"file_system": "fs-01234567", "access_point": "fsap-01234567"}, "fs-01234567::fsap-01234567"),
+    ],
+)
+def test_data_on_efs_is_what_is_there(efs: object, handle: str) -> None:
+    spec = job(cloud="eks", data={"efs": efs})
+    volume, claim = one(spec, "PersistentVolume"), one(spec, "PersistentVolumeClaim")
+    assert volume["spec"]["csi"] == {"driver": "efs.csi.aws.com", "volumeHandle": handle}
+    assert volume["spec"]["claimRef"] == {"namespace": "default", "name": claim["metadata"]["name"]}
+    assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
+    assert claim["spec"]["storageClassName"] == ""
+    assert kinds(spec) == ["PersistentVolume", "PersistentVolumeClaim"]
+
+
+def test_results_may_go_to_a_folder_of_efs_that_exists() -> None:
+    spec = job(cloud="eks", data={"efs": "fs-01234567"}, output={"efs": "fs-01234567:/results"})
+    handles = [m["spec"]["csi"]["volumeHandle"] for m in render(spec) if m["kind"] == "PersistentVolume"]
+    assert handles == ["fs-01234567", "fs-01234567:/results"]
+
+
+def test_any_csi_volume_that_exists_is_reached() -> None:
+    csi = {"driver": "file.csi.azure.com", "handle": "a_b", "attributes": {"shareName": "b"}, "secret": "key"}
+    spec = job(namespace="research", data={"csi": csi | {"mount_options": ["uid=1000"]}})
+    volume = one(spec, "PersistentVolume")["spec"]
+    assert volume["csi"] == {
+        "driver": "file.csi.azure.com",
+        "volumeHandle": "a_b",
+        "volumeAttributes": {"shareName": "b"},
+        "nodeStageSecretRef": {"name": "key", "namespace": "research"},
+    }
+    assert volume["mountOptions"] == ["uid=1000"]
+    assert "nodeAffinity" not in volume
+    assert one(spec, "PersistentVolumeClaim")["spec"]["storageClassName"] == ""
 
 
 def test_lustre_that_exists_is_bound_to_its_claim_and_zone() -> None:
@@ -78,6 +119,17 @@ def test_new_lustre_is_filled_from_a_bucket() -> None:
         "s3ImportPath": "s3://b",
     }
     assert one(spec, "PersistentVolumeClaim")["spec"]["resources"]["requests"]["storage"] == "1200Gi"
+
+
+def test_persistent_lustre_says_its_throughput_as_text() -> None:
+    fsx: dict[str, object] = {"zone": "a", "subnet": "subnet-01234567", "security_groups": ["sg-01234567"]}
+    fsx |= {"deployment": "PERSISTENT_2", "throughput": 250}
+    assert one(job(cloud="eks", output={"fsx": fsx}), "StorageClass")["parameters"] == {
+        "subnetId": "subnet-01234567",
+        "securityGroupIds": "sg-01234567",
+        "deploymentType": "PERSISTENT_2",
+        "perUnitStorageThroughput": "250",
+    }
 
 
 def test_folders_and_prefixes_are_the_jobs_own() -> None:

@@ -1,0 +1,44 @@
+"""`hvd-elastic stage`: the data set of a job comes into its shared storage, before the job asks for a GPU."""
+
+from collections.abc import Mapping
+
+import click
+
+from hvd_elastic.cli.job_options import JobCommand, job_from, job_options, only_in
+from hvd_elastic.mpijob.contract import ENV_NAMESPACE
+
+
+@click.command(cls=JobCommand)
+@click.option("--context", help="Of the kubeconfig; by default the current one.")
+@click.option("-n", "in_namespace", envvar=ENV_NAMESPACE, metavar="NAMESPACE",
+              help="Where the job goes, unless it says so itself; by default the context's.")  # fmt: skip
+@click.option("--as", "impersonate", metavar="USER", help="Ask as somebody else, if you may.")
+@click.option("--wait", is_flag=True, help="Wait until the data set is whole.")
+@job_options
+def command(
+    *,
+    file: str | None,
+    flags: Mapping[str, object],
+    context: str | None,
+    in_namespace: str | None,
+    impersonate: str | None,
+    wait: bool,
+) -> None:
+    """Begin the copy that a job's `stage` describes, and nothing else of the job. Doing it again copies what changed.
+
+    FILE is a job description (`-`: standard input). Every key of it is also a flag, and flags win.
+    """
+    import time
+
+    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.jobs.operations.staging_job import begin_stage, wait_for_stage
+
+    cluster = Cluster(context=context, namespace=in_namespace, impersonate=impersonate)
+    spec = job_from(file, flags, defaults={"namespace": cluster.namespace}, also=only_in(in_namespace))
+    client = cluster.client.within(spec.namespace)
+    done = begin_stage(client, spec, sleep=time.sleep)
+    click.echo(f"{done.name} has begun" if done.begun else f"{done.name} is running already", err=True)
+    click.echo(f"kubectl logs -n {done.namespace} -f job/{done.name} shows how far it is", err=True)
+    if wait:
+        wait_for_stage(client, spec, sleep=time.sleep)
+        click.echo(f"{done.name} has ended: the data set is whole", err=True)

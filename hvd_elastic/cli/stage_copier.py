@@ -1,0 +1,47 @@
+"""`hvd-elastic stage-copier`: the program of a stage's pod. It may as well run anywhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hvd_elastic.cli.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from hvd_elastic.staging import Progress
+
+
+@click.command
+@click.option("--source", required=True, metavar="URL", help="s3://bucket/prefix")
+@click.option("--into", required=True, type=click.Path(file_okay=False, path_type=Path), help="The folder.")
+@click.option("--endpoint", metavar="URL", help="Of an S3 service other than that of AWS.")
+@click.option("--threads", type=click.IntRange(1, 256), default=16, show_default=True,
+              help="Objects, or parts of large ones, that are read at once.")  # fmt: skip
+@click.argument("rearrange", nargs=-1, metavar="[-- COMMAND...]")
+def command(*, source: str, into: Path, endpoint: str | None, threads: int, rearrange: tuple[str, ...]) -> None:
+    """Copy what is below URL into a folder, compare it to the objects' ETags, and write the marker _SUCCESS.
+
+    COMMAND then runs in the folder, once for each data set. Doing it all again copies what has changed.
+    """
+    from hvd_elastic.staging import stage
+
+    with progress_bar(source) as show:
+        done = stage(
+            source, into, endpoint=endpoint, threads=threads, rearrange=rearrange,
+            report=lambda progress: show(progress.size_bytes / max(1, progress.of_bytes), _words(progress)),
+        )  # fmt: skip
+    whole = f"{done.marker.objects} objects, {_gib(done.marker.size_bytes)} GiB"
+    click.echo(f"{source} is whole in {into}: {whole}; {done.copied} copied, {done.kept} kept, {done.removed} removed")
+    if done.marker.unverified:
+        click.echo(f"{done.marker.unverified} objects have an ETag that does not follow from their bytes", err=True)
+    if rearrange:
+        click.echo("rearranged" if done.rearranged else "rearranged before")
+
+
+def _words(progress: "Progress") -> str:
+    sizes = f"{_gib(progress.size_bytes)} of {_gib(progress.of_bytes)} GiB"
+    return f"{progress.objects} of {progress.of_objects} objects, {sizes}"
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):.2f}"

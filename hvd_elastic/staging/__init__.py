@@ -1,0 +1,13 @@
+"""Copies a data set from a bucket into a shared folder before training, once, and says when it is whole.
+
+    source ──list──► SourceManifest ──plan──► CopyPlan ──copy──► files, records ──► _SUCCESS ──rearrange──► _REARRANGED
+                                                                                       └────────► gate ◄────────┘
+
+The plan is pure. What was copied is recorded as it is done, so that a copier which was killed goes on where it was.
+"""
+
+from hvd_elastic.staging.gate import whats_missing
+from hvd_elastic.staging.stage import Progress, Staged, stage
+from hvd_elastic.staging.stage_errors import StageError
+
+__all__ = ["Progress", "StageError", "Staged", "stage", "whats_missing"]

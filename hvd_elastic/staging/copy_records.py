@@ -1,0 +1,70 @@
+"""The records of what was copied: a file of JSON lines in the staged folder, appended to as each file is done."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from hvd_elastic.staging.copy_plan import CopyRecord, FileFacts
+from hvd_elastic.system.atomic_file import replace_file
+
+
+def facts_of(path: Path) -> FileFacts | None:
+    """What the file system says of a regular file. None: there is none."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return FileFacts(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns)
+
+
+class CopyRecords:
+    """The records below a folder. A line that a killed copier left unfinished is skipped, and its file compared."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._file: IO[str] | None = None
+
+    def load(self) -> dict[str, CopyRecord]:
+        """The records by key; the last one of a key counts."""
+        try:
+            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return {}
+        return {record.key: record for record in _parsed(lines)}
+
+    def rewrite(self, records: Mapping[str, CopyRecord]) -> None:
+        """Keep exactly these records. Call it before `add`."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(self._path, "".join(map(_line, records.values())))
+
+    def add(self, record: CopyRecord) -> None:
+        """Append a record. Threads may call it at the same time."""
+        with self._lock:
+            if self._file is None:
+                self._file = self._path.open("a", encoding="utf-8")
+            self._file.write(_line(record))
+            self._file.flush()
+
+    def close(self) -> None:
+        """Sync what was added, and close the file."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+
+def _line(record: CopyRecord) -> str:
+    return json.dumps([record.key, record.etag, record.file.size_bytes, record.file.mtime_ns]) + "\n"
+
+
+def _parsed(lines: list[str]) -> Iterator[CopyRecord]:
+    for line in lines:
+        try:
+            key, etag, size, mtime = json.loads(line)
+            yield CopyRecord(key=key, etag=etag, file=FileFacts(size_bytes=size, mtime_ns=mtime))
+        except (ValueError, TypeError):
+            continue

@@ -1,0 +1,78 @@
+"""What a source holds: its objects as a sorted list, and the digest by which two listings are known to be equal."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from hvd_elastic.staging.stage_errors import UnusableSourceError
+
+STATE_FOLDER: Final = ".hvd-elastic-stage"
+"""In the staged folder: records of what was copied, and files that are not whole yet."""
+SUCCESS_FILE: Final = "_SUCCESS"
+REARRANGED_FILE: Final = "_REARRANGED"
+_OWN_FILES: Final = frozenset({SUCCESS_FILE, REARRANGED_FILE})
+_MOST_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SourceObject:
+    """One object of the source."""
+
+    key: str
+    """Below the source's prefix; the file's path below the staged folder."""
+    size_bytes: int
+    etag: str
+    """Without quotes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceManifest:
+    """All objects of a source, by key. Folder markers (empty objects whose key ends in `/`) are left out."""
+
+    objects: tuple[SourceObject, ...]
+
+    @classmethod
+    def of(cls, listed: Iterable[SourceObject]) -> "SourceManifest":
+        """Raises UnusableSourceError, which names every key that cannot be a file.
+
+        The files `_SUCCESS` and `_REARRANGED` at the top are left out: Spark and Hadoop write the first as an empty
+        marker, and here it is staging's own.
+        """
+        objects = sorted(one for one in listed if not one.key.endswith("/") and one.key not in _OWN_FILES)
+        if problems := list(_problems(objects)):
+            more = [f"and {len(problems) - _MOST_SHOWN} more"] if len(problems) > _MOST_SHOWN else []
+            raise UnusableSourceError("\n".join([*problems[:_MOST_SHOWN], *more]))
+        return cls(objects=tuple(objects))
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Of all objects together."""
+        return sum(one.size_bytes for one in self.objects)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over keys, sizes and ETags. Equal digests: the same data set."""
+        found = hashlib.sha256()
+        for one in self.objects:
+            found.update(f"{one.key}\0{one.size_bytes}\0{one.etag}\n".encode())
+        return f"sha256:{found.hexdigest()}"
+
+
+def _problems(objects: list[SourceObject]) -> Iterator[str]:
+    keys = {one.key for one in objects}
+    for key in sorted(keys):
+        parts = key.split("/")
+        if "" in parts or "." in parts or ".." in parts or "\0" in key:
+            yield f"{key!r}: cannot be a file: an empty part, '.' or '..'; copy the object to another key"
+        elif parts[0] == STATE_FOLDER:
+            yield f"{key!r}: {STATE_FOLDER} is staging's own folder; copy the object to another key"
+        elif any(len(part.encode()) > 255 for part in parts):
+            yield f"{key!r}: cannot be a file: a part of more than 255 bytes; copy the object to a shorter key"
+        elif folder := next((up for up in _folders(parts) if up in keys), None):
+            yield f"{key!r}: is in {folder!r}, which is an object too: a file system has a file or a folder there"
+
+
+def _folders(parts: list[str]) -> Iterator[str]:
+    return ("/".join(parts[:length]) for length in range(1, len(parts)))

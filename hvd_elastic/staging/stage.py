@@ -1,0 +1,207 @@
+"""The staging of one data set, from the listing to the markers. Doing it again changes nothing."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.mpijob.contract import ENV_DATA
+from hvd_elastic.staging import stage_marker
+from hvd_elastic.staging.copier import RANGE_BYTES, Copier
+from hvd_elastic.staging.copy_plan import CopyPlan, FileFacts, plan_copy
+from hvd_elastic.staging.copy_records import CopyRecords, facts_of
+from hvd_elastic.staging.object_source import ObjectSource
+from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
+from hvd_elastic.staging.stage_errors import StageError
+from hvd_elastic.staging.stage_lock import only_one
+from hvd_elastic.staging.stage_marker import RearrangedMarker, SuccessMarker
+
+_RECORDS_FILE: Final = "records.jsonl"
+_INCOMING_FOLDER: Final = "incoming"
+THREADS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a staging is. What was there already counts as done."""
+
+    objects: int
+    of_objects: int
+    size_bytes: int
+    of_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """What a staging has done."""
+
+    marker: SuccessMarker
+    copied: int
+    """Objects that were read from the source."""
+    kept: int
+    """Objects whose files were there."""
+    removed: int
+    rearranged: bool
+    """Whether the command ran. False also if there is none, or it has run before."""
+
+
+def stage(
+    source_url: str,
+    folder: Path,
+    *,
+    endpoint: str | None = None,
+    threads: int = THREADS,
+    range_bytes: int = RANGE_BYTES,
+    rearrange: Sequence[str] = (),
+    report: Callable[[Progress], None] = lambda _: None,
+) -> Staged:
+    """Copy everything below `source_url` into `folder`, then run `rearrange` on it once.
+
+    Args:
+        source_url: `s3://bucket/prefix`.
+        folder: is made if it does not exist. A second process that stages into it waits for the first one's end.
+        endpoint: URL of an S3 service other than AWS's.
+        threads: ranges and small objects that are read at once.
+        range_bytes: larger objects are read in ranges of this size.
+        rearrange: a command that runs in `folder` after the copy. It must bear being run again after it was killed.
+        report: is told how far it is, one call at a time.
+
+    Raises StageError (UnusableSourceError names all keys that cannot be files) and OSError. What was copied stays.
+    """
+    source = ObjectSource(source_url, endpoint=endpoint, threads=threads)
+    try:
+        with only_one(folder / STATE_FOLDER):
+            return _stage(source, folder, threads=threads, range_bytes=range_bytes, rearrange=rearrange, report=report)
+    finally:
+        source.close()
+
+
+def _stage(
+    source: ObjectSource,
+    folder: Path,
+    *,
+    threads: int,
+    range_bytes: int,
+    rearrange: Sequence[str],
+    report: Callable[[Progress], None],
+) -> Staged:
+    manifest = SourceManifest.of(source.objects())
+    if not manifest.objects:
+        raise StageError(f"{source.url}: there is no object below this prefix: correct the URL")
+    if rearrange and (known := _finished(folder, source.url, manifest, rearrange)):
+        return Staged(marker=known, copied=0, kept=known.objects, removed=0, rearranged=False)
+    done = _copy(source, manifest, folder, threads=threads, range_bytes=range_bytes, report=report)
+    if not rearrange:
+        return done
+    return Staged(
+        marker=done.marker,
+        copied=done.copied,
+        kept=done.kept,
+        removed=done.removed,
+        rearranged=_rearrange(folder, done.marker, rearrange),
+    )
+
+
+def _finished(folder: Path, url: str, manifest: SourceManifest, command: Sequence[str]) -> SuccessMarker | None:
+    """The marker of a data set that was rearranged. Its files are no longer the source's: none is compared."""
+    success, rearranged = stage_marker.read_success(folder), stage_marker.read_rearranged(folder)
+    same = success is not None and success.digest == manifest.digest and success.source == url
+    ran = rearranged is not None and rearranged.digest == manifest.digest and [*rearranged.command] == [*command]
+    return success if same and ran else None
+
+
+def _copy(
+    source: ObjectSource,
+    manifest: SourceManifest,
+    folder: Path,
+    *,
+    threads: int,
+    range_bytes: int,
+    report: Callable[[Progress], None],
+) -> Staged:
+    records = CopyRecords(folder / STATE_FOLDER / _RECORDS_FILE)
+    known = records.load()
+    plan = plan_copy(manifest, known, _files(folder, {*known, *(one.key for one in manifest.objects)}, threads))
+    before = stage_marker.read_success(folder)
+    if plan.is_empty and before and (before.digest, before.source) == (manifest.digest, source.url):
+        return Staged(marker=before, copied=0, kept=len(plan.done), removed=0, rearranged=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    stage_marker.clear(folder)
+    for key in plan.remove:
+        (folder / key).unlink(missing_ok=True)
+    records.rewrite({one.key: known[one.key] for one in plan.done})
+    counter = _Counter(manifest, plan, report)
+    copier = Copier(
+        source,
+        folder,
+        folder / STATE_FOLDER / _INCOMING_FOLDER,
+        records,
+        threads=threads,
+        range_bytes=range_bytes,
+        copied=counter.add,
+    )
+    try:
+        copier.run(plan)
+    finally:
+        records.close()
+    marker = SuccessMarker(
+        source=source.url,
+        objects=len(manifest.objects),
+        size_bytes=manifest.size_bytes,
+        digest=manifest.digest,
+        unverified=copier.unverified,
+    )
+    stage_marker.write_success(folder, marker)
+    kept = len(plan.done)
+    copied = len(manifest.objects) - kept
+    return Staged(marker=marker, copied=copied, kept=kept, removed=len(plan.remove), rearranged=False)
+
+
+def _files(folder: Path, keys: Iterable[str], threads: int) -> dict[str, FileFacts]:
+    """What is there. On a network file system each look is a request, so many go out at once."""
+    names = list(keys)
+    with ThreadPoolExecutor(threads) as pool:
+        found = pool.map(lambda key: facts_of(folder / key), names)
+        return {key: facts for key, facts in zip(names, found, strict=True) if facts is not None}
+
+
+def _rearrange(folder: Path, success: SuccessMarker, command: Sequence[str]) -> bool:
+    ran = stage_marker.read_rearranged(folder)
+    wanted = RearrangedMarker(digest=success.digest, command=list(command))
+    if ran == wanted:
+        return False
+    try:
+        subprocess.run(command, cwd=folder, env={**os.environ, ENV_DATA: str(folder)}, check=True)
+    except subprocess.CalledProcessError as error:
+        raise StageError(f"rearrange: {' '.join(command)} ended with code {error.returncode}") from error
+    except OSError as error:
+        raise StageError(f"rearrange: {' '.join(command)}: {error}") from error
+    stage_marker.write_rearranged(folder, wanted)
+    return True
+
+
+class _Counter:
+    """Adds up what threads copy."""
+
+    def __init__(self, manifest: SourceManifest, plan: CopyPlan, report: Callable[[Progress], None]) -> None:
+        self._manifest, self._report = manifest, report
+        self._objects = len(plan.done)
+        self._size_bytes = sum(one.size_bytes for one in plan.done)
+        self._lock = threading.Lock()
+
+    def add(self, objects: int, size_bytes: int) -> None:
+        with self._lock:
+            self._objects += objects
+            self._size_bytes += size_bytes
+            self._report(
+                Progress(
+                    objects=self._objects,
+                    of_objects=len(self._manifest.objects),
+                    size_bytes=self._size_bytes,
+                    of_bytes=self._manifest.size_bytes,
+                )
+            )

@@ -1,0 +1,21 @@
+"""Errors of staging."""
+
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+
+
+class StageError(HvdElasticError):
+    """The data set could not be staged. What was copied stays, and the next attempt goes on from there."""
+
+
+class UnusableSourceError(StageError):
+    """The source's keys cannot be files of a folder. `str()` names every one of them, one per line."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+class ChangedObjectError(StageError):
+    """An object was replaced or deleted while it was read."""
+
+
+class DigestError(StageError):
+    """What arrived differs from the object's ETag."""

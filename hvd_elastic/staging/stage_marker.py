@@ -1,0 +1,74 @@
+"""The markers of a staged folder: `_SUCCESS` says what was copied, `_REARRANGED` which command has run on it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hvd_elastic.staging.source_manifest import REARRANGED_FILE, SUCCESS_FILE
+from hvd_elastic.system.atomic_file import replace_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessMarker:
+    """A data set that is whole."""
+
+    source: str
+    objects: int
+    size_bytes: int
+    digest: str
+    """Of the source's manifest."""
+    unverified: int
+    """Of those that the last run read: objects whose ETag says nothing of their bytes (SSE-KMS, SSE-C, uneven parts).
+    Their size and version were checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RearrangedMarker:
+    """A command that has ended well on a data set."""
+
+    digest: str
+    command: Sequence[str]
+
+
+def read_success(folder: Path) -> SuccessMarker | None:
+    """The marker. None: there is none, or it is not one of staging's (Hadoop's is empty)."""
+    found = _read(folder / SUCCESS_FILE)
+    try:
+        return SuccessMarker(**found) if found else None
+    except TypeError:
+        return None
+
+
+def read_rearranged(folder: Path) -> RearrangedMarker | None:
+    """The marker of the command that ran last. None: none has run to its end."""
+    found = _read(folder / REARRANGED_FILE)
+    try:
+        return RearrangedMarker(**found) if found else None
+    except TypeError:
+        return None
+
+
+def write_success(folder: Path, marker: SuccessMarker) -> None:
+    """Say that the data set is whole. Raises OSError."""
+    replace_file(folder / SUCCESS_FILE, json.dumps(asdict(marker), indent=1) + "\n")
+
+
+def write_rearranged(folder: Path, marker: RearrangedMarker) -> None:
+    """Say that the command has ended well. Raises OSError."""
+    replace_file(folder / REARRANGED_FILE, json.dumps(asdict(marker), indent=1) + "\n")
+
+
+def clear(folder: Path) -> None:
+    """Remove both markers, before anything changes. Raises OSError."""
+    for name in (REARRANGED_FILE, SUCCESS_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,122 @@
+"""The Job that copies a data set into the job's shared storage, and the container that waits for it.
+
+The Job runs where a launcher would: on demand, without a GPU. Its pod lacks the label by which affinity keeps the job's
+pods in one zone, because the zone of a copy must not decide where GPUs are looked for; so the job's NetworkPolicies do
+not select it either.
+"""
+
+from typing import Final
+
+from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY, Role
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.stage_spec import StageSpec
+from hvd_elastic.mpijob.manifests import node_placement
+from hvd_elastic.mpijob.manifests.manifest_parts import LABEL_COMPONENT, Manifest, metadata, without_empty
+from hvd_elastic.mpijob.manifests.pod_parts import (
+    TMP_VOLUME,
+    container_env,
+    container_security,
+    escape_command,
+    pod_security,
+)
+from hvd_elastic.mpijob.manifests.supporting import shared_storage
+
+JOB_SUFFIX: Final = "-stage"
+GATE: Final = "stage-gate"
+_COMPONENT: Final = "stage"
+_VOLUME: Final = "data"
+_ATTEMPTS: Final = 20
+"""Pods of the Job that may fail. Each goes on where the one before was."""
+
+
+def manifests(spec: JobSpec) -> list[Manifest]:
+    """The Job, if the description has `stage`."""
+    if spec.stage is None:
+        return []
+    return [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata(spec, f"{spec.name}{JOB_SUFFIX}"),
+            "spec": {
+                "backoffLimit": _ATTEMPTS,
+                "podReplacementPolicy": "Failed",  # two copiers would write the same files
+                "ttlSecondsAfterFinished": spec.keep,
+                "template": {
+                    "metadata": {"labels": {**spec.labels, LABEL_MANAGED_BY: MANAGED_BY, LABEL_COMPONENT: _COMPONENT}},
+                    "spec": _pod(spec, spec.stage),
+                },
+            },
+        }
+    ]
+
+
+def gates(spec: JobSpec) -> list[Manifest]:
+    """The init container of launcher and workers, if the description has `stage`."""
+    if spec.stage is None:
+        return []
+    gate = without_empty(
+        name=GATE,
+        image=spec.image,
+        imagePullPolicy=spec.image_pull_policy,
+        command=["hvd-elastic", "stage-gate", *_arguments(spec, spec.stage)],
+        resources={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        securityContext=container_security(read_only_root=True),
+        volumeMounts=[_mount(spec, read_only=True)],
+    )
+    return [gate]
+
+
+def gate_volumes(spec: JobSpec) -> list[Manifest]:
+    """`volumes` that the gate needs in a pod that mounts no data itself."""
+    return [_claim(spec, read_only=True)] if spec.stage is not None else []
+
+
+def _pod(spec: JobSpec, stage: StageSpec) -> Manifest:
+    endpoint = ["--endpoint", stage.endpoint] if stage.endpoint else []
+    options = ["--threads", str(stage.threads), *endpoint]
+    copier = without_empty(
+        name=_COMPONENT,
+        image=spec.image,
+        imagePullPolicy=spec.image_pull_policy,
+        command=["hvd-elastic", "stage-copier", *escape_command(options), *_arguments(spec, stage)],
+        env=container_env(spec.env),
+        envFrom=[{"secretRef": {"name": secret}} for secret in spec.secrets],
+        resources={
+            "requests": {"cpu": stage.cpu, "memory": stage.memory},
+            "limits": {"memory": stage.memory},
+        },
+        securityContext=container_security(),
+        volumeMounts=[_mount(spec, read_only=False), {"name": TMP_VOLUME, "mountPath": "/tmp"}],  # noqa: S108 - in the container
+    )
+    return without_empty(
+        restartPolicy="Never",
+        priorityClassName=spec.priority.launcher,
+        affinity=without_empty(nodeAffinity=(node_placement.affinity(spec, Role.LAUNCHER) or {}).get("nodeAffinity")),
+        tolerations=node_placement.tolerations(spec, Role.LAUNCHER),
+        imagePullSecrets=[{"name": name} for name in spec.image_pull_secrets],
+        serviceAccountName=spec.workers.service_account,
+        automountServiceAccountToken=False,
+        enableServiceLinks=False,
+        securityContext=pod_security(shared_group=True),
+        containers=[copier],
+        volumes=[_claim(spec, read_only=False), {"name": TMP_VOLUME, "emptyDir": {}}],
+    )
+
+
+def _arguments(spec: JobSpec, stage: StageSpec) -> list[str]:
+    words = ["--source", stage.source, "--into", stage.into or _data(spec).path]
+    return escape_command([*words, *(["--", *stage.rearrange] if stage.rearrange else [])])
+
+
+def _mount(spec: JobSpec, *, read_only: bool) -> Manifest:
+    return without_empty(name=_VOLUME, mountPath=_data(spec).path, readOnly=read_only or None)
+
+
+def _claim(spec: JobSpec, *, read_only: bool) -> Manifest:
+    claim = without_empty(claimName=_data(spec).claim(spec), readOnly=read_only or None)
+    return {"name": _VOLUME, "persistentVolumeClaim": claim}
+
+
+def _data(spec: JobSpec) -> shared_storage.Mount:
+    return next(mount for mount in shared_storage.mounts(spec) if mount.read_only)

@@ -1,0 +1,60 @@
+"""A data set is staged apart from its job."""
+
+import pytest
+
+from hvd_elastic.jobs.operations.deletion import plan_deletion
+from hvd_elastic.jobs.operations.staging_job import StageFailedError, begin_stage, wait_for_stage
+from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.problems import InvalidInputError
+from tests.discovery.kubeapi import JOBS
+from tests.hvd_elastic.jobs.operations.jobs_cluster import CLAIMS, DESCRIPTION, JobsCluster
+
+BATCH = "/apis/batch/v1/namespaces/default/jobs"
+SPEC = read_job(DESCRIPTION + "data: {size: 1Ti, storage_class: nfs}\nstage: s3://bucket/set\n")
+
+
+def never(_seconds: float) -> None:
+    raise AssertionError("nothing to wait for")
+
+
+@pytest.fixture(autouse=True)
+def _serves_jobs(cluster: JobsCluster) -> None:
+    cluster.objects.setdefault(BATCH, {})
+
+
+def end(cluster: JobsCluster, condition: str) -> None:
+    cluster.patch(BATCH, "bert-stage", {"status": {"conditions": [{"type": condition, "status": "True"}]}})
+
+
+def test_storage_and_copy_and_no_job(cluster: JobsCluster) -> None:
+    assert begin_stage(cluster.client(), SPEC, sleep=never).begun
+    assert list(cluster.objects[CLAIMS]) == ["bert-data"]
+    assert list(cluster.objects[BATCH]) == ["bert-stage"]
+    assert not cluster.objects.get(JOBS)
+
+
+def test_one_that_runs_is_left_alone_and_one_that_has_ended_begins_again(cluster: JobsCluster) -> None:
+    begin_stage(cluster.client(), SPEC, sleep=never)
+    assert not begin_stage(cluster.client(), SPEC, sleep=never).begun
+    end(cluster, "Failed")
+    assert begin_stage(cluster.client(), SPEC, sleep=never).begun
+    assert "status" not in cluster.objects[BATCH]["bert-stage"]
+
+
+def test_the_end_is_awaited(cluster: JobsCluster) -> None:
+    begin_stage(cluster.client(), SPEC, sleep=never)
+    wait_for_stage(cluster.client(), SPEC, sleep=lambda _: end(cluster, "Complete"))
+    end(cluster, "Failed")
+    with pytest.raises(StageFailedError, match="kubectl logs"):
+        wait_for_stage(cluster.client(), SPEC, sleep=never)
+
+
+def test_it_goes_with_its_job(cluster: JobsCluster) -> None:
+    begin_stage(cluster.client(), SPEC, sleep=never)
+    assert [str(part) for part in plan_deletion(cluster.client(), "bert").beside] == ["job/bert-stage"]
+
+
+def test_a_job_without_stage_is_refused(cluster: JobsCluster) -> None:
+    with pytest.raises(InvalidInputError, match="stage"):
+        begin_stage(cluster.client(), read_job(DESCRIPTION), sleep=never)
+    assert not cluster.written()

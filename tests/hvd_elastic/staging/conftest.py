@@ -1,0 +1,49 @@
+"""A real S3 server (moto), with a bucket for each test."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hvd_elastic.staging.object_source import make_client
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+@pytest.fixture(scope="session")
+def client(endpoint: str) -> Any:
+    return make_client(endpoint=endpoint, threads=4)
+
+
+@pytest.fixture
+def bucket(client: Any) -> str:
+    name = f"b{uuid.uuid4().hex}"
+    client.create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def put(client: Any, bucket: str) -> Callable[[str, bytes], None]:
+    """Puts an object below the prefix `set/`."""
+    return lambda key, data: client.put_object(Bucket=bucket, Key=f"set/{key}", Body=data)

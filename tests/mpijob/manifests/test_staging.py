@@ -1,0 +1,63 @@
+"""The Job that stages a data set, and the gate before training."""
+
+import pytest
+
+from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.manifests.manifest_parts import pod_selector
+from hvd_elastic.mpijob.manifests.render import render
+from tests.mpijob import admission
+from tests.mpijob.jobs import job, one, pods, refused
+
+
+def test_no_stage_no_job_and_no_gate() -> None:
+    spec = job(data="imagenet")
+    assert "Job" not in {manifest["kind"] for manifest in render(spec)}
+    assert all("stage-gate" not in str(pod) for pod in pods(spec))
+
+
+def test_the_copier_writes_to_the_data_that_all_others_only_read() -> None:
+    spec = job(data="imagenet", stage="s3://b/set")
+    pod = one(spec, "Job")["spec"]["template"]["spec"]
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "data")
+    assert volume["persistentVolumeClaim"] == {"claimName": "imagenet"}
+    assert {"name": "data", "mountPath": "/data"} in pod["containers"][0]["volumeMounts"]
+    assert admission.restricted(pod) == []
+    for reader in pods(spec):
+        (claim,) = (each["persistentVolumeClaim"] for each in reader["volumes"] if each["name"] == "data")
+        assert claim == {"claimName": "imagenet", "readOnly": True}
+        assert admission.restricted(reader) == []
+
+
+@pytest.mark.parametrize("target", list(Target))
+def test_nothing_of_a_job_runs_before_its_gate(target: Target) -> None:
+    spec = job(data="imagenet", stage={"source": "s3://b/set", "into": "/data/set", "rearrange": ["sort", "$(A)"]})
+    templates = [each for manifest in render(spec, target) for _, each in admission.templates(manifest)]
+    assert templates
+    for template in templates:
+        first = template["spec"]["initContainers"][0]
+        assert first["command"] == [
+            *("hvd-elastic", "stage-gate", "--source", "s3://b/set", "--into", "/data/set"),
+            *("--", "sort", "$$(A)"),
+        ]
+
+
+def test_the_copy_does_not_decide_the_zone_of_the_gpus() -> None:
+    spec = job(cloud="eks", data="imagenet", stage="s3://b/set")
+    template = one(spec, "Job")["spec"]["template"]
+    assert "podAffinity" not in template["spec"]["affinity"]
+    assert not pod_selector(spec).items() <= template["metadata"]["labels"].items()
+    assert not pod_selector(spec, Role.LAUNCHER).items() <= template["metadata"]["labels"].items()
+
+
+def test_a_new_volume_may_be_data_if_it_is_staged() -> None:
+    assert "--data" in refused(data={"size": "1Ti", "storage_class": "nfs"})
+    spec = job(data={"size": "1Ti", "storage_class": "nfs"}, stage="s3://b/set")
+    kinds = [manifest["kind"] for manifest in render(spec)]
+    assert kinds.index("PersistentVolumeClaim") < kinds.index("Job") < kinds.index("MPIJob")
+
+
+def test_what_cannot_be_staged_is_refused() -> None:
+    assert "--stage" in refused(stage="s3://b/set")
+    assert "--stage" in refused(data="d", stage="http://b/set")
+    assert "--stage" in refused(data="d", stage={"source": "s3://b", "into": "/elsewhere"})
