@@ -1,4 +1,4 @@
-"""An AKS cluster, as az makes it ("az aks", learn.microsoft.com/cli/azure/aks).
+"""An AKS cluster, as az makes it (flags: Azure/azure-cli at 0088c878, command_modules/acs/_params.py).
 
 AKS labels and taints spot nodes by itself and installs the GPU driver, but no device plugin and no label that names the
 GPU. The pools carry that label, so that the autoscaler knows a pool that has no node. CSI drivers of Azure Files and
