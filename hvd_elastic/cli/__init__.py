@@ -11,6 +11,7 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 VERBS: Final = {
     "autoscale": "Share idle GPUs among several jobs, and give them back before inference asks.",
     "checkpoints": "List the durable checkpoints below a URL. The job that writes them does not notice.",
+    "cluster": "Make a cluster on EKS, GKE or AKS with the cloud's own tools, or take it away.",
     "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",
     "delete": "Delete jobs with what stands beside them. Volumes stay unless asked for.",
     "demo": "Train beside a made-up inference load on this machine, and report what it cost.",

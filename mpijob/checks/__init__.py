@@ -2,6 +2,7 @@
 
 from hvd_elastic.mpijob.checks import (
     hardware_checks,
+    machine_checks,
     name_checks,
     network_checks,
     placement_checks,
@@ -17,6 +18,7 @@ from hvd_elastic.priorityclasses.problem import Problem
 _CHECKS = (
     size_checks.problems,
     hardware_checks.problems,
+    machine_checks.problems,
     placement_checks.problems,
     policy_checks.problems,
     network_checks.problems,

@@ -1,22 +1,20 @@
-"""Compares what a worker asks for with what machines have."""
+"""Compares what a worker asks for with its own parts, and with what its cloud's nodes are like."""
 
 from collections.abc import Iterator
 
-from hvd_elastic.mpijob.clouds import efa
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.description import quantity
-from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.node_placement import spot_grace_limit
 from hvd_elastic.mpijob.manifests.worker_pod import cpu_floor, has_enough_cpu
 from hvd_elastic.priorityclasses.problem import Problem
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """Checks GPUs, CPUs, memory, adapters, and the time that a reclaimed machine gives its pods."""
+    """Checks GPUs, CPUs, memory, and the time that a reclaimed machine gives its pods."""
     yield from _gpus(spec)
     yield from _memory(spec)
-    yield from _adapters(spec)
     limit, grace = spot_grace_limit(spec), spec.workers.grace
     if limit is not None and grace is not None and grace > limit:
         what = f"is longer than the {limit} s that a spot machine of {spec.cloud} waits"
@@ -49,23 +47,3 @@ def _memory(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(
             path="workers.shm", value=spec.workers.shm, what=what, way_out="lower it, or raise workers.memory"
         )
-
-
-def _adapters(spec: JobSpec) -> Iterator[Problem]:
-    wanted, instance = spec.workers.efa, spec.instance_type
-    if not wanted:
-        return
-    if spec.cloud is not Cloud.EKS:
-        what = f"is not available with cloud: {spec.cloud}"
-        yield Problem(path="workers.efa", value=wanted, what=what, way_out="set cloud: eks")
-    if instance is None:
-        what = "needs the instance type: each has its own number of adapters"
-        yield Problem(path="workers.efa", value=wanted, what=what, way_out="set instance_type")
-    elif instance not in efa.ADAPTERS:
-        known = ", ".join(sorted(efa.ADAPTERS))
-        what = "is not known to have Elastic Fabric Adapters"
-        yield Problem(path="instance_type", value=instance, what=what, way_out=f"choose among {known}")
-    elif wanted > efa.ADAPTERS[instance]:
-        has = efa.ADAPTERS[instance]
-        what = f"is more than the {has} that {instance} has"
-        yield Problem(path="workers.efa", value=wanted, what=what, way_out=f"write {has} or less")

@@ -255,6 +255,19 @@ class Toleration(Section):
         return {name: part for name, part in parts.items() if part}
 
 
+class MachineSpec(Section):
+    """What the workers' nodes have, where hvd-elastic's own table of machine types lacks them or is wrong."""
+
+    gpus: Annotated[int, Field(ge=0, le=64)] | None = None
+    """GPUs of a node."""
+    cpu: Cpu | None = None
+    """CPUs that pods get of a node: its `allocatable`, not its capacity."""
+    memory: Memory | None = None
+    """Memory that pods get of a node: its `allocatable`, not its capacity."""
+    efa: Annotated[int, Field(ge=0, le=64)] | None = None
+    """Elastic Fabric Adapters of a node."""
+
+
 class JobSpec(Section):
     """A job description."""
 
@@ -293,7 +306,9 @@ class JobSpec(Section):
     gpu_type: GpuType | None = None
     """GPU that workers need: `t4`, `v100`, `a100`, `h100` ... Any by default."""
     instance_type: LabelValue | None = None
-    """Machine type of the workers' nodes, as the cloud names it."""
+    """Machine type of the workers' nodes, as the cloud names it. Workers that cannot fit into it are refused."""
+    machine: MachineSpec = MachineSpec()
+    """What the workers' nodes have. By default what the table of machine types says of `instance_type`."""
     zones: list[LabelValue] = Field(default_factory=list)
     """Zones that may be used. All by default."""
     one_zone: bool | None = None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
 
+from hvd_elastic.mpijob.clouds.machine_types import efa_adapters
 from hvd_elastic.mpijob.lint.document.manifest_edit import InsertItems, ManifestEdit, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
@@ -12,8 +13,6 @@ from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule
 
 _EFA: Final = "vpc.amazonaws.com/efa"
 _HUGE_PAGES: Final = "hugepages-2Mi"
-_EFA_OF: Final = {"p4d": 4, "p4de": 4, "p5": 32, "p5e": 32, "p5en": 16, "p6-b200": 8}
-"""Number of EFA adapters of the largest size of each instance family."""
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 _HARMLESS: Final = frozenset(
     ("K_MPI_JOB_ROLE", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "DEBIAN_FRONTEND")
@@ -136,7 +135,7 @@ def too_many_efa(job: LintedJob) -> Iterator[Violation]:
     """Compares the EFA adapters that a worker requests with those of its instance type."""
     efa = _efa(job)
     instance = job.worker.pod.spec.get("nodeSelector", _INSTANCE_TYPE).text or ""
-    has = _EFA_OF.get(instance.partition(".")[0])
+    has = efa_adapters().get(instance)
     if efa.amount is not None and has is not None and efa.amount > Decimal(has):
         yield violation(efa, f"{instance} has {has} adapters")
 

@@ -97,7 +97,9 @@ batch: {global: 0}
 
 
 def test_a_key_of_another_section_is_found() -> None:
-    assert problems(MINIMAL + "gpus: 1") == ["gpus: 1: is not a key of a job description: did you mean workers.gpus?"]
+    assert problems(MINIMAL + "gpus: 1") == [
+        "gpus: 1: is not a key of a job description: did you mean machine.gpus or workers.gpus?"
+    ]
 
 
 def test_problems_of_flags_are_named_after_the_flag() -> None:
