@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from hvd_elastic.mpijob.lint.document.manifest_edit import is_applicable
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
+from hvd_elastic.mpijob.lint.job.horovod_version import HorovodVersion
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, jobs
 from hvd_elastic.mpijob.lint.rule import (
     SILENCE_ANNOTATION_PREFIX,
@@ -55,9 +56,14 @@ def _matches(rule: Rule, name: str) -> bool:
     return name == rule.name or (name.startswith("HE") and rule.id.startswith(name))
 
 
-def check(documents: list[Document], rules: Sequence[Rule] | None = None) -> LintReport:
-    """Runs `rules` (all of them unless given) on every MPIJob among the documents."""
-    found = jobs(documents)
+def check(
+    documents: list[Document], rules: Sequence[Rule] | None = None, *, horovod: HorovodVersion | None = None
+) -> LintReport:
+    """Runs `rules` (all of them unless given) on every MPIJob among the documents.
+
+    `horovod`: the Horovod of the jobs' images. None: what each image's name tells.
+    """
+    found = [replace(job, stated_horovod=horovod) for job in jobs(documents)]
     applied = all_rules() if rules is None else tuple(rules)
     findings = [finding for job in _with_other_jobs(found) for finding in _check_job(job, applied)]
     return LintReport(
@@ -81,7 +87,7 @@ def _finding(job: LintedJob, rule: Rule, violation: Violation) -> Finding:
     """Drops the fix if the manifest has values of other types where the edits would apply."""
     document = violation.document or job.document
     if not all(is_applicable(document.value, edit) for edit in violation.edits):
-        violation = replace(violation, edits=())
+        violation = replace(violation, edits=(), assumes="")
     return Finding(rule=rule, job=job, violation=violation, silence_reason=_silence_reason(job, rule))
 
 

@@ -11,6 +11,7 @@ from hvd_elastic.mpijob.lint.check import check
 from hvd_elastic.mpijob.lint.document.manifest_edit import ManifestEdit, apply
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
 from hvd_elastic.mpijob.lint.document.yaml_composer import SourceRange, YamlNode
+from hvd_elastic.mpijob.lint.job.horovod_version import HorovodVersion
 from hvd_elastic.mpijob.lint.rule import Finding, Rule
 from hvd_elastic.mpijob.manifests.writers import yaml_stream
 
@@ -18,11 +19,16 @@ MAX_ROUNDS: Final = 1_000
 _UNKNOWN_RANGE: Final = SourceRange(1, 1, 1, 2)
 
 
-def fix(documents: Sequence[Document], rules: Sequence[Rule] | None = None) -> tuple[list[Document], list[Finding]]:
-    """The documents with every safe fix applied, and the findings that were fixed. Silenced findings stay."""
+def fix(
+    documents: Sequence[Document], rules: Sequence[Rule] | None = None, *, horovod: HorovodVersion | None = None
+) -> tuple[list[Document], list[Finding]]:
+    """The documents with every safe fix applied, and the findings that were fixed. Silenced findings stay.
+
+    `horovod`: as for `check`. Without it, a fix that needs a certain Horovod says so in its violation's `assumes`.
+    """
     current, fixed = list(documents), []
     for _ in range(MAX_ROUNDS):
-        findings = [finding for finding in check(current, rules).findings if finding.violation.edits]
+        findings = [finding for finding in check(current, rules, horovod=horovod).findings if finding.violation.edits]
         if not findings:
             break
         # One fix per document and round, because an edit can move the places that other findings point at.

@@ -44,6 +44,8 @@ class Violation:
     """What is wrong here, in one sentence with the numbers of this job."""
     edits: tuple[ManifestEdit, ...] = ()
     """A fix that cannot make the job worse; empty where a person must decide."""
+    assumes: str = ""
+    """What the fix takes for granted because the manifest does not tell it; empty if nothing."""
     document: Document | None = None
     """The document that `path` belongs to, if it is not the job's own."""
 

@@ -35,7 +35,8 @@ def _line(finding: Finding) -> str:
     source_range = finding.document.source_range(finding.violation.path)
     place = f"{finding.document.source}:{source_range.line}:{source_range.column}"
     rule = finding.rule
-    fixable = " (fixable)" if finding.violation.edits else ""
+    assumes = f"; assumes {finding.violation.assumes}" if finding.violation.assumes else ""
+    fixable = f" (fixable{assumes})" if finding.violation.edits else ""
     path, value = json_path(finding.violation.path), shown(finding.violation.value)
     return f"{place}: {rule.severity} {rule.id} {rule.name}: {path}: {value}: {finding.violation.message}{fixable}"
 
@@ -97,6 +98,7 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "why": finding.rule.page.why,
         "fix": finding.rule.page.fix,
         "fixable": bool(finding.violation.edits),
+        "fixAssumes": finding.violation.assumes or None,
     }
 
 
