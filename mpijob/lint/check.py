@@ -26,6 +26,8 @@ class LintReport:
     jobs: tuple[LintedJob, ...]
     findings: tuple[Finding, ...]
     silenced: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()
+    """Those of a baseline."""
 
     def count(self, severity: Severity) -> int:
         """Number of findings of that severity."""

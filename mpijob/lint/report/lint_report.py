@@ -56,7 +56,8 @@ def summary(report: LintReport) -> str:
     fixable = sum(bool(finding.violation.edits) for finding in report.findings)
     fixable_part = f"; {fixable} fixable with --fix" if fixable else ""
     silenced_part = f"; {len(report.silenced)} silenced" if report.silenced else ""
-    return f"{_counted(len(report.jobs), 'job')}: {findings}{fixable_part}{silenced_part}"
+    known_part = f"; {len(report.known)} known from the baseline" if report.known else ""
+    return f"{_counted(len(report.jobs), 'job')}: {findings}{fixable_part}{silenced_part}{known_part}"
 
 
 def _counted(number: int, noun: str) -> str:
@@ -65,11 +66,12 @@ def _counted(number: int, noun: str) -> str:
 
 
 def as_json(report: LintReport, problems: Sequence[Problem]) -> str:
-    """The whole report: findings, silenced findings with their reasons, and documents that could not be read."""
+    """The whole report: findings, silenced ones with their reasons, known ones, and what could not be read."""
     content = {
         "jobs": [_job(report, index) for index in range(len(report.jobs))],
         "findings": [_entry(finding) for finding in report.findings],
         "silenced": [_entry(finding) | {"reason": finding.silence_reason} for finding in report.silenced],
+        "known": [_entry(finding) for finding in report.known],
         "problems": [{"path": p.path, "what": p.what, "wayOut": p.way_out} for p in problems],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n"

@@ -109,9 +109,9 @@ def no_network_interface(job: LintedJob) -> Iterator[Violation]:
     why="If the process on a host fails, Horovod blacklists that host permanently, silently and by name. The operator "
     "gives the replacement pod the same name, so it is never used: in 4 of 4 measured preemptions the stock job never "
     "grew back. Horovod issue 1926, open.",
-    fix="Give `--blacklist-cooldown-range` a range in seconds, `LO HI`, between 1 and 3600. Horovod has the option since "
-    "0.24.0: build the image with a later one, or use hvd-elastic's. `hvd-elastic launch` does not need the option: "
-    "it identifies a host by its pod's UID.",
+    fix="Give `--blacklist-cooldown-range` a range in seconds, `LO HI`, between 1 and 3600. Horovod has the option "
+    "since 0.24.0: build the image with a later one, or use hvd-elastic's. `hvd-elastic launch` does not need the "
+    "option: it identifies a host by its pod's UID.",
     part=ManifestPart.LAUNCHER,
     bad="""
 command: [horovodrun, -np, "2", --min-np, "1", --network-interface, eth0, --host-discovery-script, /hosts,
