@@ -50,14 +50,25 @@ def shown(value: object) -> str:
 
 
 def summary(report: LintReport) -> str:
-    """The numbers of jobs and findings, on one line."""
+    """The numbers of jobs and findings, on one line. Below it, which rules were silenced for which job, and why."""
     counts = {severity: report.count(severity) for severity in Severity}
     findings = ", ".join(_counted(number, severity) for severity, number in counts.items() if number) or "no findings"
     fixable = sum(bool(finding.violation.edits) for finding in report.findings)
     fixable_part = f"; {fixable} fixable with --fix" if fixable else ""
     silenced_part = f"; {len(report.silenced)} silenced" if report.silenced else ""
     known_part = f"; {len(report.known)} known from the baseline" if report.known else ""
-    return f"{_counted(len(report.jobs), 'job')}: {findings}{fixable_part}{silenced_part}{known_part}"
+    first = f"{_counted(len(report.jobs), 'job')}: {findings}{fixable_part}{silenced_part}{known_part}"
+    return "\n".join([first, *_silenced(report)])
+
+
+def _silenced(report: LintReport) -> list[str]:
+    rules: dict[tuple[str, str], list[str]] = {}
+    for finding in report.silenced:
+        rules.setdefault((finding.job.name, finding.silence_reason or ""), []).append(finding.rule.id)
+    return [
+        f"silenced in {job}: {', '.join(sorted(set(names)))}: {' '.join(reason.split())}"
+        for (job, reason), names in rules.items()
+    ]
 
 
 def _counted(number: int, noun: str) -> str:

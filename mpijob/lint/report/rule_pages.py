@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.mpijob.lint.rule import SILENCE_ANNOTATION_PREFIX, Rule, Severity, all_rules
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
+from hvd_elastic.mpijob.lint.rule import SILENCE_ANNOTATION_PREFIX, STATIC, Rule, Severity, all_rules
 
 COMMAND: Final = "python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint"
 
@@ -73,14 +74,22 @@ empty:
 metadata:
   annotations:
     {SILENCE_ANNOTATION_PREFIX}HE441: the namespace denies all ingress
+    {SILENCE_ANNOTATION_PREFIX}{STATIC}: runs on reserved nodes, and is never preempted
 ```
+
+The second line says that a job keeps its size on purpose: HE102 is silenced.
+
+In a job that `generate` wrote, known by its annotation `{ANNOTATION_SPEC}`, what its job description can choose is no
+hazard: a short grace, no NetworkPolicy. Whatever is silenced is counted, and named with its reason on stderr, in JSON
+and in SARIF. The annotation is believed: whoever changes such a manifest by hand removes it.
 """
 
 _USAGE: Final = """\
 ## Fixes
 
 `--fix` applies safe fixes only: a fix is safe if it cannot make the job worse. The order and the values of everything
-else stay. Comments, anchors and YAML style are lost.
+else stay. Comments, anchors and YAML style are lost. The lines and columns of the findings that are left are those of
+the file that was read.
 
 horovodrun has `--blacklist-cooldown-range` since Horovod 0.24.0, and older parsers refuse it. So the linter takes the
 version from the image's name (`horovod/horovod:0.20.3-tf2.3`, `train:horovod0.28.1`) or from `--horovod VERSION`. It

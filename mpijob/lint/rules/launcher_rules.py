@@ -16,7 +16,15 @@ from hvd_elastic.mpijob.lint.job.launcher_command_line import (
     undashed_options,
 )
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
-from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
+from hvd_elastic.mpijob.lint.rule import (
+    SILENCE_ANNOTATION_PREFIX,
+    STATIC,
+    ManifestPart,
+    Severity,
+    Violation,
+    rule,
+    violation,
+)
 
 _TRUE: Final = frozenset(("1", "true", "yes", "on"))
 _LOST_NODE_SECONDS: Final = 60
@@ -58,7 +66,8 @@ def opaque_launcher_command(job: LintedJob) -> Iterator[Violation]:
     why="`mpirun`, and `horovodrun` without `--host-discovery-script`, start a fixed set of processes: the first "
     "worker that is preempted, evicted or lost ends the whole job, and idle capacity is never used.",
     fix="Start with elastic `horovodrun` or `hvd-elastic launch`, and use a training script that wraps its loop in "
-    "`hvd.elastic.run`. A job that is never preempted may stay as it is: silence the rule on it and give that reason.",
+    "`hvd.elastic.run`. A job that is never preempted may keep its size: the annotation "
+    "`lint.hvd-elastic.dev/static: REASON` says that it is meant so.",
     part=ManifestPart.LAUNCHER,
     bad='command: [mpirun, -np, "2", python, train.py]',
     good="""
@@ -407,13 +416,13 @@ def short_gloo_timeout(job: LintedJob) -> Iterator[Violation]:
     seconds = _gloo_seconds(job)
     value = integer(seconds.text) if seconds else None
     workers = job.worker.replicas or 0
-    # A generated job has a suitable default; a different value was chosen on purpose.
-    if not job.elastic or job.generated or seconds is None or value is None:
+    if not job.elastic or seconds is None or value is None:
         return
     if value < _MANY_WORKERS_GLOO_SECONDS and workers >= _MANY_WORKERS:
         yield violation(
             seconds,
             f"{value} s is short for {workers} workers; they need up to {_MANY_WORKERS_GLOO_SECONDS} s to connect",
+            choice=True,  # a generated job has a suitable default
         )
 
 
@@ -505,3 +514,21 @@ def option_without_dashes(job: LintedJob) -> Iterator[Violation]:
         written = job.command_line.shell_script is None and isinstance(word.path[-1], int)
         edits = (SetValue(word.path, f"{option}{word.text[len(option.lstrip('-')) :]}"),) if written else ()
         yield Violation(path=word.path, value=word.text, message=message, edits=edits)
+
+
+@rule(
+    "HE119",
+    "static-but-elastic",
+    Severity.WARNING,
+    why="The annotation says that the job keeps its size, but its launcher changes it: by a discovery script or "
+    "`--min-np`. One of them is not meant, and who reads the manifest is misled.",
+    fix="Remove the annotation, or start the job without `--host-discovery-script` and `--min-np`.",
+    part=ManifestPart.JOB,
+    bad="metadata: {annotations: {lint.hvd-elastic.dev/static: runs on reserved nodes}}",
+    good="metadata: {annotations: {lint.hvd-elastic.dev/static: null}}",
+)
+def static_but_elastic(job: LintedJob) -> Iterator[Violation]:
+    """Finds the annotation of a static job on one that is elastic."""
+    static = job.view.get("metadata", "annotations", SILENCE_ANNOTATION_PREFIX + STATIC)
+    if static.exists and job.elastic:
+        yield violation(static, "the job is elastic")

@@ -177,8 +177,8 @@ def slots_not_gpus(job: LintedJob) -> Iterator[Violation]:
     for name in GPU_RESOURCES:
         limit = job.worker.pod.main.resource(name)
         gpus = limit.amount
-        if gpus and slots is not None and gpus != slots and not job.generated:
-            yield violation(limit, f"{gpus} GPUs, but {slots} processes per worker")
+        if gpus and slots is not None and gpus != slots:
+            yield violation(limit, f"{gpus} GPUs, but {slots} processes per worker", choice=True)
 
 
 @rule(

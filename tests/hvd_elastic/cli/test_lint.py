@@ -84,7 +84,7 @@ def test_other_forms_are_json(form: str) -> None:
 def test_fix_prints_the_manifests_and_reports_the_rest() -> None:
     result = run(STOCK, "--fix")
     (job,) = yaml.safe_load_all(result.stdout)
-    assert job["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
+    assert job["spec"]["runPolicy"]["cleanPodPolicy"] == "All"
     assert "HE603" not in result.stderr
     assert "HE201" in result.stderr
     assert " fixed" in result.stderr

@@ -72,3 +72,15 @@ def test_an_option_without_dashes_keeps_its_value_behind_an_equals_sign() -> Non
 @pytest.mark.parametrize("command", [("hosts",), ("mpi", "train"), ("verbose",), ("p", "1"), ("min-np", "x"), TRAIN])
 def test_a_program_that_could_be_one_is_left_alone(command: tuple[str, ...]) -> None:
     assert findings("HE118", changed(ManifestPart.LAUNCHER, {"command": [*HOROVODRUN, *command], "args": None})) == []
+
+
+def test_a_static_job_says_so_with_a_reason() -> None:
+    annotation = "lint.hvd-elastic.dev/static"
+    command = ["mpirun", "-np", "2", "python", "train.py"]
+    documents = launcher(command)
+    assert len(findings("HE102", documents)) == 1
+    job: Any = documents[-1].value
+    for reason, left in (("runs on reserved nodes", 0), ("", 1)):
+        job["metadata"]["annotations"] = {annotation: reason}
+        assert len(findings("HE102", documents)) == left
+        assert len(findings("HE911", documents)) == left
