@@ -32,7 +32,7 @@ def test_a_job_that_will_be_resumed_needs_a_right_that_the_files_may_bring(patch
 
 
 def test_a_launcher_that_is_taken_away_spends_the_restarts_that_the_job_has() -> None:
-    alone = {"spec": {"mpiReplicaSpecs": {"Launcher": {"template": {"spec": {"initContainers": []}}}}}}
+    alone: Any = {"spec": {"mpiReplicaSpecs": {"Launcher": {"template": {"spec": {"initContainers": []}}}}}}
     (found,) = findings("HE607", changed(ManifestPart.JOB, alone))
     assert "one of 3 restarts" in found.message
     default = {"spec": {"runPolicy": {"backoffLimit": None}, **alone["spec"]}}
