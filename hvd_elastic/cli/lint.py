@@ -1,6 +1,7 @@
 """`hvd-elastic lint`: the hazards of any MPIJob."""
 
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,8 +10,12 @@ import click
 from hvd_elastic.cli.output import Format, Result, output_option, render, show
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.mpijob.lint.baseline import Baseline, read_baseline
 from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_CHARACTERS
 from hvd_elastic.mpijob.lint.fix import dump
+from hvd_elastic.mpijob.lint.job.horovod_version import horovod_version
+from hvd_elastic.mpijob.lint.lint_input import LintInput, read_input
+from hvd_elastic.mpijob.lint.lint_settings import SETTINGS_FILE, FailOn, LintSettings, read_settings
 from hvd_elastic.mpijob.lint.report import lint_report, rule_pages, sarif
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
@@ -23,6 +28,25 @@ from hvd_elastic.priorityclasses.problem import Problem
     "--select", multiple=True, metavar="RULE", help="Check only these: an id (HE101), the start of one (HE1) or a name."
 )
 @click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules. Wins over --select.")
+@click.option(
+    "--fail-on",
+    type=click.Choice([level.value for level in FailOn]),
+    help="Exit with 1 if there is a finding of this severity or a worse one.  [default: error]",
+)
+@click.option(
+    "--horovod", metavar="VERSION", help="The Horovod of the images, where their names do not tell it: 0.28.1."
+)
+@click.option(
+    "--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Known findings, which are not told again."
+)
+@click.option("--write-baseline", is_flag=True, help="Write all findings into the baseline's FILE, and exit with 0.")
+@click.option("--allow-no-job", is_flag=True, help="No FILE need hold an MPIJob, or even be a manifest.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"Settings for these options.  [default: {SETTINGS_FILE} in this folder, if it is there]",
+)
 @click.option("--fix", is_flag=True, help="Print the manifests with every safe fix, and report what is left on stderr.")
 @click.option("--explain", metavar="RULE", help="Print a rule's page, and read no FILE. `all` prints every page.")
 def command(
@@ -31,38 +55,81 @@ def command(
     output: Format,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    fail_on: str | None,
+    horovod: str | None,
+    baseline: Path | None,
+    write_baseline: bool,
+    allow_no_job: bool,
+    config: Path | None,
     fix: bool,
     explain: str | None,
 ) -> None:
     """List the hazards of MPIJobs, hand-written or generated, in FILEs or on standard input (`-`, the default).
 
-    All FILEs are read together, because the objects around a job matter too. No cluster is contacted. The exit code is
-    1 if there are errors, and 2 if something could not be read.
+    All FILEs are read together, because the objects around a job matter too. A FILE that is a job description is
+    checked as one. No cluster is contacted. The exit code is 1 if there are errors, and 2 if something could not be
+    read or a job description has problems.
     """
     if explain is not None:
         click.echo(
             rule_pages.explain_all() if explain == "all" else rule_pages.explain(lint.select_rules([explain])), nl=False
         )
         return
-    rules = lint.select_rules(_names(select), _names(ignore))
-    documents, problems = _read(files or ("-",))
+    given = _settings(config)
+    settings = replace(
+        given,
+        select=tuple(_names(select)) or given.select,
+        ignore=(*_names(ignore), *given.ignore),
+        fail_on=FailOn(fail_on) if fail_on else given.fail_on,
+        horovod=horovod_version(horovod) if horovod else given.horovod,
+        baseline=baseline or given.baseline,
+        allow_no_job=allow_no_job or given.allow_no_job,
+    )
+    if fix and (output is not Format.TEXT or write_baseline):
+        raise click.UsageError("--fix prints manifests, so it cannot be used with -o or --write-baseline")
+    if write_baseline and settings.baseline is None:
+        raise click.UsageError("--write-baseline needs --baseline FILE")
+    _lint(files or ("-",), settings, output, fix=fix, write_baseline=write_baseline)
+
+
+def _settings(config: Path | None) -> LintSettings:
+    default = Path(SETTINGS_FILE)
+    if config is None and not default.is_file():
+        return LintSettings()
+    return read_settings(config or default)
+
+
+def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix: bool, write_baseline: bool) -> None:
+    rules = lint.select_rules(settings.select, settings.ignore)
+    inputs = [_read(name) for name in files]
+    documents = [document for one in inputs for document in one.documents]
+    passed_over = [one for one in inputs if settings.allow_no_job and not one.mentions_job]
+    problems = [problem for one in inputs if one not in passed_over for problem in one.problems]
+    for problem in (problem for one in passed_over for problem in one.problems):
+        click.echo(f"passed over, because it names no MPIJob: {problem}", err=True)
     fixed: list[lint.Finding] = []
     if fix:
-        _refuse_other_formats(output)
-        documents, fixed = lint.fix(documents, rules)
-    found = lint.check(documents, rules)
-    if not found.jobs and not problems:
-        problems = [
-            Problem(
-                path=", ".join(files or ("-",)), value="", what="holds no MPIJob", way_out="name the file that has one"
-            )
-        ]
+        documents, fixed = lint.fix(documents, rules, horovod=settings.horovod)
+    found = lint.check(documents, rules, horovod=settings.horovod)
+    descriptions = sum(one.descriptions for one in inputs)
+    if not (found.jobs or descriptions or problems or len(files) > 1 or settings.allow_no_job):
+        way_out = "name the file that has one, or add --allow-no-job"
+        problems = [Problem(path=files[0], value=..., what="holds no MPIJob and no job description", way_out=way_out)]
+    if write_baseline and settings.baseline and not problems:
+        _write(Baseline.of(found.findings, settings.baseline.parent), settings.baseline)
+        return
+    if settings.baseline:
+        known = read_baseline(settings.baseline)
+        found = known.without_known(found)
+        if stale := known.stale(found):
+            click.echo(f"{stale} of {settings.baseline} no longer found: --write-baseline removes them", err=True)
     _show(found, problems, output, documents if fix and not problems else None)
-    if fixed:
-        click.echo(f"{len(fixed)} fixed", err=True)
+    if output is Format.TEXT and descriptions:
+        click.echo(f"{descriptions} job description{'s' if descriptions > 1 else ''} without problems", err=True)
+    _show_fixed(fixed)
     if problems:
         raise InvalidInputError(problems)
-    if found.count(lint.Severity.ERROR):
+    if any(settings.fail_on.fails(finding.rule.severity) for finding in found.findings):
         sys.exit(Exit.ERROR)
 
 
@@ -70,22 +137,11 @@ def _names(values: tuple[str, ...]) -> list[str]:
     return [name.strip() for value in values for name in value.split(",") if name.strip()]
 
 
-def _refuse_other_formats(output: Format) -> None:
-    if output is not Format.TEXT:
-        raise click.UsageError("--fix prints manifests, so it cannot be used with -o")
-
-
-def _read(files: tuple[str, ...]) -> tuple[list[lint.Document], list[Problem]]:
-    documents: list[lint.Document] = []
-    problems: list[Problem] = []
-    for name in files:
-        try:
-            read, broken = lint.read(_text(name), name)
-        except (OSError, UnicodeDecodeError) as error:
-            read, broken = [], [_unreadable(name, error)]
-        documents += read
-        problems += broken
-    return documents, problems
+def _read(name: str) -> LintInput:
+    try:
+        return read_input(_text(name), name)
+    except (OSError, UnicodeDecodeError) as error:
+        return LintInput(problems=(_unreadable(name, error),))
 
 
 def _text(name: str) -> str:
@@ -98,6 +154,14 @@ def _text(name: str) -> str:
 def _unreadable(name: str, error: OSError | UnicodeDecodeError) -> Problem:
     what = f"not UTF-8 at byte {error.start}" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
     return Problem(path=name, value="", what=what)
+
+
+def _write(baseline: Baseline, path: Path) -> None:
+    try:
+        path.write_text(baseline.text(), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError([Problem(path=str(path), value=..., what=error.strerror or str(error))]) from error
+    click.echo(f"{sum(baseline.known.values())} findings are known from now on: {path}", err=True)
 
 
 def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed: list[lint.Document] | None) -> None:
@@ -115,3 +179,12 @@ def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed
         click.echo(render(report, output), nl=False, err=True)
     if output is Format.TEXT and found.jobs:
         click.echo(lint_report.summary(found), err=True)
+
+
+def _show_fixed(fixed: list[lint.Finding]) -> None:
+    for finding in fixed:
+        if finding.violation.assumes:
+            assumes = f"assumes {finding.violation.assumes}; name it with --horovod VERSION"
+            click.echo(f"{finding.rule.id} of {finding.job.name}: the fix {assumes}", err=True)
+    if fixed:
+        click.echo(f"{len(fixed)} fixed", err=True)

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.lint.document.manifest_edit import is_applicable
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
+from hvd_elastic.mpijob.lint.job.horovod_version import HorovodVersion
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, jobs
 from hvd_elastic.mpijob.lint.rule import (
     SILENCE_ANNOTATION_PREFIX,
+    STATIC,
     Finding,
     Rule,
     Severity,
@@ -17,6 +21,9 @@ from hvd_elastic.mpijob.lint.rule import (
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
+GENERATED: Final = f"the job was generated from a job description, which chose it (annotation {ANNOTATION_SPEC})"
+_NOT_ELASTIC: Final = "not-elastic"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintReport:
@@ -25,6 +32,8 @@ class LintReport:
     jobs: tuple[LintedJob, ...]
     findings: tuple[Finding, ...]
     silenced: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()
+    """Those of a baseline."""
 
     def count(self, severity: Severity) -> int:
         """Number of findings of that severity."""
@@ -55,9 +64,14 @@ def _matches(rule: Rule, name: str) -> bool:
     return name == rule.name or (name.startswith("HE") and rule.id.startswith(name))
 
 
-def check(documents: list[Document], rules: Sequence[Rule] | None = None) -> LintReport:
-    """Runs `rules` (all of them unless given) on every MPIJob among the documents."""
-    found = jobs(documents)
+def check(
+    documents: list[Document], rules: Sequence[Rule] | None = None, *, horovod: HorovodVersion | None = None
+) -> LintReport:
+    """Runs `rules` (all of them unless given) on every MPIJob among the documents.
+
+    `horovod`: the Horovod of the jobs' images. None: what each image's name tells.
+    """
+    found = [replace(job, stated_horovod=horovod) for job in jobs(documents)]
     applied = all_rules() if rules is None else tuple(rules)
     findings = [finding for job in _with_other_jobs(found) for finding in _check_job(job, applied)]
     return LintReport(
@@ -81,8 +95,11 @@ def _finding(job: LintedJob, rule: Rule, violation: Violation) -> Finding:
     """Drops the fix if the manifest has values of other types where the edits would apply."""
     document = violation.document or job.document
     if not all(is_applicable(document.value, edit) for edit in violation.edits):
-        violation = replace(violation, edits=())
-    return Finding(rule=rule, job=job, violation=violation, silence_reason=_silence_reason(job, rule))
+        violation = replace(violation, edits=(), assumes="")
+    reason = _silence_reason(job, rule)
+    if reason is None and violation.choice and job.generated:
+        reason = GENERATED
+    return Finding(rule=rule, job=job, violation=violation, silence_reason=reason)
 
 
 def _place(finding: Finding) -> tuple[int, int, str]:
@@ -93,7 +110,7 @@ def _place(finding: Finding) -> tuple[int, int, str]:
 def _silence_reason(job: LintedJob, rule: Rule) -> str | None:
     """The reason that the job's annotation gives for silencing the rule. An empty reason silences nothing."""
     annotations = job.view.get("metadata", "annotations")
-    for name in (rule.id, rule.name):
+    for name in (rule.id, rule.name, *((STATIC,) if rule.name == _NOT_ELASTIC else ())):
         reason = (annotations.get(SILENCE_ANNOTATION_PREFIX + name).text or "").strip()
         if reason:
             return reason

@@ -13,6 +13,8 @@ from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
 
 SILENCE_ANNOTATION_PREFIX: Final = "lint.hvd-elastic.dev/"
 """The annotation `lint.hvd-elastic.dev/HE101: reason` on an MPIJob silences that rule for the job."""
+STATIC: Final = "static"
+"""`lint.hvd-elastic.dev/static: reason` says that a job keeps its size on purpose: it silences `not-elastic`."""
 
 
 class Severity(StrEnum):
@@ -44,6 +46,10 @@ class Violation:
     """What is wrong here, in one sentence with the numbers of this job."""
     edits: tuple[ManifestEdit, ...] = ()
     """A fix that cannot make the job worse; empty where a person must decide."""
+    choice: bool = False
+    """Whether a job description can ask for this. In a generated job it was chosen, and the finding is silenced."""
+    assumes: str = ""
+    """What the fix takes for granted because the manifest does not tell it; empty if nothing."""
     document: Document | None = None
     """The document that `path` belongs to, if it is not the job's own."""
 
@@ -81,7 +87,7 @@ class Finding:
     job: LintedJob
     violation: Violation
     silence_reason: str | None = None
-    """The reason that an annotation of the job gives for ignoring the finding."""
+    """Why the finding is ignored: what an annotation of the job says, or that a job description chose it."""
 
     @property
     def document(self) -> Document:
@@ -115,6 +121,6 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(_RULES[key] for key in sorted(_RULES))
 
 
-def violation(view: ManifestView, message: str, *edits: ManifestEdit) -> Violation:
+def violation(view: ManifestView, message: str, *edits: ManifestEdit, choice: bool = False) -> Violation:
     """A violation by the value in `view`, or by its absence."""
-    return Violation(path=view.path, value=view.value, message=message, edits=edits)
+    return Violation(path=view.path, value=view.value, message=message, edits=edits, choice=choice)

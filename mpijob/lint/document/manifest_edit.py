@@ -1,10 +1,11 @@
-"""Edits of a document as values. A safe fix is a list of them."""
+"""Edits of a document as values, and how they are applied to its nodes. A safe fix is a list of them."""
 
-import copy
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from hvd_elastic.mpijob.lint.document.manifest_view import Path
+from hvd_elastic.mpijob.lint.document.yaml_composer import SourceRange, YamlNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,87 @@ def is_applicable(root: object, edit: ManifestEdit) -> bool:
     return _has(_value_at(root, tuple(parent)), key)
 
 
-def apply(root: Any, edit: ManifestEdit) -> None:
-    """Applies the edit in place. It must be applicable."""
+def apply(root: YamlNode, edit: ManifestEdit) -> YamlNode:
+    """The document with the edit in it. It must be applicable.
+
+    What stays keeps its place in the source. What is new has the place of the mapping or list that it was put into.
+    """
+    place = _start(root.source_range)
     if isinstance(edit, InsertItems):
-        target = _value_at(root, edit.path)
-        target[edit.index : edit.index] = copy.deepcopy(list(edit.values))
-    elif isinstance(edit, SetValue):
-        _value_or_mapping_at(root, edit.path[:-1])[edit.path[-1]] = copy.deepcopy(edit.value)
-    elif isinstance(edit, RemoveValue):
-        del _value_at(root, edit.path[:-1])[edit.path[-1]]
-    else:
-        _rename(_value_at(root, edit.path[:-1]), str(edit.path[-1]), edit.key)
+        return _changed(root, edit.path, place, lambda items, at: _with_items(items, edit, at))
+    *parent, key = edit.path
+    return _changed(root, tuple(parent), place, lambda holder, at: _with_entry(holder, key, edit, at))
+
+
+def _changed(
+    node: YamlNode, path: Path, place: SourceRange, change: Callable[[YamlNode, SourceRange], YamlNode]
+) -> YamlNode:
+    """A copy of the nodes along `path`, the last of which `change` returns. Other nodes are shared with the original.
+
+    `place`: where the node is said to be, which for an entry of a mapping is its key. Missing mappings along the path
+    are created.
+    """
+    if not path:
+        return change(node, place)
+    key, *rest = path
+    if isinstance(node.content, list):
+        items = list(node.content)
+        item = items[int(key)]
+        items[int(key)] = _changed(item, tuple(rest), _start(item.source_range), change)
+        return replace(node, content=items)
+    below = _entries(node)
+    child = below.get(str(key))
+    at = node.keys.get(str(key), place)
+    if child is None or child.content is None:
+        child = YamlNode(child.source_range if child else place, {})
+    entries = {**below, str(key): _changed(child, tuple(rest), at, change)}
+    return replace(node, content=entries, keys={**node.keys, str(key): at})
+
+
+def _with_items(node: YamlNode, edit: InsertItems, place: SourceRange) -> YamlNode:
+    items = list(node.content) if isinstance(node.content, list) else []
+    items[edit.index : edit.index] = [_new(value, place) for value in edit.values]
+    return replace(node, content=items)
+
+
+def _with_entry(
+    node: YamlNode, key: str | int, edit: SetValue | RemoveValue | RenameKey, place: SourceRange
+) -> YamlNode:
+    if isinstance(node.content, list):
+        items = list(node.content)
+        if isinstance(edit, SetValue):
+            items[int(key)] = _new(edit.value, items[int(key)].source_range)
+        else:
+            del items[int(key)]
+        return replace(node, content=items)
+    entries, name = _entries(node), str(key)
+    if isinstance(edit, RenameKey):
+        places = {edit.key: node.keys.get(name, place)}
+        entries = {(edit.key if old == name else old): child for old, child in entries.items()}
+        return replace(node, content=entries, keys={**node.keys, **places})
+    if isinstance(edit, RemoveValue):
+        return replace(node, content={old: child for old, child in entries.items() if old != name})
+    of_key = node.keys.get(name, place)
+    at = entries[name].source_range if name in entries else of_key
+    return replace(node, content={**entries, name: _new(edit.value, at)}, keys={**node.keys, name: of_key})
+
+
+def _entries(node: YamlNode) -> dict[str, YamlNode]:
+    return dict(node.content) if isinstance(node.content, dict) else {}
+
+
+def _start(place: SourceRange) -> SourceRange:
+    return SourceRange(place.line, place.column, place.line, place.column + 1)
+
+
+def _new(value: object, place: SourceRange) -> YamlNode:
+    """A value that the source does not have, at the place where it was put."""
+    content: Any = value
+    if isinstance(value, Mapping):
+        content = {str(key): _new(child, place) for key, child in value.items()}
+    elif isinstance(value, list | tuple):
+        content = [_new(child, place) for child in value]
+    return YamlNode(place, content, keys=dict.fromkeys(content, place) if isinstance(content, dict) else {})
 
 
 def _has(container: object, key: str | int) -> bool:
@@ -89,20 +160,3 @@ def _can_create(root: object, path: Path) -> bool:
             return False
         value = value[key] if _has(value, key) else None
     return True
-
-
-def _value_or_mapping_at(root: Any, path: Path) -> Any:
-    """The value at `path`. Missing mappings along it are created."""
-    value = root
-    for key in path:
-        if isinstance(value, dict) and value.get(str(key)) is None:
-            value[str(key)] = {}
-        value = value[key]
-    return value
-
-
-def _rename(mapping: dict[str, Any], key: str, new: str) -> None:
-    """Renames a key. The entry keeps its position."""
-    entries = [(new if name == key else name, value) for name, value in mapping.items()]
-    mapping.clear()
-    mapping.update(entries)

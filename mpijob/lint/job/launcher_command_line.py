@@ -1,7 +1,7 @@
 """Parses a launcher's command line as horovodrun 0.28.1 does (`horovod/runner/launch.py`)."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -133,6 +133,27 @@ def nearest_option(text: str) -> str:
     """The option of horovodrun that was probably meant; empty if none is similar."""
     close = difflib.get_close_matches(text.split("=", maxsplit=1)[0], OPTIONS, n=1, cutoff=0.6)
     return close[0] if close else ""
+
+
+def undashed_options(command_line: LauncherCommandLine) -> Iterator[tuple[ShellWord, str]]:
+    """The first word of the training command if it is an option without its dashes, and the option.
+
+    A word such as `hosts` or `mpi` can be a program too. So it counts only if the words after it are as many values as
+    the option takes, and a number where it takes one.
+    """
+    words = command_line.training_command
+    if command_line.program not in (LauncherProgram.HOROVODRUN, LauncherProgram.HVD_ELASTIC) or not words:
+        return
+    name, equals, _ = words[0].text.partition("=")
+    full = next((f"{dashes}{name}" for dashes in ("--", "-") if f"{dashes}{name}" in OPTIONS), None)
+    if full is None or len(name) == 1:
+        return
+    option = OPTIONS[full]
+    values = words[1 : 1 + option.values]
+    has_values = bool(equals) or len(values) == option.values
+    fits = not option.integer or bool(equals) or all(integer(value.text) is not None for value in values)
+    if has_values and fits and (option.values or "-" in name):
+        yield words[0], full
 
 
 def parse(command: ContainerCommand) -> LauncherCommandLine:

@@ -10,6 +10,7 @@ from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, HOSTS_SCRIPT, SSH_PORT
 from hvd_elastic.mpijob.lint.document.manifest_reader import Document
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.container_command import ContainerCommand, ShellWord, expand, unwrap
+from hvd_elastic.mpijob.lint.job.horovod_version import BUNDLED, HorovodVersion, of_image
 from hvd_elastic.mpijob.lint.job.launcher_command_line import PROGRAMS, LauncherCommandLine, LauncherFlag, parse
 from hvd_elastic.mpijob.lint.job.related_objects import RelatedObjects, index_objects
 
@@ -110,6 +111,8 @@ class LintedJob:
     related_objects: RelatedObjects
     other_jobs: tuple["LintedJob", ...] = ()
     """The other MPIJobs of the stream."""
+    stated_horovod: HorovodVersion | None = None
+    """The Horovod of the job's image, if the user states it."""
 
     @property
     def spec(self) -> ManifestView:
@@ -135,6 +138,16 @@ class LintedJob:
     def generated(self) -> bool:
         """Whether `generate` rendered the job from a job description: what it leaves out was left out on purpose."""
         return self.view.get("metadata", "annotations", ANNOTATION_SPEC).exists
+
+    @property
+    def horovod(self) -> HorovodVersion | None:
+        """The Horovod of the launcher's image: what the user states, or what the image's name tells; else None."""
+        words = self.command_line.program_words
+        if self.stated_horovod is not None:
+            return self.stated_horovod
+        if words and words[0].program == "hvd-elastic":  # brings its own
+            return BUNDLED
+        return of_image(self.launcher.pod.main.view.get("image").text)
 
     @property
     def slots(self) -> int:

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -33,6 +34,16 @@ class WrongFieldType:
     expected: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadQuantity:
+    """Text that is not a Kubernetes quantity, where one must be."""
+
+    view: ManifestView
+
+
+FieldError: TypeAlias = UnknownField | WrongFieldType | BadQuantity
+
+
 @functools.cache
 def field_table() -> Table:
     """The fields of each type and their types, from mpijob_fields.txt."""
@@ -46,12 +57,12 @@ def field_table() -> Table:
     return rows
 
 
-def field_errors(job: ManifestView, version: MPIJobVersion) -> Iterator[UnknownField | WrongFieldType]:
+def field_errors(job: ManifestView, version: MPIJobVersion) -> Iterator[FieldError]:
     """Every unknown field and every value of a wrong type, from the root down. Values below them are skipped."""
     return _walk(job, f"MPIJob/{version}")
 
 
-def _walk(view: ManifestView, kind: str) -> Iterator[UnknownField | WrongFieldType]:
+def _walk(view: ManifestView, kind: str) -> Iterator[FieldError]:
     if view.value is None or kind == "any":
         return
     if kind.startswith("["):
@@ -62,9 +73,11 @@ def _walk(view: ManifestView, kind: str) -> Iterator[UnknownField | WrongFieldTy
         yield from _walk_object(view, field_table()[kind])
     elif not _has_type(view.value, kind):
         yield WrongFieldType(view=view, expected=_TYPE_NAMES[kind])
+    elif kind == "quantity" and not _is_quantity(view.value):
+        yield BadQuantity(view=view)
 
 
-def _walk_list(view: ManifestView, kind: str) -> Iterator[UnknownField | WrongFieldType]:
+def _walk_list(view: ManifestView, kind: str) -> Iterator[FieldError]:
     if not isinstance(view.value, list):
         yield WrongFieldType(view=view, expected="a list")
         return
@@ -74,7 +87,7 @@ def _walk_list(view: ManifestView, kind: str) -> Iterator[UnknownField | WrongFi
         yield from _walk(item, kind)
 
 
-def _walk_map(view: ManifestView, kind: str) -> Iterator[UnknownField | WrongFieldType]:
+def _walk_map(view: ManifestView, kind: str) -> Iterator[FieldError]:
     if not isinstance(view.value, dict):
         yield WrongFieldType(view=view, expected="a mapping")
         return
@@ -82,7 +95,7 @@ def _walk_map(view: ManifestView, kind: str) -> Iterator[UnknownField | WrongFie
         yield from _walk(item, kind)
 
 
-def _walk_object(view: ManifestView, fields: Mapping[str, str]) -> Iterator[UnknownField | WrongFieldType]:
+def _walk_object(view: ManifestView, fields: Mapping[str, str]) -> Iterator[FieldError]:
     if not isinstance(view.value, dict):
         yield WrongFieldType(view=view, expected="a mapping")
         return
@@ -98,6 +111,16 @@ def nearest_field(key: str, fields: Mapping[str, str]) -> str:
     by_fold = {field.casefold(): field for field in fields}
     close = difflib.get_close_matches(key.casefold()[:100], by_fold, n=1, cutoff=_CLOSE_ENOUGH)
     return by_fold[close[0]] if close else ""
+
+
+_QUANTITY: Final = re.compile(
+    r"[+-]?(?:\d+\.?\d*|\.\d+)(?:n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+)?", re.ASCII
+)
+"""As the API server reads it (apimachinery, `pkg/api/resource/quantity.go`, the grammar above `Quantity`)."""
+
+
+def _is_quantity(value: object) -> bool:
+    return not isinstance(value, str) or _QUANTITY.fullmatch(value) is not None
 
 
 _TYPE_NAMES: Final = {

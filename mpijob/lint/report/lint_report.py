@@ -35,7 +35,8 @@ def _line(finding: Finding) -> str:
     source_range = finding.document.source_range(finding.violation.path)
     place = f"{finding.document.source}:{source_range.line}:{source_range.column}"
     rule = finding.rule
-    fixable = " (fixable)" if finding.violation.edits else ""
+    assumes = f"; assumes {finding.violation.assumes}" if finding.violation.assumes else ""
+    fixable = f" (fixable{assumes})" if finding.violation.edits else ""
     path, value = json_path(finding.violation.path), shown(finding.violation.value)
     return f"{place}: {rule.severity} {rule.id} {rule.name}: {path}: {value}: {finding.violation.message}{fixable}"
 
@@ -49,13 +50,25 @@ def shown(value: object) -> str:
 
 
 def summary(report: LintReport) -> str:
-    """The numbers of jobs and findings, on one line."""
+    """The numbers of jobs and findings, on one line. Below it, which rules were silenced for which job, and why."""
     counts = {severity: report.count(severity) for severity in Severity}
     findings = ", ".join(_counted(number, severity) for severity, number in counts.items() if number) or "no findings"
     fixable = sum(bool(finding.violation.edits) for finding in report.findings)
     fixable_part = f"; {fixable} fixable with --fix" if fixable else ""
     silenced_part = f"; {len(report.silenced)} silenced" if report.silenced else ""
-    return f"{_counted(len(report.jobs), 'job')}: {findings}{fixable_part}{silenced_part}"
+    known_part = f"; {len(report.known)} known from the baseline" if report.known else ""
+    first = f"{_counted(len(report.jobs), 'job')}: {findings}{fixable_part}{silenced_part}{known_part}"
+    return "\n".join([first, *_silenced(report)])
+
+
+def _silenced(report: LintReport) -> list[str]:
+    rules: dict[tuple[str, str], list[str]] = {}
+    for finding in report.silenced:
+        rules.setdefault((finding.job.name, finding.silence_reason or ""), []).append(finding.rule.id)
+    return [
+        f"silenced in {job}: {', '.join(sorted(set(names)))}: {' '.join(reason.split())}"
+        for (job, reason), names in rules.items()
+    ]
 
 
 def _counted(number: int, noun: str) -> str:
@@ -64,11 +77,12 @@ def _counted(number: int, noun: str) -> str:
 
 
 def as_json(report: LintReport, problems: Sequence[Problem]) -> str:
-    """The whole report: findings, silenced findings with their reasons, and documents that could not be read."""
+    """The whole report: findings, silenced ones with their reasons, known ones, and what could not be read."""
     content = {
         "jobs": [_job(report, index) for index in range(len(report.jobs))],
         "findings": [_entry(finding) for finding in report.findings],
         "silenced": [_entry(finding) | {"reason": finding.silence_reason} for finding in report.silenced],
+        "known": [_entry(finding) for finding in report.known],
         "problems": [{"path": p.path, "what": p.what, "wayOut": p.way_out} for p in problems],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n"
@@ -97,6 +111,7 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "why": finding.rule.page.why,
         "fix": finding.rule.page.fix,
         "fixable": bool(finding.violation.edits),
+        "fixAssumes": finding.violation.assumes or None,
     }
 
 

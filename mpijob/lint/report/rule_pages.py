@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.mpijob.lint.rule import SILENCE_ANNOTATION_PREFIX, Rule, Severity, all_rules
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
+from hvd_elastic.mpijob.lint.rule import SILENCE_ANNOTATION_PREFIX, STATIC, Rule, Severity, all_rules
 
 COMMAND: Final = "python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint"
 
@@ -44,13 +45,18 @@ hvd-elastic lint -o sarif *.yaml > lint.sarif    # for code review; `-o json` fo
 hvd-elastic lint --fix job.yaml > fixed.yaml     # the manifests with every safe fix applied
 hvd-elastic lint --explain HE104                 # the documentation of one rule
 hvd-elastic lint --select HE2 --ignore HE203 job.yaml
+hvd-elastic lint --fail-on warning deploy/*.yaml # for CI: which severity ends with 1
 ```
+
+A file that is a job description (`command` and `workers`, no `kind`) is checked as one: every problem of it, as
+`generate` names them. A Helm template is no manifest yet, and is refused: lint what `helm template` renders. Among
+several files some may hold no MPIJob; with `--allow-no-job` none need hold one.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | no errors; there may be warnings |
-| 1 | errors |
-| 2 | some input could not be read; the message names each place |
+| 1 | findings of the severity of `--fail-on` (by default errors) or worse |
+| 2 | some input could not be read, or a job description has problems; the message names each place |
 
 ## Severities
 
@@ -68,12 +74,61 @@ empty:
 metadata:
   annotations:
     {SILENCE_ANNOTATION_PREFIX}HE441: the namespace denies all ingress
+    {SILENCE_ANNOTATION_PREFIX}{STATIC}: runs on reserved nodes, and is never preempted
 ```
 
+The second line says that a job keeps its size on purpose: HE102 is silenced.
+
+In a job that `generate` wrote, known by its annotation `{ANNOTATION_SPEC}`, what its job description can choose is no
+hazard: a short grace, no NetworkPolicy. Whatever is silenced is counted, and named with its reason on stderr, in JSON
+and in SARIF. The annotation is believed: whoever changes such a manifest by hand removes it.
+"""
+
+_USAGE: Final = """\
 ## Fixes
 
 `--fix` applies safe fixes only: a fix is safe if it cannot make the job worse. The order and the values of everything
-else stay. Comments, anchors and YAML style are lost.
+else stay. Comments, anchors and YAML style are lost. The lines and columns of the findings that are left are those of
+the file that was read.
+
+horovodrun has `--blacklist-cooldown-range` since Horovod 0.24.0, and older parsers refuse it. So the linter takes the
+version from the image's name (`horovod/horovod:0.20.3-tf2.3`, `train:horovod0.28.1`) or from `--horovod VERSION`. It
+adds no option that this version lacks, and reports those that are there. If neither tells the version, the finding says
+what its fix assumes.
+
+## Known findings
+
+```sh
+hvd-elastic lint --baseline lint.json --write-baseline deploy/*.yaml   # what is there now is known
+hvd-elastic lint --baseline lint.json deploy/*.yaml                    # only what is new is told, and fails
+```
+
+A finding is known by its file, job, rule and place. Other lines may change; a second one of the same kind is new.
+
+## Settings
+
+`.hvd-elastic-lint.yaml` in the working directory, or the file of `--config`. The command line wins; its `--ignore`
+adds.
+
+```yaml
+select: [HE1, HE2]     # all rules if it is left out
+ignore: [HE441]
+fail_on: warning       # error, warning, info or never
+horovod: 0.28.1        # of all images
+baseline: lint.json    # beside this file
+allow_no_job: true
+```
+
+## As a hook of pre-commit
+
+```yaml
+repos:
+- repo: URL of this repository
+  rev: a release
+  hooks: [{id: hvd-elastic-lint}]
+```
+
+The hook takes all YAML files. It passes over what names no MPIJob.
 """
 
 
@@ -92,7 +147,7 @@ def _rules_by_group() -> dict[str, list[Rule]]:
 def _index(by_group: Mapping[str, Sequence[Rule]]) -> str:
     rules = [rule for members in by_group.values() for rule in members]
     counts = ", ".join(f"{sum(rule.severity is severity for rule in rules)} {severity}" for severity in Severity)
-    head = f"# Lint rules\n\n{_GENERATED}\n\n{_INTRODUCTION}\n## Rules\n\n{len(rules)} rules: {counts}.\n"
+    head = f"# Lint rules\n\n{_GENERATED}\n\n{_INTRODUCTION}\n{_USAGE}\n## Rules\n\n{len(rules)} rules: {counts}.\n"
     return "\n".join([head, *(_group_table(group, members) for group, members in by_group.items())])
 
 

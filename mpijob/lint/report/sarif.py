@@ -18,10 +18,15 @@ _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity
 
 
 def sarif(report: LintReport, problems: Sequence[Problem], *, version: str) -> str:
-    """One run that describes every rule and locates every finding; silenced findings are suppressed results."""
+    """One run that describes every rule and locates every finding.
+
+    Silenced findings are results that the source suppresses, findings of a baseline are suppressed from outside.
+    """
     rules = all_rules()
     index = {rule.id: number for number, rule in enumerate(rules)}
     results = [_result(finding, index) for finding in (*report.findings, *report.silenced)]
+    outside = {"suppressions": [{"kind": "external", "justification": "known: the baseline has it"}]}
+    results += [_result(finding, index) | outside for finding in report.known]
     driver = {"name": "hvd-elastic lint", "semanticVersion": version, "rules": [_rule(rule) for rule in rules]}
     run = {
         "tool": {"driver": driver},

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME
+from hvd_elastic.mpijob.contract import ENV_OWNED, LABEL_JOB_NAME
 from hvd_elastic.mpijob.lint.document.manifest_edit import InsertItems, ManifestEdit, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
@@ -12,6 +12,19 @@ from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule
 _LOST_NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _LONGEST_SECONDS: Final = 120
 _SECONDS: Final = 30
+_DEFAULT_BACKOFF_LIMIT: Final = 6
+"""Of a batch Job (https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-backoff-failure-policy)."""
+_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+_BESIDE: Final = {
+    "ConfigMap": "configmaps",
+    "NetworkPolicy": "networkpolicies",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "PodMonitor": "podmonitors",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "ServiceAccount": "serviceaccounts",
+}
+"""Kinds that a job brings along and that nothing needs once it is gone, with the names of their API paths."""
 
 
 @rule(
@@ -61,12 +74,9 @@ def slow_to_leave_lost_node(job: LintedJob) -> Iterator[Violation]:
     missing = [taint for taint in _LOST_NODE_TAINTS if not any(_tolerates(t, taint) for t in tolerations.items())]
     for entry in tolerations.items():
         seconds = entry.get("tolerationSeconds")
-        if (
-            any(_tolerates(entry, taint) for taint in _LOST_NODE_TAINTS)
-            and not _is_short(seconds)
-            and not job.generated
-        ):
-            yield violation(entry, "stays on a lost node for longer than two minutes", SetValue(seconds.path, _SECONDS))
+        if any(_tolerates(entry, taint) for taint in _LOST_NODE_TAINTS) and not _is_short(seconds):
+            message = "stays on a lost node for longer than two minutes"
+            yield violation(entry, message, SetValue(seconds.path, _SECONDS), choice=True)
     if missing:
         message = f"stays on a lost node for 300 s: no toleration with tolerationSeconds for {' and '.join(missing)}"
         yield violation(tolerations, message, *_tolerate(tolerations, missing))
@@ -97,10 +107,15 @@ def _tolerate(tolerations: ManifestView, taints: list[str]) -> tuple[ManifestEdi
     Severity.ERROR,
     why="`cleanPodPolicy` is None by default. Worker pods run sshd and never end by themselves: the GPUs of a "
     "finished job stay taken until someone deletes the job.",
-    fix="Set `cleanPodPolicy: Running` (All also removes the launcher's pod, and its log with it).",
+    # v2beta1: mpi-operator 0.8.2, pkg/controller/mpi_job_controller.go, deleteWorkerPods, deletes workers alone; with
+    # Running it keeps those that are neither Running nor Pending. v1: training-operator 1.8.1,
+    # pkg/controller.v1/common/job.go, DeletePodsAndServices, deletes all pods of the job.
+    fix="In v2beta1 set `cleanPodPolicy: All`: it removes the workers, evicted ones too, which Running keeps. The "
+    "launcher's pod belongs to a batch Job, and stays with its log in either case, until `ttlSecondsAfterFinished`. In "
+    "v1 set Running: there All removes the launcher's pod as well, and its log with it.",
     part=ManifestPart.JOB,
     bad="spec: {runPolicy: {cleanPodPolicy: None}}",
-    good="spec: {runPolicy: {cleanPodPolicy: Running}}",
+    good="spec: {runPolicy: {cleanPodPolicy: All}}",
 )
 def pods_left_behind(job: LintedJob) -> Iterator[Violation]:
     """Finds jobs whose workers remain after the job has ended."""
@@ -111,7 +126,8 @@ def pods_left_behind(job: LintedJob) -> Iterator[Violation]:
         if at_root.value in ("Running", "All"):
             return
     if field.value in (None, "None") and job.spec.exists:
-        yield violation(field, "the workers of a finished job keep their GPUs", SetValue(field.path, "Running"))
+        policy = "Running" if job.version is MPIJobVersion.V1 else "All"
+        yield violation(field, "the workers of a finished job keep their GPUs", SetValue(field.path, policy))
 
 
 @rule(
@@ -128,13 +144,8 @@ def pods_left_behind(job: LintedJob) -> Iterator[Violation]:
 def launcher_dies_once(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic jobs whose launcher is never restarted."""
     limit = job.spec.get("runPolicy", "backoffLimit")
-    if (
-        job.elastic
-        and not job.generated
-        and limit.number == 0
-        and job.launcher.view.get("restartPolicy").value == "Never"
-    ):
-        yield violation(limit, "the job ends when the launcher dies for the first time")
+    if job.elastic and limit.number == 0 and job.launcher.view.get("restartPolicy").value == "Never":
+        yield violation(limit, "the job ends when the launcher dies for the first time", choice=True)
 
 
 @rule(
@@ -206,3 +217,127 @@ def autoscaled_mpijob(job: LintedJob) -> Iterator[Violation]:
             yield violation(
                 job.view.get("metadata", "name"), f"HorizontalPodAutoscaler {name!r} cannot scale an MPIJob"
             )
+
+
+@rule(
+    "HE607",
+    "taken-launcher-spends-restarts",
+    Severity.WARNING,
+    why="The launcher's batch Job counts every launcher that is drained, evicted or preempted against `backoffLimit`, "
+    "as if it had failed by itself, and an MPIJob cannot carry the podFailurePolicy that would leave them out. After a "
+    "few upgrades of nodes a healthy job is marked Failed.",
+    fix="Run the discovery sidecar: it raises the Job's limit by each launcher that was taken away.",
+    part=ManifestPart.LAUNCHER_POD,
+    bad="spec: {initContainers: []}",
+    good="""
+spec:
+  initContainers:
+  - {name: discovery, image: example.com/hvd-elastic:1, restartPolicy: Always, command: [hvd-elastic,
+    discovery-sidecar]}
+""",
+)
+def taken_launcher_spends_restarts(job: LintedJob) -> Iterator[Violation]:
+    """Finds elastic jobs in which a launcher that others took away uses up a restart."""
+    if not job.elastic or job.version is not MPIJobVersion.V2BETA1 or job.has_discovery_sidecar:
+        return
+    limit = job.spec.get("runPolicy", "backoffLimit")
+    restarts = _DEFAULT_BACKOFF_LIMIT if limit.number is None else limit.number
+    yield violation(limit, f"a launcher that is drained, evicted or preempted uses up one of {restarts} restarts")
+
+
+@rule(
+    "HE608",
+    "suspend-needs-right",
+    Severity.INFO,
+    why="The MPI Operator from 0.8.0 to 0.8.2 clears the start time of the launcher's Job before it resumes it, and "
+    "its own ClusterRole does not let it update `jobs/status`. A job that was suspended never gets a launcher again: "
+    "its workers run and hold their GPUs. Kueue suspends every job that it queues.",
+    fix="Once per cluster: `hvd-elastic operator-role | kubectl apply -f -`, then restart the operator. If the cluster "
+    "has it, or another operator, silence the rule and give that reason; `hvd-elastic doctor` looks.",
+    part=ManifestPart.JOB,
+    bad="spec: {runPolicy: {suspend: true}}",
+    good="spec: {runPolicy: {suspend: null}}",
+)
+def suspend_needs_right(job: LintedJob) -> Iterator[Violation]:
+    """Finds jobs that will be resumed, without the right that the MPI Operator 0.8 needs for it in these files."""
+    suspend = job.spec.get("runPolicy", "suspend")
+    queue = job.view.get("metadata", "labels", _KUEUE_QUEUE)
+    reason = suspend if suspend.value is True else queue
+    if job.version is MPIJobVersion.V2BETA1 and reason.exists and not _may_resume(job):
+        yield violation(reason, "the MPI Operator 0.8 lacks the right to resume this job")
+
+
+def _may_resume(job: LintedJob) -> bool:
+    """Whether a role of the files allows somebody to update the status of batch Jobs."""
+    return any(
+        {"update", "*"} & _texts(entry.get("verbs"))
+        and {"jobs/status", "*/status", "*"} & _texts(entry.get("resources"))
+        for role in job.related_objects.of_kind("ClusterRole", "Role")
+        for entry in role.get("rules").items()
+    )
+
+
+def _texts(view: ManifestView) -> set[str]:
+    return {item.text for item in view.items() if item.text}
+
+
+@rule(
+    "HE609",
+    "finished-job-stays",
+    Severity.INFO,
+    why="A finished MPIJob stays until someone deletes it, and with it the pod of its launcher, its Service, its "
+    "ConfigMap and the Secret with its ssh key. Thousands of them slow the API server and hide the jobs that run.",
+    fix="Set `runPolicy.ttlSecondsAfterFinished` to how long the launcher's log is needed: 604800 is a week.",
+    part=ManifestPart.JOB,
+    bad="spec: {runPolicy: {ttlSecondsAfterFinished: null}}",
+    good="spec: {runPolicy: {ttlSecondsAfterFinished: 604800}}",
+)
+def finished_job_stays(job: LintedJob) -> Iterator[Violation]:
+    """Finds jobs that nothing deletes once they have finished."""
+    seconds = job.spec.get("runPolicy", "ttlSecondsAfterFinished")
+    if job.spec.exists and not seconds.exists:
+        yield violation(seconds, "the finished job stays until someone deletes it", choice=True)
+
+
+@rule(
+    "HE610",
+    "objects-left-behind",
+    Severity.INFO,
+    why="When a job is deleted, or its time after the end is over, Kubernetes deletes what it owns. A Role or a "
+    "NetworkPolicy that was applied beside it has no owner: it stays, and the next job of that name meets it.",
+    fix="Run the discovery sidecar with HVD_ELASTIC_OWNED, the API paths of these objects: it makes the job their "
+    "owner. `hvd-elastic generate` writes it, and `hvd-elastic delete` removes them. Or delete them by hand.",
+    part=ManifestPart.RELATED_OBJECT,
+    bad="""
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: fashion-scripts}
+""",
+    good="""
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: fashion-scripts
+  ownerReferences: [{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, name: fashion, uid: 8e5b}]
+""",
+)
+def objects_left_behind(job: LintedJob) -> Iterator[Violation]:
+    """Finds objects that are named after the job and do not go with it."""
+    owned = [path for container in job.launcher.pod.init for path in container.environment.get(ENV_OWNED, "").split()]
+    left = [
+        f"{kind} {name}"
+        for kind, plural in _BESIDE.items()
+        for view in job.related_objects.of_kind(kind, namespace=job.namespace)
+        if _is_named_after(job, name := view.get("metadata", "name").text or "")
+        and not view.get("metadata", "ownerReferences").exists
+        and not any(path.endswith(f"/namespaces/{job.namespace}/{plural}/{name}") for path in owned)
+    ]
+    if left:
+        message = f"{', '.join(left)} will stay when the job is deleted"
+        yield violation(job.view.get("metadata", "name"), message, choice=True)
+
+
+def _is_named_after(job: LintedJob, name: str) -> bool:
+    """Whether an object belongs to this job by its name, and not to another whose name begins alike."""
+    names = [other.name for other in (job, *job.other_jobs) if name == other.name or name.startswith(f"{other.name}-")]
+    return bool(job.name) and max(names, key=len, default="") == job.name

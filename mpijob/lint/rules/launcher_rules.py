@@ -1,13 +1,30 @@
 """HE1xx: the launcher's command line."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from hvd_elastic.mpijob.lint.document.manifest_edit import SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
-from hvd_elastic.mpijob.lint.job.flag_edits import add_flag, remove_flag
-from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherFlag, LauncherProgram, integer, nearest_option
+from hvd_elastic.mpijob.lint.job.flag_edits import FlagAddition, add_flag, lacks_flag, remove_flag
+from hvd_elastic.mpijob.lint.job.horovod_version import SINCE
+from hvd_elastic.mpijob.lint.job.launcher_command_line import (
+    LauncherFlag,
+    LauncherProgram,
+    integer,
+    nearest_option,
+    undashed_options,
+)
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
-from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
+from hvd_elastic.mpijob.lint.rule import (
+    SILENCE_ANNOTATION_PREFIX,
+    STATIC,
+    ManifestPart,
+    Severity,
+    Violation,
+    rule,
+    violation,
+)
 
 _TRUE: Final = frozenset(("1", "true", "yes", "on"))
 _LOST_NODE_SECONDS: Final = 60
@@ -49,7 +66,8 @@ def opaque_launcher_command(job: LintedJob) -> Iterator[Violation]:
     why="`mpirun`, and `horovodrun` without `--host-discovery-script`, start a fixed set of processes: the first "
     "worker that is preempted, evicted or lost ends the whole job, and idle capacity is never used.",
     fix="Start with elastic `horovodrun` or `hvd-elastic launch`, and use a training script that wraps its loop in "
-    "`hvd.elastic.run`. A job that is never preempted may stay as it is: silence the rule on it and give that reason.",
+    "`hvd.elastic.run`. A job that is never preempted may keep its size: the annotation "
+    "`lint.hvd-elastic.dev/static: REASON` says that it is meant so.",
     part=ManifestPart.LAUNCHER,
     bad='command: [mpirun, -np, "2", python, train.py]',
     good="""
@@ -89,8 +107,8 @@ def no_network_interface(job: LintedJob) -> Iterator[Violation]:
     ):
         found = _on_command(job, "no --network-interface: start-up waits for two hosts and hangs with one")
         on_host_network = job.worker.pod.spec.get("hostNetwork").value is True
-        edits = () if on_host_network else add_flag(job, "--network-interface", "eth0")
-        yield Violation(path=found.path, value=found.value, message=found.message, edits=edits)
+        added = FlagAddition() if on_host_network else add_flag(job, "--network-interface", "eth0")
+        yield replace(found, edits=added.edits, assumes=added.assumes)
 
 
 @rule(
@@ -100,8 +118,9 @@ def no_network_interface(job: LintedJob) -> Iterator[Violation]:
     why="If the process on a host fails, Horovod blacklists that host permanently, silently and by name. The operator "
     "gives the replacement pod the same name, so it is never used: in 4 of 4 measured preemptions the stock job never "
     "grew back. Horovod issue 1926, open.",
-    fix="Give `--blacklist-cooldown-range` a range in seconds, `LO HI`, between 1 and 3600. `hvd-elastic launch` does "
-    "not need the option: it identifies a host by its pod's UID.",
+    fix="Give `--blacklist-cooldown-range` a range in seconds, `LO HI`, between 1 and 3600. Horovod has the option "
+    "since 0.24.0: build the image with a later one, or use hvd-elastic's. `hvd-elastic launch` does not need the "
+    "option: it identifies a host by its pod's UID.",
     part=ManifestPart.LAUNCHER,
     bad="""
 command: [horovodrun, -np, "2", --min-np, "1", --network-interface, eth0, --host-discovery-script, /hosts,
@@ -121,11 +140,12 @@ def permanent_blacklist(job: LintedJob) -> Iterator[Violation]:
     ):
         return
     low, high = ("2", "60") if job.has_discovery_sidecar else ("30", "300")
-    found = _on_command(
-        job, "a worker that failed once is blacklisted permanently, and so is its replacement of the same name"
-    )
-    edits = add_flag(job, "--blacklist-cooldown-range", low, high)
-    yield Violation(path=found.path, value=found.value, message=found.message, edits=edits)
+    message = "a worker that failed once is blacklisted permanently, and so is its replacement of the same name"
+    if lacks_flag(job, "--blacklist-cooldown-range"):
+        since = SINCE["--blacklist-cooldown-range"]
+        message += f"; Horovod {job.horovod} cannot be told otherwise, {since} and later can"
+    added = add_flag(job, "--blacklist-cooldown-range", low, high)
+    yield replace(_on_command(job, message), edits=added.edits, assumes=added.assumes)
 
 
 @rule(
@@ -205,9 +225,14 @@ def short_blacklist_cooldown(job: LintedJob) -> Iterator[Violation]:
     good='command: [horovodrun, -np, "2", --host-discovery-script, /hosts, python, train.py]',
 )
 def unknown_flag(job: LintedJob) -> Iterator[Violation]:
-    """Finds options that horovodrun 0.28.1 does not have."""
+    """Finds options that horovodrun 0.28.1 does not have, or that came after the Horovod of the job's image."""
     if job.command_line.program is not LauncherProgram.HOROVODRUN:
         return
+    for flag in job.command_line.flags.values():
+        name = flag.word.text.partition("=")[0]
+        if lacks_flag(job, name):
+            message = f"Horovod {job.horovod} has no such option; it came with {SINCE[name]}"
+            yield Violation(path=flag.word.path, value=flag.word.text, message=message)
     for word in job.command_line.unknown:
         near = nearest_option(word.text)
         message = "horovodrun has no such option" + (f"; did you mean {near}?" if near else "")
@@ -391,13 +416,13 @@ def short_gloo_timeout(job: LintedJob) -> Iterator[Violation]:
     seconds = _gloo_seconds(job)
     value = integer(seconds.text) if seconds else None
     workers = job.worker.replicas or 0
-    # A generated job has a suitable default; a different value was chosen on purpose.
-    if not job.elastic or job.generated or seconds is None or value is None:
+    if not job.elastic or seconds is None or value is None:
         return
     if value < _MANY_WORKERS_GLOO_SECONDS and workers >= _MANY_WORKERS:
         yield violation(
             seconds,
             f"{value} s is short for {workers} workers; they need up to {_MANY_WORKERS_GLOO_SECONDS} s to connect",
+            choice=True,  # a generated job has a suitable default
         )
 
 
@@ -463,3 +488,47 @@ def no_training_command(job: LintedJob) -> Iterator[Violation]:
         and not asks_only
     ):
         yield _on_command(job, f"{job.command_line.program} has no command to start")
+
+
+@rule(
+    "HE118",
+    "option-without-dashes",
+    Severity.ERROR,
+    why="horovodrun takes the first word that is not an option for the training command, and all that follows for its "
+    "arguments. Each worker then tries to run a program called `min-np`, and every option behind it is lost.",
+    fix="Write the dashes: `--min-np`.",
+    part=ManifestPart.LAUNCHER,
+    bad="""
+command: [horovodrun, -np, "2", min-np, "1", --network-interface, eth0, --host-discovery-script, /hosts, python,
+  train.py]
+""",
+    good="""
+command: [horovodrun, -np, "2", --min-np, "1", --network-interface, eth0, --host-discovery-script, /hosts, python,
+  train.py]
+""",
+)
+def option_without_dashes(job: LintedJob) -> Iterator[Violation]:
+    """Finds a training command that begins with the name of a launcher option."""
+    for word, option in undashed_options(job.command_line):
+        message = f"is taken for the training command; {option} was probably meant"
+        written = job.command_line.shell_script is None and isinstance(word.path[-1], int)
+        edits = (SetValue(word.path, f"{option}{word.text[len(option.lstrip('-')) :]}"),) if written else ()
+        yield Violation(path=word.path, value=word.text, message=message, edits=edits)
+
+
+@rule(
+    "HE119",
+    "static-but-elastic",
+    Severity.WARNING,
+    why="The annotation says that the job keeps its size, but its launcher changes it: by a discovery script or "
+    "`--min-np`. One of them is not meant, and who reads the manifest is misled.",
+    fix="Remove the annotation, or start the job without `--host-discovery-script` and `--min-np`.",
+    part=ManifestPart.JOB,
+    bad="metadata: {annotations: {lint.hvd-elastic.dev/static: runs on reserved nodes}}",
+    good="metadata: {annotations: {lint.hvd-elastic.dev/static: null}}",
+)
+def static_but_elastic(job: LintedJob) -> Iterator[Violation]:
+    """Finds the annotation of a static job on one that is elastic."""
+    static = job.view.get("metadata", "annotations", SILENCE_ANNOTATION_PREFIX + STATIC)
+    if static.exists and job.elastic:
+        yield violation(static, "the job is elastic")

@@ -36,8 +36,9 @@ spec:
 def no_network_policy(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic jobs for whose pods the files have no NetworkPolicy."""
     # A generated job lacks a policy only if its description says so (`network.policy: false`).
-    if job.elastic and not job.generated and not any(True for _ in _policies(job)):
-        yield violation(job.view.get("metadata", "name"), "no NetworkPolicy in these files selects the launcher's pod")
+    if job.elastic and not any(True for _ in _policies(job)):
+        message = "no NetworkPolicy in these files selects the launcher's pod"
+        yield violation(job.view.get("metadata", "name"), message, choice=True)
 
 
 def _policies(job: LintedJob) -> Iterator[ManifestView]:

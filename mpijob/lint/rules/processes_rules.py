@@ -1,6 +1,7 @@
 """HE15x: numbers of processes, slots and workers, and whether they fit together."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hvd_elastic.mpijob.lint.job.discovery_script import prints_no_slots
 from hvd_elastic.mpijob.lint.job.flag_edits import add_flag
@@ -119,12 +120,8 @@ def no_max_np(job: LintedJob) -> Iterator[Violation]:
     if not job.elastic or "--max-np" in job.command_line.flags or not job.command_line.program_words:
         return
     found = _on_flag(job, "-np", "the number of processes has no upper bound")
-    edits = (
-        add_flag(job, "--max-np", str(job.capacity))
-        if job.capacity and job.capacity >= (job.command_line.number("-np") or 1)
-        else ()
-    )
-    yield Violation(path=found.path, value=found.value, message=found.message, edits=edits)
+    fits = job.capacity and job.capacity >= (job.command_line.number("-np") or 1)
+    yield replace(found, edits=add_flag(job, "--max-np", str(job.capacity)).edits if fits else ())
 
 
 @rule(
@@ -180,8 +177,8 @@ def slots_not_gpus(job: LintedJob) -> Iterator[Violation]:
     for name in GPU_RESOURCES:
         limit = job.worker.pod.main.resource(name)
         gpus = limit.amount
-        if gpus and slots is not None and gpus != slots and not job.generated:
-            yield violation(limit, f"{gpus} GPUs, but {slots} processes per worker")
+        if gpus and slots is not None and gpus != slots:
+            yield violation(limit, f"{gpus} GPUs, but {slots} processes per worker", choice=True)
 
 
 @rule(
@@ -208,6 +205,6 @@ def no_slots(job: LintedJob) -> Iterator[Violation]:
     if not job.elastic or script is None or "--slots-per-host" in job.command_line.flags or not prints_no_slots(job):
         return
     operator = job.version is MPIJobVersion.V2BETA1 and job.slots > 0
-    edits = add_flag(job, "--slots-per-host", str(job.slots)) if operator else ()
+    edits = add_flag(job, "--slots-per-host", str(job.slots)).edits if operator else ()
     message = "the discovery script prints no slots and --slots-per-host is not set"
     yield Violation(path=script.values[0].path, value=script.text, message=message, edits=edits)

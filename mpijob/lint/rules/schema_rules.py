@@ -8,9 +8,10 @@ from typing import Final
 from hvd_elastic.mpijob.lint.document.manifest_edit import ManifestEdit, RemoveValue, RenameKey, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion, Replica
-from hvd_elastic.mpijob.lint.job.mpijob_fields import UnknownField, WrongFieldType, field_errors
+from hvd_elastic.mpijob.lint.job.mpijob_fields import BadQuantity, UnknownField, WrongFieldType, field_errors
 from hvd_elastic.mpijob.lint.rule import (
     SILENCE_ANNOTATION_PREFIX,
+    STATIC,
     ManifestPart,
     Severity,
     Violation,
@@ -22,6 +23,13 @@ from hvd_elastic.mpijob.lint.rule import (
 _CERTAIN: Final = 0.85
 _DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_LENGTH: Final = 63
+_MOST_NODES: Final = 5_000
+_LARGEST_PORT: Final = 65_535
+_UNITS: Final = {"K": "k"}
+_BYTES: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTPE]i?)[bB]", re.ASCII)
+_OPERATOR_VOLUMES: Final = frozenset(("ssh-auth", "mpi-job-config", "mpi-job-kubectl"))
+"""Volumes that the operators add to the pods: mpi-operator 0.8.2, `mpi_job_controller.go`; training-operator 1.8.1,
+`mpi/mpijob.go`."""
 
 _V1_FIELDS: Final = frozenset(("cleanPodPolicy", "mainContainer"))
 
@@ -312,10 +320,125 @@ def overridden_restart_policy(job: LintedJob) -> Iterator[Violation]:
 )
 def bad_silence(job: LintedJob) -> Iterator[Violation]:
     """Finds annotations that silence a rule that does not exist, or that give no reason."""
-    names = {name for known in all_rules() for name in (known.id, known.name)}
+    names = {STATIC, *(name for known in all_rules() for name in (known.id, known.name))}
     for key, view in job.view.get("metadata", "annotations").pairs():
         if key.startswith(SILENCE_ANNOTATION_PREFIX):
             if key.removeprefix(SILENCE_ANNOTATION_PREFIX) not in names:
                 yield violation(view, "silences a rule that does not exist")
             elif not (view.text or "").strip():
                 yield violation(view, "gives no reason for silencing the rule")
+
+
+@rule(
+    "HE912",
+    "too-many-replicas",
+    Severity.WARNING,
+    why="Kubernetes is made for clusters of up to 5,000 nodes. The operator creates all worker pods at once, and "
+    "more of them than there can be nodes fill the API server and the scheduler's queue. Often a digit is too many.",
+    fix="Set the worker replicas to the largest size that the job may use.",
+    part=ManifestPart.JOB,
+    bad="spec: {mpiReplicaSpecs: {Worker: {replicas: 800000}}}",
+    good="spec: {mpiReplicaSpecs: {Worker: {replicas: 8}}}",
+)
+def too_many_replicas(job: LintedJob) -> Iterator[Violation]:
+    """Finds more workers than the largest cluster has nodes."""
+    # https://kubernetes.io/docs/setup/best-practices/cluster-large/
+    if job.worker.replicas is not None and job.worker.replicas > _MOST_NODES:
+        yield violation(job.worker.view.get("replicas"), f"more than the {_MOST_NODES} nodes of the largest cluster")
+
+
+@rule(
+    "HE913",
+    "bad-quantity",
+    Severity.ERROR,
+    why="Kubernetes knows `Gi` and `G`, not `GiB`, `GB` or `gb`. The pods, or the whole object, are rejected: "
+    "`quantities must match the regular expression`.",
+    fix="Write the unit without the B: `32Gi`. `--fix` does so.",
+    part=ManifestPart.WORKER,
+    bad='resources: {limits: {cpu: "8", memory: 32GiB}}',
+    good='resources: {limits: {cpu: "8", memory: 32Gi}}',
+)
+def bad_quantity(job: LintedJob) -> Iterator[Violation]:
+    """Finds amounts of CPU, memory or storage that Kubernetes cannot read."""
+    if job.version is None:
+        return
+    for error in field_errors(job.view, job.version):
+        if isinstance(error, BadQuantity):
+            match = _BYTES.fullmatch(error.view.text or "")
+            edits = (SetValue(error.view.path, f"{match[1]}{_UNITS.get(match[2], match[2])}"),) if match else ()
+            yield violation(error.view, "is not a quantity such as 500m or 16Gi", *edits)
+
+
+@rule(
+    "HE914",
+    "bad-port",
+    Severity.ERROR,
+    why="A port is a number from 1 to 65535. The API server rejects every pod with another one, and the operator only "
+    "records an event: the job stays without pods.",
+    fix="Write the port on which the program listens.",
+    part=ManifestPart.WORKER,
+    bad="ports: [{name: ssh, containerPort: 222222}]",
+    good="ports: [{name: ssh, containerPort: 2222}]",
+)
+def bad_port(job: LintedJob) -> Iterator[Violation]:
+    """Finds ports of containers and probes that are not between 1 and 65535."""
+    for container in _containers(job):
+        ports = [port.get(name) for port in container.get("ports").items() for name in ("containerPort", "hostPort")]
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            ports += [container.get(probe, kind, "port") for kind in ("tcpSocket", "httpGet", "grpc")]
+        for port in ports:
+            if port.number is not None and not 1 <= port.number <= _LARGEST_PORT:
+                yield violation(port, f"is not between 1 and {_LARGEST_PORT}")
+
+
+def _containers(job: LintedJob) -> Iterator[ManifestView]:
+    for replica in (job.launcher, job.worker):
+        for container in (*replica.pod.init, *replica.pod.containers):
+            yield container.view
+
+
+@rule(
+    "HE915",
+    "no-image",
+    Severity.ERROR,
+    why="The API server rejects a pod whose container has no image, and the operator only records an event: the job "
+    "stays without pods.",
+    fix="Name the image.",
+    part=ManifestPart.WORKER,
+    bad='image: ""',
+    good="image: example.com/train:1",
+)
+def no_image(job: LintedJob) -> Iterator[Violation]:
+    """Finds containers without an image."""
+    for container in _containers(job):
+        image = container.get("image")
+        if isinstance(container.value, dict) and (
+            not image.exists or (image.text is not None and not image.text.strip())
+        ):
+            yield violation(image, "the container has no image")
+
+
+@rule(
+    "HE916",
+    "mount-without-volume",
+    Severity.ERROR,
+    why="The API server rejects a pod whose container mounts a volume that the pod does not have, and the operator "
+    "only records an event: the job stays without pods.",
+    fix="Add the volume to the pod, or correct the name.",
+    part=ManifestPart.WORKER_POD,
+    bad="spec: {containers: [{name: worker, volumeMounts: [{name: data, mountPath: /data}]}], volumes: []}",
+    good="""
+spec:
+  containers: [{name: worker, volumeMounts: [{name: data, mountPath: /data}]}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+""",
+)
+def mount_without_volume(job: LintedJob) -> Iterator[Violation]:
+    """Finds volume mounts whose volume the pod does not have."""
+    for replica in (job.launcher, job.worker):
+        volumes = {volume.get("name").text for volume in replica.pod.spec.get("volumes").items()}
+        for container in (*replica.pod.init, *replica.pod.containers):
+            for mount in container.view.get("volumeMounts").items():
+                name = mount.get("name")
+                if name.text and name.text not in volumes | _OPERATOR_VOLUMES:
+                    yield violation(name, f"the pod has no volume {name.text!r}")

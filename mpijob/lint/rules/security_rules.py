@@ -64,6 +64,31 @@ def _missing(pod: PodTemplate, container: Container) -> list[str]:
 
 
 @rule(
+    "HE424",
+    "root-beside-non-root",
+    Severity.ERROR,
+    why="The kubelet refuses a container that must not run as root and is told to run as uid 0: the pod stays in "
+    "CreateContainerConfigError (`container's runAsUser breaks non-root policy`).",
+    fix="Set `runAsUser` to the user that the image is made for, 1000 in the operator's base image and in "
+    "hvd-elastic's, or remove `runAsNonRoot`.",
+    part=ManifestPart.WORKER,
+    bad="securityContext: {runAsUser: 0, runAsNonRoot: true}",
+    good="securityContext: {runAsUser: 1000, runAsNonRoot: true}",
+)
+def root_beside_non_root(job: LintedJob) -> Iterator[Violation]:
+    """Finds containers with `runAsUser: 0` and `runAsNonRoot: true`, their own or their pod's."""
+    for replica in (job.launcher, job.worker):
+        shared = replica.pod.spec.get("securityContext")
+        for container in (*replica.pod.init, *replica.pod.containers):
+            own = container.view.get("securityContext")
+            user, must = (
+                own.get(name) if own.get(name).exists else shared.get(name) for name in ("runAsUser", "runAsNonRoot")
+            )
+            if user.number == 0 and must.value is True:
+                yield violation(user, f"container {container.name!r} must not run as root, and shall run as uid 0")
+
+
+@rule(
     "HE422",
     "not-restricted",
     Severity.INFO,

@@ -84,8 +84,9 @@ spec:
 )
 def no_durable_state(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic jobs that keep no state outside their pods."""
-    if job.elastic and not job.generated and not _durable(job):
-        yield violation(job.worker.pod.spec.get("volumes"), "nothing in this manifest outlives the worker pods")
+    if job.elastic and not _durable(job):
+        message = "nothing in this manifest outlives the worker pods"
+        yield violation(job.worker.pod.spec.get("volumes"), message, choice=True)
 
 
 def _durable(job: LintedJob) -> bool:

@@ -149,8 +149,8 @@ def grace_below_pre_stop(job: LintedJob) -> Iterator[Violation]:
 def short_grace(job: LintedJob) -> Iterator[Violation]:
     """Finds elastic workers with a grace period below 5 s."""
     grace = job.worker.pod.spec.get("terminationGracePeriodSeconds")
-    if job.elastic and grace.number is not None and grace.number < _SHORTEST_GRACE_SECONDS and not job.generated:
-        yield violation(grace, f"{grace.number} s is too short for the worker to leave")
+    if job.elastic and grace.number is not None and grace.number < _SHORTEST_GRACE_SECONDS:
+        yield violation(grace, f"{grace.number} s is too short for the worker to leave", choice=True)
 
 
 @rule(

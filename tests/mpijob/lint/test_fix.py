@@ -40,3 +40,18 @@ def test_fixing_a_clean_stream_changes_nothing() -> None:
     assert (after, fixed) == (documents, [])
     again, _ = lint.read(yaml_stream.dump(document.value for document in after))
     assert [d.value for d in again] == [d.value for d in documents]
+
+
+def test_findings_that_are_left_stand_where_they_stood() -> None:
+    """The report names the file that was read, so its lines are meant."""
+    documents, _ = lint.read((MANIFESTS / "stock-elastic.yaml").read_text(), "job.yaml")
+    after, _ = lint.fix(documents)
+    assert ("HE201", 18) in places(after)
+    assert places(after) <= places(documents)
+
+
+def places(documents: list[lint.Document]) -> set[tuple[str, int]]:
+    return {
+        (finding.rule.id, finding.document.source_range(finding.violation.path).line)
+        for finding in lint.check(documents).findings
+    }

@@ -1,4 +1,7 @@
-"""Manifests that `generate` writes have no findings, whatever the job description says."""
+"""Manifests that `generate` writes have no findings, whatever the job description says.
+
+One rule speaks of the cluster, not of the manifest: whether the operator may resume a job (HE608).
+"""
 
 import json
 from typing import Any
@@ -32,7 +35,11 @@ def findings(text: str) -> list[tuple[str, str, str]]:
     assert problems == []
     report = lint.check(documents)
     assert len(report.jobs) == 1
-    return [(found.rule.id, json_path(found.violation.path), found.violation.message) for found in report.findings]
+    return [
+        (found.rule.id, json_path(found.violation.path), found.violation.message)
+        for found in report.findings
+        if found.rule.id != "HE608"
+    ]
 
 
 @given(jobs, rarer, st.sampled_from([Target.MPIJOB, Target.MPIJOB_V1]))
