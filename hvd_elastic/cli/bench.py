@@ -1,0 +1,138 @@
+"""`hvd-elastic bench`: how fast the network of a job is, and how well the job scales over it."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hvd_elastic.cli.output import Column, Format, Result, output_option, render, show, table
+
+if TYPE_CHECKING:
+    from hvd_elastic.bench.allreduce.allreduce_measurement import AllreduceRow
+    from hvd_elastic.bench.allreduce.allreduce_world import AllreduceWorld
+
+_ALLREDUCE_COLUMNS: Final = (
+    Column(title="size", key="size", right=True),
+    Column(title="min", key="min", right=True),
+    Column(title="median", key="median", right=True),
+    Column(title="max", key="max", right=True),
+    Column(title="algbw GB/s", key="algorithm", right=True),
+    Column(title="busbw GB/s", key="bus", right=True),
+)
+
+
+@click.group
+def command() -> None:
+    """Measure the network of a job, and how well the job scales over it."""
+
+
+@command.command
+@click.option(
+    "--library",
+    type=click.Choice(["horovod", "mpi4py"]),
+    default="horovod",
+    show_default=True,
+    help="What sums. horovodrun starts processes of horovod, mpirun those of mpi4py.",
+)
+@click.option("--min-bytes", default="1Ki", show_default=True, metavar="SIZE", help="Smallest message.")
+@click.option("--max-bytes", default="1Gi", show_default=True, metavar="SIZE", help="Largest: 64Ki, 16Mi, 1Gi.")
+@click.option("--warm-up", type=click.IntRange(min=0), default=5, show_default=True, help="Of each size, not timed.")
+@click.option(
+    "--iterations", type=click.IntRange(min=1), default=20, show_default=True, help="Those timed, of each size."
+)
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="Where messages are. Default: GPUs if there are any."
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.svg",
+    help="Draw the bandwidths over the size.",
+)
+@click.option(
+    "--to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the result there. On stdout, horovodrun puts the rank before each line.",
+)
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, flag="--output")
+def allreduce(
+    *,
+    library: str,
+    min_bytes: str,
+    max_bytes: str,
+    warm_up: int,
+    iterations: int,
+    device: str | None,
+    picture: Path | None,
+    to: Path | None,
+    output: Format,
+) -> None:
+    """Measure all-reduces of float32 by message size, in every process of a world. Rank 0 prints.
+
+    horovodrun -np 2 hvd-elastic bench allreduce
+
+    mpirun -np 2 hvd-elastic bench allreduce --library mpi4py
+    """
+    from hvd_elastic.bench.allreduce.allreduce_measurement import measure
+    from hvd_elastic.bench.allreduce.allreduce_report import (
+        allreduce_csv,
+        allreduce_document,
+        allreduce_picture,
+        allreduce_summary,
+    )
+    from hvd_elastic.bench.allreduce.message_sizes import message_sizes
+    from hvd_elastic.system.atomic_file import replace_file
+
+    sizes = message_sizes(min_bytes, max_bytes)
+    world = _world(library, device)
+    found = measure(world, sizes, warm_up=warm_up, iterations=iterations, clock=time.perf_counter)
+    rows, facts = list(found), world.facts
+    if world.rank != 0:
+        return
+    written = {
+        Format.TABLE: lambda: f"{table(_allreduce_rows(rows), _ALLREDUCE_COLUMNS)}{allreduce_summary(facts)}\n",
+        Format.CSV: lambda: allreduce_csv(facts, rows),
+    }
+    document = allreduce_document(facts, rows, warm_up=warm_up, iterations=iterations)
+    result = Result(data=document, written=written)
+    if to:
+        replace_file(to, render(result, output))
+    else:
+        show(result, output)
+    if picture:
+        replace_file(picture, allreduce_picture(facts, rows))
+
+
+def _world(library: str, device: str | None) -> "AllreduceWorld":
+    if library == "horovod":
+        from hvd_elastic.bench.allreduce.horovod_world import HorovodWorld
+
+        return HorovodWorld(device)
+    if device == "cuda":
+        raise click.UsageError("--device cuda is of --library horovod: with mpi4py messages are in main memory")
+    from hvd_elastic.bench.allreduce.mpi_world import MpiWorld
+
+    return MpiWorld()
+
+
+def _allreduce_rows(rows: "list[AllreduceRow]") -> list[dict[str, str]]:
+    from hvd_elastic.bench.allreduce.message_sizes import binary
+
+    found = [row.document() for row in rows]
+    return [
+        {
+            "size": binary(int(row["bytes"])),
+            "min": _duration(row["min_seconds"]),
+            "median": _duration(row["median_seconds"]),
+            "max": _duration(row["max_seconds"]),
+            "algorithm": f"{row['algorithm_gb_per_second']:.3g}",
+            "bus": f"{row['bus_gb_per_second']:.3g}",
+        }
+        for row in found
+    ]
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} us" if seconds < 0.01 else f"{seconds * 1e3:.1f} ms"
