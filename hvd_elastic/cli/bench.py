@@ -1,16 +1,19 @@
 """`hvd-elastic bench`: how fast the network of a job is, and how well the job scales over it."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from hvd_elastic.cli.output import Column, Format, Result, output_option, render, show, table
+from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
+from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, render, show, table
 
 if TYPE_CHECKING:
     from hvd_elastic.bench.allreduce.allreduce_measurement import AllreduceRow
     from hvd_elastic.bench.allreduce.allreduce_world import AllreduceWorld
+    from hvd_elastic.bench.nccl.nccl_output import Buffers, NcclOutput
 
 _ALLREDUCE_COLUMNS: Final = (
     Column(title="size", key="size", right=True),
@@ -19,6 +22,16 @@ _ALLREDUCE_COLUMNS: Final = (
     Column(title="max", key="max", right=True),
     Column(title="algbw GB/s", key="algorithm", right=True),
     Column(title="busbw GB/s", key="bus", right=True),
+)
+_NCCL_COLUMNS: Final = (
+    Column(title="size", key="size", right=True),
+    Column(title="type", key="type"),
+    Column(title="time", key="time", right=True),
+    Column(title="algbw GB/s", key="algorithm", right=True),
+    Column(title="busbw GB/s", key="bus", right=True),
+    Column(title="wrong", key="wrong", right=True),
+    Column(title="in-place busbw", key="in_place_bus", right=True),
+    Column(title="wrong", key="in_place_wrong", right=True),
 )
 
 
@@ -103,6 +116,96 @@ def allreduce(
         show(result, output)
     if picture:
         replace_file(picture, allreduce_picture(facts, rows))
+
+
+@command.command(cls=JobCommand)
+@click.option("--parse", "log", type=click.File(), metavar="LOG", help="Read what such a job has printed (`-`: stdin).")
+@click.option(
+    "--expect", type=click.Choice(["efa", "ib", "socket"]), help="With --parse: fail if something else carried it."
+)
+@click.option("--min-bytes", default="1Ki", show_default=True, metavar="SIZE", help="Smallest message.")
+@click.option("--max-bytes", default="1Gi", show_default=True, metavar="SIZE", help="Largest: 64Ki, 16Mi, 1Gi.")
+@click.option("--warm-up", type=click.IntRange(min=0), default=5, show_default=True, help="Of each size, not timed.")
+@click.option("--iterations", type=click.IntRange(min=1), default=20, show_default=True, help="Those timed.")
+@click.option("--program", default="all_reduce_perf", show_default=True, metavar="PATH", help="Its path in the image.")
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.NAME)
+@job_options
+def nccl(
+    *,
+    file: str | None,
+    flags: Mapping[str, object],
+    log: IO[str] | None,
+    expect: str | None,
+    min_bytes: str,
+    max_bytes: str,
+    warm_up: int,
+    iterations: int,
+    program: str,
+    output: Format,
+) -> None:
+    """Print an MPIJob that runs nccl-tests where the workers of a job would run, or read what it has said.
+
+    FILE is a job description (`-`: standard input). Its image must have nccl-tests, built with MPI=1.
+
+    hvd-elastic bench nccl job.yaml | kubectl apply -f -
+
+    kubectl logs job/NAME-nccl-launcher | hvd-elastic bench nccl --parse - --expect efa
+    """
+    if log is not None:
+        if file is not None or flags:
+            raise click.UsageError("--parse reads a log: give it or a job, not both")
+        _show_nccl_output(log.read(), log.name, expect, output)
+        return
+    if expect is not None:
+        raise click.UsageError("--expect is of --parse: which network was used stands in the log")
+    if output is Format.CSV:
+        raise click.UsageError("-o csv is of --parse: a manifest is YAML or JSON")
+    from hvd_elastic.bench.allreduce.message_sizes import message_sizes
+    from hvd_elastic.bench.nccl.nccl_job import NcclRun, nccl_job
+
+    sizes = message_sizes(min_bytes, max_bytes)
+    run = NcclRun(smallest=sizes[0], largest=sizes[-1], iterations=iterations, warm_up=warm_up, program=program)
+    manifest = nccl_job(job_from(file, flags), run)
+    show(of_manifests([manifest]), Format.YAML if output is Format.TABLE else output)
+
+
+def _show_nccl_output(text: str, source: str, expect: str | None, output: Format) -> None:
+    """Print first, then fail: what was measured is worth seeing also where the wrong network carried it."""
+    from hvd_elastic.bench.nccl.nccl_network import Network, check_network
+    from hvd_elastic.bench.nccl.nccl_output import read_nccl_output
+    from hvd_elastic.bench.nccl.nccl_report import WrongNumbersError, nccl_csv, nccl_document, nccl_summary
+
+    if output is Format.NAME:
+        raise click.UsageError("-o name is of the manifest: a log has no name")
+    found = read_nccl_output(text, source=source)
+    written = {
+        Format.TABLE: lambda: f"{table(_nccl_rows(found), _NCCL_COLUMNS)}{nccl_summary(found)}\n",
+        Format.CSV: lambda: nccl_csv(found),
+    }
+    show(Result(data=nccl_document(found), written=written), output)
+    if found.wrong:
+        raise WrongNumbersError(f"{source}: {found.wrong} numbers came out wrong: how fast it was does not matter")
+    if expect is not None:
+        check_network(found.networks, Network(expect))
+
+
+def _nccl_rows(output: "NcclOutput") -> list[dict[str, object]]:
+    from hvd_elastic.bench.allreduce.message_sizes import binary
+
+    def buffers(found: "Buffers", prefix: str = "") -> dict[str, object]:
+        return {f"{prefix}bus": found.bus_gb_per_second, f"{prefix}wrong": found.wrong}
+
+    return [
+        {
+            "size": binary(row.size),
+            "type": row.type,
+            "time": _duration(row.out_of_place.microseconds / 1e6),
+            "algorithm": row.out_of_place.algorithm_gb_per_second,
+            **buffers(row.out_of_place),
+            **buffers(row.in_place, "in_place_"),
+        }
+        for row in output.rows
+    ]
 
 
 def _world(library: str, device: str | None) -> "AllreduceWorld":
