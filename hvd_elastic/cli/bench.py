@@ -1,19 +1,21 @@
 """`hvd-elastic bench`: how fast the network of a job is, and how well the job scales over it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, render, show, table
+from hvd_elastic.cli.size_options import SizeVisits, size_options, visited_profile
 
 if TYPE_CHECKING:
     from hvd_elastic.bench.allreduce.allreduce_measurement import AllreduceRow
     from hvd_elastic.bench.allreduce.allreduce_world import AllreduceWorld
     from hvd_elastic.bench.nccl.nccl_output import Buffers, NcclOutput
+    from hvd_elastic.bench.scale.scaling_efficiency import ScalingRow
 
 _ALLREDUCE_COLUMNS: Final = (
     Column(title="size", key="size", right=True),
@@ -32,6 +34,16 @@ _NCCL_COLUMNS: Final = (
     Column(title="wrong", key="wrong", right=True),
     Column(title="in-place busbw", key="in_place_bus", right=True),
     Column(title="wrong", key="in_place_wrong", right=True),
+)
+_SCALE_COLUMNS: Final = (
+    Column(title="workers", key="workers", right=True),
+    Column(title="nodes", key="nodes", right=True),
+    Column(title="steps", key="steps", right=True),
+    Column(title="step", key="step", right=True),
+    Column(title="samples/s", key="speed", right=True),
+    Column(title="ideal", key="ideal", right=True),
+    Column(title="efficiency", key="efficiency", right=True),
+    Column(title="fitted", key="fitted", right=True),
 )
 
 
@@ -205,6 +217,57 @@ def _nccl_rows(output: "NcclOutput") -> list[dict[str, object]]:
             **buffers(row.in_place, "in_place_"),
         }
         for row in output.rows
+    ]
+
+
+@command.command
+@size_options
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.svg",
+    help="Draw samples per second over workers, beside ideal scaling.",
+)
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, flag="--output")
+def scale(*, picture: Path | None, output: Format, **asked: Any) -> None:
+    """Say how well a job that runs in a cluster scales: samples per second at some sizes, beside ideal scaling.
+
+    With --sizes the job is scaled to each of them in turn, and then to the number that it had, also on Ctrl-C. Without
+    them the sizes count that it has had.
+    """
+    from hvd_elastic.bench.scale.scaling_efficiency import scaling_rows
+    from hvd_elastic.bench.scale.scaling_report import formula, scaling_csv, scaling_document, scaling_picture
+    from hvd_elastic.jobs.profile.profile_text import profile_text
+    from hvd_elastic.system.atomic_file import replace_file
+
+    visits = SizeVisits(**asked)
+    profile = visited_profile(visits)
+    rows = scaling_rows(profile, visits.sizes)
+
+    def text() -> str:
+        return (
+            f"{profile_text(profile, table(_scale_rows(rows), _SCALE_COLUMNS))}{formula(profile.model.fit.step_time)}\n"
+        )
+
+    written = {Format.TABLE: text, Format.CSV: lambda: scaling_csv(rows)}
+    show(Result(data=scaling_document(profile, rows), written=written), output)
+    if picture:
+        replace_file(picture, scaling_picture(profile, rows))
+
+
+def _scale_rows(rows: "Sequence[ScalingRow]") -> list[dict[str, object]]:
+    return [
+        {
+            "workers": row.workers,
+            "nodes": row.nodes,
+            "steps": row.steps,
+            "step": f"{row.step_seconds:.4g} s",
+            "speed": f"{row.samples_per_second:.4g}",
+            "ideal": f"{row.ideal_samples_per_second:.4g}",
+            "efficiency": f"{row.efficiency:.0%}",
+            "fitted": f"{row.fitted_samples_per_second:.4g}",
+        }
+        for row in rows
     ]
 
 
