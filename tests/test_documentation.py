@@ -55,7 +55,7 @@ def test_a_command_that_a_page_shows_is_a_verb_with_these_flags(page: Path) -> N
         assert verb in VERBS, line
         command = import_module(f"hvd_elastic.cli.{verb.replace('-', '_')}").command
         if isinstance(command, click.Group):
-            command = command.commands[words[0] if words[0] in command.commands else "submit"]
+            command = command.commands.get(words[0]) or command.commands["submit"]
         assert isinstance(command, click.Command)
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= known | {"--help"}, line

@@ -10,6 +10,7 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 VERBS: Final = {
     "autoscale": "Share idle GPUs among several jobs, and give them back before inference asks.",
+    "bench": "Measure the network of a job, and how well the job scales over it.",
     "checkpoints": "List the durable checkpoints below a URL. The job that writes them does not notice.",
     "cluster": "Make a cluster on EKS, GKE or AKS with the cloud's own tools, or take it away.",
     "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,15 @@ def bare_world(
     case: str, size: int, *, handler: type[RendezvousHandler] = RendezvousHandler, **environment: str
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """Start `size` processes of `bare_worker.py CASE`, by rank. None of them is there afterwards."""
+    with world([str(WORKER), case], size, handler=handler, **environment) as processes:
+        yield processes
+
+
+@contextmanager
+def world(
+    script: Sequence[str], size: int, *, handler: type[RendezvousHandler] = RendezvousHandler, **environment: str
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start `size` processes of a script with its arguments, by rank. None of them is there afterwards."""
     server = RendezvousServer()
     port = server.start(handler)
     slots = get_host_assignments([HostInfo("localhost", size)], size, size)
@@ -38,7 +47,7 @@ def bare_world(
     }
     processes = [
         subprocess.Popen(
-            [*forkserver.python(), str(WORKER), case],
+            [*forkserver.python(), *script],
             env={**base, **create_slot_env_vars(slot)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
