@@ -191,7 +191,7 @@ def test_workers_reach_the_service_that_hands_out_credentials(
 
 
 def test_the_workers_of_a_pytorchjob_do_too() -> None:
-    spec = job(cloud="eks", checkpoint="s3://b/p")
+    spec = job(cloud="eks", command=["python", "train.py", "--data", "s3://b/p"])
     names = [one["metadata"]["name"] for one in render(spec, Target.PYTORCHJOB) if one["kind"] == "NetworkPolicy"]
     assert "fashion.identity" in names
 
