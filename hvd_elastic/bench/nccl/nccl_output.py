@@ -1,7 +1,7 @@
 """Reads what a run of nccl-tests has printed, with NCCL's own log (`NCCL_DEBUG=INFO`) in between.
 
-The rows are those of nccl-tests 2.19 (`src/util.cu`: writeBenchmarkLinePreamble, writeBenchmarkLineBody), from 2.11 on
-the same. What `mpirun --tag-output` and `kubectl logs --prefix` put before a line is taken off.
+The rows are those of nccl-tests 2.19 (`src/util.cu`: writeBenchmarkLinePreamble, writeBenchmarkLineBody). What
+`mpirun --tag-output` and `kubectl logs --prefix` put before a line is taken off.
 """
 
 import re
