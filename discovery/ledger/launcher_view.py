@@ -36,26 +36,25 @@ class LauncherView:
         view = PodView.from_json(pod)
         ends = [(status.get("state") or {}).get("terminated") for status in _containers(pod)]
         end = next((end for end in ends if end), None) or {}
-        taken, reason = restart_budget.was_taken(view), str(end.get("reason") or "")
-        if taken:
-            reason = view.disruption or view.reason or "deleted"
+        taken = restart_budget.was_taken(view)
         return cls(
             pod=view.name,
             uid=view.uid,
             is_over=taken or bool(end),
             ended=unix_seconds(end.get("finishedAt")) or None,
             exit_code=None if taken else end.get("exitCode"),
-            reason=(view.disruption or view.reason or "deleted")
-            if taken
-            else ""
-            if reason in _SAYS_NOTHING
-            else reason,
+            reason=(view.disruption or view.reason or "deleted") if taken else _reason(end),
         )
 
     @property
     def has_failed(self) -> bool:
         """Whether it ended by itself, and badly."""
         return bool(self.exit_code)
+
+
+def _reason(end: Json) -> str:
+    reason = str(end.get("reason") or "")
+    return "" if reason in _SAYS_NOTHING else reason
 
 
 def ends_job(launcher: LauncherView, others: Iterable[LauncherView], *, restarts: int) -> bool:

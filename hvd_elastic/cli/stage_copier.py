@@ -8,7 +8,7 @@ import click
 from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from hvd_elastic.staging import Progress
+    from hvd_elastic.staging import StageProgress
 
 
 @click.command
@@ -38,7 +38,7 @@ def command(*, source: str, into: Path, endpoint: str | None, threads: int, rear
         click.echo("rearranged" if done.rearranged else "rearranged before")
 
 
-def _words(progress: "Progress") -> str:
+def _words(progress: "StageProgress") -> str:
     sizes = f"{_gib(progress.size_bytes)} of {_gib(progress.of_bytes)} GiB"
     return f"{progress.objects} of {progress.of_objects} objects, {sizes}"
 

@@ -26,7 +26,7 @@ THREADS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class StageProgress:
     """How far a staging is. What was there already counts as done."""
 
     objects: int
@@ -57,7 +57,7 @@ def stage(
     threads: int = THREADS,
     range_bytes: int = RANGE_BYTES,
     rearrange: Sequence[str] = (),
-    report: Callable[[Progress], None] = lambda _: None,
+    report: Callable[[StageProgress], None] = lambda _: None,
 ) -> Staged:
     """Copy everything below `source_url` into `folder`, then run `rearrange` on it once.
 
@@ -87,7 +87,7 @@ def _stage(
     threads: int,
     range_bytes: int,
     rearrange: Sequence[str],
-    report: Callable[[Progress], None],
+    report: Callable[[StageProgress], None],
 ) -> Staged:
     manifest = SourceManifest.of(source.objects())
     if not manifest.objects:
@@ -121,7 +121,7 @@ def _copy(
     *,
     threads: int,
     range_bytes: int,
-    report: Callable[[Progress], None],
+    report: Callable[[StageProgress], None],
 ) -> Staged:
     records = CopyRecords(folder / STATE_FOLDER / _RECORDS_FILE)
     known = records.load()
@@ -187,7 +187,7 @@ def _rearrange(folder: Path, success: SuccessMarker, command: Sequence[str]) -> 
 class _Counter:
     """Adds up what threads copy."""
 
-    def __init__(self, manifest: SourceManifest, plan: CopyPlan, report: Callable[[Progress], None]) -> None:
+    def __init__(self, manifest: SourceManifest, plan: CopyPlan, report: Callable[[StageProgress], None]) -> None:
         self._manifest, self._report = manifest, report
         self._objects = len(plan.done)
         self._size_bytes = sum(one.size_bytes for one in plan.done)
@@ -198,7 +198,7 @@ class _Counter:
             self._objects += objects
             self._size_bytes += size_bytes
             self._report(
-                Progress(
+                StageProgress(
                     objects=self._objects,
                     of_objects=len(self._manifest.objects),
                     size_bytes=self._size_bytes,

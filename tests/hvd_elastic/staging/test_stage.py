@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.staging import Progress, Staged, StageError, stage, whats_missing
+from hvd_elastic.staging import Staged, StageError, StageProgress, stage, whats_missing
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SUCCESS_FILE
 from hvd_elastic.staging.stage_errors import ChangedObjectError, UnusableSourceError
 
@@ -40,7 +40,7 @@ def test_a_thousand_small_objects(staged: Stage, put: Put, folder: Path) -> None
     wanted = {f"{number % 7}/{number:04}.bin": str(number).encode() * (number % 50) for number in range(1100)}
     for key, data in wanted.items():
         put(key, data)
-    seen: list[Progress] = []
+    seen: list[StageProgress] = []
     done = staged(report=seen.append)
     assert content(folder) == wanted
     assert (done.copied, done.kept, done.marker.objects, done.marker.unverified) == (1100, 0, 1100, 0)
@@ -54,7 +54,7 @@ def test_a_thousand_small_objects(staged: Stage, put: Put, folder: Path) -> None
 def test_a_file_larger_than_a_range_is_read_in_ranges(staged: Stage, put: Put, folder: Path) -> None:
     data = os.urandom(5 * (1 << 20) + 17)
     put("large.bin", data)
-    seen: list[Progress] = []
+    seen: list[StageProgress] = []
     assert staged(range_bytes=1 << 20, report=seen.append).marker.unverified == 0
     assert content(folder) == {"large.bin": data}
     assert len(seen) == 6
@@ -143,7 +143,7 @@ def test_the_marker_goes_before_anything_changes(
     put("a", b"2")
     put("b", b"2")
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: StageProgress) -> None:
         raise StageError("stopped")
 
     with pytest.raises(StageError, match="stopped"):
@@ -156,7 +156,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error(
 ) -> None:
     put("a", os.urandom(4 << 20))
 
-    def replace(progress: Progress) -> None:
+    def replace(progress: StageProgress) -> None:
         if progress.size_bytes == 1 << 20:
             put("a", os.urandom(4 << 20))
 
