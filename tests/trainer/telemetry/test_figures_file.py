@@ -185,6 +185,7 @@ def test_a_horovod_state_of_its_own_has_no_epoch_and_any_object_may_be_one(proce
 
 
 def test_it_starts_once_where_there_is_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures_file, "_THIS_PROCESS", FiguresWriter())  # that of this process may have just written
     monkeypatch.delenv(ENV_EVENTS, raising=False)
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "away"))
     figures_file.start()
