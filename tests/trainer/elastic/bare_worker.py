@@ -1,10 +1,10 @@
 """The processes of a bare world. The one of the last rank dies; the others say what Horovod tells them."""
 
+import faulthandler
 import itertools
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 
 import horovod.torch as hvd
@@ -12,26 +12,13 @@ import torch
 from horovod.common.exceptions import HorovodInternalError
 
 TENSORS = 400
-LOOKS = itertools.count(1)
+HANGS_SECONDS = 120
+"""When a process that has not ended says where it stands. Less than a test waits for its end."""
 
 
 def die() -> None:
     """End this process without a word."""
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def outcome(handle: int) -> torch.Tensor:
-    """Of an operation, once it has ended. Raises HorovodInternalError.
-
-    Horovod 0.28.1 never ends a tensor that is handed over while its background loop ends (`EnqueueTensorAllreduces`
-    looks at `shut_down` before it takes the queue's lock): that is not what is looked at here.
-    """
-    while not hvd.poll(handle):
-        time.sleep(0.001)
-        if next(LOOKS) % 1000 == 0:  # refused once Horovod is shut down
-            hvd.allreduce_async(torch.ones(1), name=f"look {time.monotonic()}")
-    result: torch.Tensor = hvd.synchronize(handle)
-    return result
 
 
 def reduce_one_after_the_other() -> None:
@@ -41,7 +28,7 @@ def reduce_one_after_the_other() -> None:
         try:
             handles = [hvd.allreduce_async(torch.tensor([float(n)]), op=hvd.Sum, name=str(n % TENSORS)) for n in values]
             for value, handle in zip(values, handles, strict=True):
-                assert outcome(handle).item() == value * hvd.size(), "this is not what was sent"
+                assert hvd.synchronize(handle).item() == value * hvd.size(), "this is not what was sent"
                 if value == TENSORS and hvd.rank() == hvd.size() - 1:
                     die()
         except HorovodInternalError:
@@ -109,6 +96,7 @@ def form_a_world() -> None:
     """Nothing but that."""
 
 
+faulthandler.dump_traceback_later(HANGS_SECONDS)
 hvd.init()
 {
     "reduce": reduce_one_after_the_other,

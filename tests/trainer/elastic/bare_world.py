@@ -15,7 +15,7 @@ from tests.local import forkserver
 WORKER = Path(__file__).with_name("bare_worker.py")
 ROOT = WORKER.parents[3]
 GLOO_TIMEOUT_SECONDS = 600
-END_SECONDS = 150
+END_SECONDS = 300
 """How long a process may take to its end. A process that waits for Gloo's time-out takes longer."""
 
 
