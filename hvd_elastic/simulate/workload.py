@@ -69,8 +69,8 @@ class Stalls:
     gpu_free: float
     """From a worker's notice until its GPU is free, at most its grace."""
     bind: float
-    """From the GPU's being free until the pod that waits for it runs."""
+    """From the GPU's being free until the pod that waits for it runs, at the median."""
     restart: float
     """From the moment at which a restarted job has its workers Ready to its first step, the restore included."""
-    bind_spread: float = 0.0
-    """Between the shortest and the longest `bind`, which is their mean: the kubelet looks about once a second."""
+    bind_sigma: float = 0.0
+    """Standard deviation of the natural logarithm of `bind`: some pods take far longer, none far less."""

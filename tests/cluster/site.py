@@ -64,9 +64,12 @@ def attach(running: Cluster) -> Site:
 
 
 def make_namespace(site: Site, name: str) -> Kubectl:
-    """Make a namespace that admits only pods of the `restricted` standard. One that a killed run left goes first."""
+    """Make a namespace that admits only pods of the `restricted` standard. One that another test left goes first."""
     if site.kubectl.find("namespace", name):
         remove_namespace(site, name)
+        waiting.until(
+            f"namespace {name} is gone", lambda: site.kubectl.find("namespace", name) is None, within_seconds=90
+        )
     _remove_shares(site, name)
     metadata = {"name": name, "labels": RESTRICTED}
     site.kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
@@ -74,19 +77,17 @@ def make_namespace(site: Site, name: str) -> Kubectl:
 
 
 def remove_namespace(site: Site, name: str) -> None:
-    """Remove a namespace and wait until it is gone; its pods are not given their grace."""
+    """Begin to remove a namespace and wait until it has no pods, which are not given their grace.
+
+    The namespace itself ends later: its controller looks 16 s later again for pods that it asked to leave.
+    """
     kubectl = site.kubectl.within(name)
     # Gone before the rest: an operator that cannot make its pods anew backs off for minutes, even from the next job of
     # the name.
     kubectl("delete", "mpijobs", "--all")
-    kubectl("delete", "deployments,jobs,pods", "--all", "--wait=false", "--grace-period=0", "--force")
-    site.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
-    waiting.until(
-        f"namespace {name} is gone",
-        lambda: site.kubectl.find("namespace", name) is None,
-        within_seconds=90,
-        seen=lambda: kubectl("get", "all"),
-    )
+    site.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")  # nothing is made in it any more
+    delete_pods = ("delete", "pods", "--all", "--wait=false", "--grace-period=0", "--force")
+    waiting.until(f"namespace {name} has no pods", lambda: not kubectl(*delete_pods), within_seconds=90)
     _remove_shares(site, name)
 
 

@@ -1,8 +1,10 @@
 """The cluster in the course of the day: nodes come and go, pods are bound and evicted, jobs respond."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from statistics import NormalDist
 from typing import Final
 
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
@@ -16,6 +18,7 @@ from hvd_elastic.simulate.workload import Stalls
 
 _STEPS_OF_PROGRESS: Final = 200
 _GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
+_NORMAL: Final = NormalDist()
 
 
 class ClusterDay:
@@ -102,7 +105,7 @@ class ClusterDay:
     def _serve_later(self, gpus: int, seconds: float, now: float) -> None:
         """Multiples of the golden ratio, less whole numbers, fill the range between 0 and 1 evenly, without a seed."""
         part = next(self._asked) * _GOLDEN_RATIO % 1.0
-        start = self._stalls.bind + (part - 0.5) * self._stalls.bind_spread
+        start = self._stalls.bind * math.exp(self._stalls.bind_sigma * _NORMAL.inv_cdf(part))
         self.create(ServingPod(gpus=gpus, created=now, start=start if now else 0.0, seconds=seconds))
 
     def _serve(self, pod: ServingPod, now: float) -> None:
