@@ -86,8 +86,8 @@ def remove_namespace(site: Site, name: str) -> None:
     # the name.
     kubectl("delete", "mpijobs", "--all")
     site.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")  # nothing is made in it any more
-    delete_pods = ("delete", "pods", "--all", "--wait=false", "--grace-period=0", "--force")
-    waiting.until(f"namespace {name} has no pods", lambda: not kubectl(*delete_pods), within_seconds=90)
+    kubectl("delete", "pods", "--all", "--wait=false", "--grace-period=0", "--force")
+    waiting.until(f"namespace {name} has no pods", lambda: not kubectl.list("pods"), within_seconds=90)
     _remove_shares(site, name)
 
 
