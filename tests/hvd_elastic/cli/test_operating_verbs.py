@@ -97,7 +97,7 @@ def test_the_namespace_is_one(cluster: JobsCluster) -> None:
 def test_a_change_of_a_job_that_has_run_is_told_to_count_later(cluster: JobsCluster) -> None:
     verb("submit", "job.yaml")
     cluster.change_job(status={"startTime": "2026-01-01T00:00:00Z"})
-    assert "hvd-elastic restart bert begins anew" in verb("submit", "job.yaml", "--image", "train:2").stderr
+    assert "hvd-elastic delete bert, and submit it again" in verb("submit", "job.yaml", "--image", "train:2").stderr
 
 
 def test_waiting_ends_with_the_first_step(cluster: JobsCluster) -> None:
