@@ -72,6 +72,12 @@ LEDGER_KEY: Final = "ledger.jsonl"
 it before it is too long. Its lines: `hvd_elastic.discovery.ledger.entries`."""
 
 
+STAGE_SUFFIX: Final = "-stage"
+STAGE_CONTAINER: Final = "stage"
+"""The Job JOB-stage, which copies a job's data set, and the container of its pod. What it logs is how far it is
+(`hvd_elastic.staging.progress_line`)."""
+
+
 class Role(StrEnum):
     """Values of LABEL_JOB_ROLE."""
 

@@ -14,9 +14,10 @@ from hvd_elastic.cli import VERBS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"])
 ROOMS = ("hvd_elastic", "trainer", "discovery", "mpijob", "priorityclasses", "tests", "benchmarks", "examples", "docs")
 
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#([^)]+))?\)")
 PATH = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`")
 COMMAND = re.compile(r"^ {4}(?:\S.*\| )?hvd-elastic ([a-z].*?)(?: +#.*| \|.*)?$", re.MULTILINE)
 BLOCKS = re.compile(r"```.*?```", re.DOTALL)
@@ -59,6 +60,21 @@ def test_a_command_that_a_page_shows_is_a_verb_with_these_flags(page: Path) -> N
         assert isinstance(command, click.Command)
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= known | {"--help"}, line
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_a_page_beside_the_site_links_to_what_is_there(page: str) -> None:
+    """The pages of the site are checked where it is built."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [path for path, _ in LINK.findall(text) if not (ROOT / path).exists()] == []
+    for path, anchor in LINK.findall(text):
+        headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        assert not anchor or anchor in map(slug, headings), f"{path}#{anchor}"
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor, as MkDocs makes it."""
+    return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def test_the_readme_names_targets_of_the_makefile() -> None:

@@ -44,6 +44,7 @@ VERBS: Final = {
     "suspend": "Give all GPUs of a job back until it is resumed.",
     "sweep": "Run one job with many values, so many at once, and compare the results.",
     "sweep-runner": "Resume the next job of a sweep when one ends. Runs in the cluster beside them.",
+    "tensorboard": "Show a job's TensorBoard events: run TensorBoard in the cluster, and say how to reach it.",
     "watch": "Watch one job or all, live: world size over time, workers with reasons, loss, inference that waits.",
     "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }

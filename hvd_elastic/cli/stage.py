@@ -38,7 +38,8 @@ def command(
     client = cluster.client.within(spec.namespace)
     done = begin_stage(client, spec, sleep=time.sleep)
     click.echo(f"{done.name} has begun" if done.begun else f"{done.name} is running already", err=True)
-    click.echo(f"kubectl logs -n {done.namespace} -f job/{done.name} shows how far it is", err=True)
+    click.echo(f"kubectl logs -n {done.namespace} -f job/{done.name} shows how far it is, and of a job that was "
+               "submitted hvd-elastic status too", err=True)  # fmt: skip
     if wait:
         wait_for_stage(client, spec, sleep=time.sleep)
         click.echo(f"{done.name} has ended: the data set is whole", err=True)

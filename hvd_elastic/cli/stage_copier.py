@@ -1,5 +1,6 @@
 """`hvd-elastic stage-copier`: the program of a stage's pod. It may as well run anywhere."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,23 +25,23 @@ def command(*, source: str, into: Path, endpoint: str | None, threads: int, rear
     COMMAND then runs in the folder, once for each data set. Doing it all again copies what has changed.
     """
     from hvd_elastic.staging import stage
+    from hvd_elastic.staging.progress_line import progress_words
 
     with progress_bar(source) as show:
-        done = stage(
-            source, into, endpoint=endpoint, threads=threads, rearrange=rearrange,
-            report=lambda progress: show(progress.size_bytes / max(1, progress.of_bytes), _words(progress)),
-        )  # fmt: skip
+
+        def report(progress: "StageProgress") -> None:
+            show(progress.part, progress_words(progress))
+            if progress.is_whole and not sys.stderr.isatty():
+                # The rearrangement may take hours, in which `status` should not read that objects are missing.
+                click.echo(f"{source}: {progress_words(progress)}", err=True)
+
+        done = stage(source, into, endpoint=endpoint, threads=threads, rearrange=rearrange, report=report)
     whole = f"{done.marker.objects} objects, {_gib(done.marker.size_bytes)} GiB"
     click.echo(f"{source} is whole in {into}: {whole}; {done.copied} copied, {done.kept} kept, {done.removed} removed")
     if done.marker.unverified:
         click.echo(f"{done.marker.unverified} objects have an ETag that does not follow from their bytes", err=True)
     if rearrange:
         click.echo("rearranged" if done.rearranged else "rearranged before")
-
-
-def _words(progress: "StageProgress") -> str:
-    sizes = f"{_gib(progress.size_bytes)} of {_gib(progress.of_bytes)} GiB"
-    return f"{progress.objects} of {progress.of_objects} objects, {sizes}"
 
 
 def _gib(size_bytes: int) -> str:

@@ -92,7 +92,9 @@ def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:
         click.echo("the cluster accepts it; nothing was written", err=True)
     elif done.started_before and any(one.change == "configured" for one in done.objects):
         click.echo(
-            f"what has changed counts for pods to come; hvd-elastic restart {done.name} begins anew with it", err=True
+            f"what has changed counts for worker pods to come, and the launcher keeps its image: hvd-elastic delete "
+            f"{done.name}, and submit it again, to have all of it",
+            err=True,
         )
 
 

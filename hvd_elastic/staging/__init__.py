@@ -7,7 +7,8 @@ The plan is pure. What was copied is recorded as it is done, so that a copier wh
 """
 
 from hvd_elastic.staging.gate import whats_missing
-from hvd_elastic.staging.stage import Staged, StageProgress, stage
+from hvd_elastic.staging.progress_line import StageProgress
+from hvd_elastic.staging.stage import Staged, stage
 from hvd_elastic.staging.stage_errors import StageError
 
 __all__ = ["StageError", "StageProgress", "Staged", "stage", "whats_missing"]

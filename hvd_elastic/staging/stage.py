@@ -15,6 +15,7 @@ from hvd_elastic.staging.copier import RANGE_BYTES, Copier
 from hvd_elastic.staging.copy_plan import CopyPlan, FileFacts, plan_copy
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
 from hvd_elastic.staging.object_source import ObjectSource
+from hvd_elastic.staging.progress_line import StageProgress
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
 from hvd_elastic.staging.stage_errors import StageError
 from hvd_elastic.staging.stage_lock import only_one
@@ -23,16 +24,6 @@ from hvd_elastic.staging.stage_marker import RearrangedMarker, SuccessMarker
 _RECORDS_FILE: Final = "records.jsonl"
 _INCOMING_FOLDER: Final = "incoming"
 THREADS: Final = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageProgress:
-    """How far a staging is. What was there already counts as done."""
-
-    objects: int
-    of_objects: int
-    size_bytes: int
-    of_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ def test_what_a_worker_needs_is_there(pod: Kubectl) -> None:
     assert "Open MPI" in said
     assert "hvd-elastic, version" in _shell(pod, "hvd-elastic --version")
     assert "Gloo" in _shell(pod, "horovodrun --check-build")
+    # `hvd-elastic tensorboard` runs it, and without it torch writes no events.
+    assert _shell(pod, "python -c 'import torch.utils.tensorboard' && tensorboard --version 2>/dev/null")
 
 
 def test_byte_code_is_compiled(pod: Kubectl) -> None:

@@ -18,6 +18,7 @@ _NAMESPACED: Final = (
     ("rbac.authorization.k8s.io/v1", "RoleBinding"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     ("batch/v1", "Job"),
+    ("apps/v1", "Deployment"),
     ("policy/v1", "PodDisruptionBudget"),
     ("monitoring.coreos.com/v1", "PodMonitor"),
     ("v1", "PersistentVolumeClaim"),

@@ -7,6 +7,7 @@ PLURALS: Final = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "ConfigMap": "configmaps",
+    "Deployment": "deployments",
     "Job": "jobs",
     "MPIJob": "mpijobs",
     "NetworkPolicy": "networkpolicies",
@@ -20,7 +21,7 @@ PLURALS: Final = {
     "ServiceAccount": "serviceaccounts",
     "StorageClass": "storageclasses",
 }
-"""Pods, a sweep's runner, and every kind that `mpijob.manifests.render` writes for an MPIJob."""
+"""Pods, a sweep's runner, a TensorBoard, and every kind that `mpijob.manifests.render` writes for an MPIJob."""
 VOLUME_KINDS: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim", "StorageClass"})
 """What holds data, or says where: it outlives the job."""
 

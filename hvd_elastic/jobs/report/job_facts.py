@@ -8,8 +8,16 @@ from typing import Any, Final, TypeVar
 
 from hvd_elastic.discovery.ledger.entries import Entry, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
-from hvd_elastic.jobs.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError, RefusedError
+from hvd_elastic.jobs.cluster_client import (
+    ClusterClient,
+    ForbiddenError,
+    Json,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+)
 from hvd_elastic.jobs.job_lookup import find_job
+from hvd_elastic.jobs.report.stage_status import StageFacts, newest, wanted_stage
 from hvd_elastic.jobs.report.untold_end import untold_end
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
@@ -18,6 +26,8 @@ from hvd_elastic.mpijob.contract import (
     LABEL_REPLICA_TYPE,
     LEDGER_KEY,
     LEDGER_SUFFIX,
+    STAGE_CONTAINER,
+    STAGE_SUFFIX,
     Role,
 )
 
@@ -25,6 +35,12 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """On a job that Kueue admits (https://kueue.sigs.k8s.io/docs/tasks/run/kubeflow/mpijobs/)."""
 _JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """On the Workload that Kueue makes for a job (https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/)."""
+
+_STAGE_LABEL: Final = "batch.kubernetes.io/job-name"
+"""On the pods of a Kubernetes Job, from 1.27 on (https://kubernetes.io/docs/reference/labels-annotations-taints/)."""
+_LOG_LINES: Final = 500
+"""A rearrangement may print lines of its own behind the last progress of the copy."""
+_LOG_SECONDS: Final = 10.0
 
 _T = TypeVar("_T")
 
@@ -46,6 +62,8 @@ class JobFacts:
     """Of Kueue."""
     queue_position: int | None = None
     """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell."""
+    stage: StageFacts | None = None
+    """The staging of its data set; None: it has none, the Job is gone, or a worker has trained."""
     events: tuple[Json, ...] = ()
     """`v1/Event` of the job, its pods and the launcher's Job; empty if they were not read."""
     unreadable: tuple[str, ...] = ()
@@ -105,6 +123,7 @@ class JobFactReader:
             launcher_job=launcher_job.result(),
             ledger=(*told, *untold_end(told, launchers, found.job)) if told else told,
             workload=workload,
+            stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, meta, workload) if workload else None,
             events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if asks_events else (),
             unreadable=tuple(sorted(self._unreadable)),
@@ -121,6 +140,26 @@ class JobFactReader:
 
     def _pods(self, path: str, name: str) -> tuple[Json, ...]:
         return tuple(self._cluster.list(path, labelSelector=f"{LABEL_JOB_NAME}={name}"))
+
+    def _stage(self, here: str, name: str, mpijob: Json) -> StageFacts | None:
+        wanted = wanted_stage(mpijob)
+        path = f"/apis/batch/v1{here}/jobs/{name}{STAGE_SUFFIX}"
+        job = self._ask(lambda: self._cluster.get(path), None) if wanted else None
+        if wanted is None or job is None:
+            return None
+        selector = f"{_STAGE_LABEL}={name}{STAGE_SUFFIX}"
+        pods = self._ask(lambda: list(self._cluster.list(f"/api/v1{here}/pods", labelSelector=selector)), [])
+        pod = newest(pods)
+        log = self._ask(lambda: self._log_end(here, pod["metadata"]["name"]), ()) if pod else ()
+        return StageFacts(source=wanted[0], rearranges=wanted[1], job=job, pod=pod, log=log)
+
+    def _log_end(self, here: str, pod: str) -> tuple[str, ...]:
+        query = {"container": STAGE_CONTAINER, "tailLines": str(_LOG_LINES)}
+        try:
+            lines = self._cluster.stream(f"/api/v1{here}/pods/{pod}/log", query, silence_seconds=_LOG_SECONDS)
+            return tuple(line.decode(errors="replace") for line in lines)
+        except (RefusedError, UnreachableError):
+            return ()  # its container has not started, or its node is lost
 
     def _ledger(self, path: str) -> tuple[Entry, ...]:
         data = self._cluster.get(path).get("data") or {}

@@ -11,6 +11,7 @@ from hvd_elastic.jobs.cluster_client import ClusterClient, Json
 from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.jobs.report.job_state import JobState, condition, find_state
 from hvd_elastic.jobs.report.scaling_note import ScalingNote
+from hvd_elastic.jobs.report.stage_status import StageStatus, stage_status
 from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
 
@@ -55,6 +56,8 @@ class JobStatus:
     restarts: int = 0
     """How many launchers may fail by themselves. Those that were taken away do not count."""
     has_ledger: bool = False
+    stage: StageStatus | None = None
+    """The data set that training waits for; None: it waits for none."""
     autoscaler: ScalingNote | None = None
     """The last change by `hvd-elastic autoscale`; None: there was none."""
     notes: tuple[str, ...] = ()
@@ -99,6 +102,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         restarts_used=_restarts_used(facts),
         restarts=backoff_limit((facts.job.get("spec") or {}).get("runPolicy")),
         has_ledger=facts.ledger is not None,
+        stage=None if found.state.is_final else stage_status(facts.stage),
         autoscaler=ScalingNote.of_job(facts.job),
         notes=_notes(facts, found.state),
     )

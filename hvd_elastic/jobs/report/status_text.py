@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from hvd_elastic.jobs.report.job_state import JobState
 from hvd_elastic.jobs.report.job_status import JobStatus
+from hvd_elastic.jobs.report.stage_status import stage_line
 from hvd_elastic.jobs.report.time_words import clock_words, count_words, duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus
 
@@ -32,6 +33,8 @@ def headline(status: JobStatus) -> str:
 
 def fact_lines(status: JobStatus) -> Iterator[str]:
     """The figures, a line each."""
+    if status.stage is not None:
+        yield f"  {stage_line(status.stage)}"
     if status.step >= 0:
         yield f"  step {status.step}{_pace(status)}"
     if status.durable_age_seconds is not None:

@@ -7,7 +7,7 @@ not select it either.
 
 from typing import Final
 
-from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY, Role
+from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY, STAGE_CONTAINER, STAGE_SUFFIX, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.manifests import node_placement
@@ -21,9 +21,7 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
 )
 from hvd_elastic.mpijob.manifests.supporting import shared_storage
 
-JOB_SUFFIX: Final = "-stage"
 GATE: Final = "stage-gate"
-_COMPONENT: Final = "stage"
 _VOLUME: Final = "data"
 _ATTEMPTS: Final = 20
 """Pods of the Job that may fail. Each goes on where the one before was."""
@@ -37,13 +35,15 @@ def manifests(spec: JobSpec) -> list[Manifest]:
         {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": metadata(spec, f"{spec.name}{JOB_SUFFIX}"),
+            "metadata": metadata(spec, f"{spec.name}{STAGE_SUFFIX}"),
             "spec": {
                 "backoffLimit": _ATTEMPTS,
                 "podReplacementPolicy": "Failed",  # two copiers would write the same files
                 "ttlSecondsAfterFinished": spec.keep,
                 "template": {
-                    "metadata": {"labels": {**spec.labels, LABEL_MANAGED_BY: MANAGED_BY, LABEL_COMPONENT: _COMPONENT}},
+                    "metadata": {
+                        "labels": {**spec.labels, LABEL_MANAGED_BY: MANAGED_BY, LABEL_COMPONENT: STAGE_CONTAINER}
+                    },
                     "spec": _pod(spec, spec.stage),
                 },
             },
@@ -76,7 +76,7 @@ def _pod(spec: JobSpec, stage: StageSpec) -> Manifest:
     endpoint = ["--endpoint", stage.endpoint] if stage.endpoint else []
     options = ["--threads", str(stage.threads), *endpoint]
     copier = without_empty(
-        name=_COMPONENT,
+        name=STAGE_CONTAINER,
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
         command=["hvd-elastic", "stage-copier", *escape_command(options), *_arguments(spec, stage)],

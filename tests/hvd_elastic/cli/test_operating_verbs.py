@@ -12,7 +12,15 @@ from hvd_elastic.cli import cli
 from hvd_elastic.jobs.cluster_errors import ClusterError
 from hvd_elastic.mpijob.contract import ENV_NAMESPACE, HvdElasticError
 from tests.discovery.kubeapi import JOBS, PODS, Request
-from tests.hvd_elastic.jobs.operations.jobs_cluster import ACCOUNTS, CLAIMS, DESCRIPTION, NAMESPACES, JobsCluster, named
+from tests.hvd_elastic.jobs.operations.jobs_cluster import (
+    ACCOUNTS,
+    CLAIMS,
+    DEPLOYMENTS,
+    DESCRIPTION,
+    NAMESPACES,
+    JobsCluster,
+    named,
+)
 from tests.hvd_elastic.jobs.operations.test_deletion import labelled
 from tests.hvd_elastic.jobs.operations.test_restart import launcher
 
@@ -89,7 +97,7 @@ def test_the_namespace_is_one(cluster: JobsCluster) -> None:
 def test_a_change_of_a_job_that_has_run_is_told_to_count_later(cluster: JobsCluster) -> None:
     verb("submit", "job.yaml")
     cluster.change_job(status={"startTime": "2026-01-01T00:00:00Z"})
-    assert "hvd-elastic restart bert begins anew" in verb("submit", "job.yaml", "--image", "train:2").stderr
+    assert "hvd-elastic delete bert, and submit it again" in verb("submit", "job.yaml", "--image", "train:2").stderr
 
 
 def test_waiting_ends_with_the_first_step(cluster: JobsCluster) -> None:
@@ -178,3 +186,35 @@ def test_as_somebody_else(cluster: JobsCluster) -> None:
 
     assert {who(request) for request in cluster.requests} == {"ann"}
     assert cluster.objects[ACCOUNTS]
+
+
+def test_tensorboard_says_how_to_reach_it_and_removes_it(cluster: JobsCluster) -> None:
+    cluster.put(CLAIMS, named("results", spec={"accessModes": ["ReadWriteOnce"]}))
+    verb("submit", "job.yaml", "--output", "results")
+    assert [one["kind"] for one in yaml.safe_load_all(verb("tensorboard", "bert", "--dry-run", "client").stdout)] == [
+        "NetworkPolicy",
+        "Deployment",
+    ]
+    assert "only checked" in verb("tensorboard", "bert", "--dry-run", "server").stderr
+    assert not cluster.objects[DEPLOYMENTS]
+    made = verb("tensorboard", "bert", "--port", "7007", "--context", "c")
+    assert made.stdout.splitlines() == [
+        "kubectl --context c port-forward -n default deployment/bert-tensorboard 7007:6006",
+        "http://localhost:7007",
+    ]
+    assert "deployment/bert-tensorboard created" in made.stderr
+    assert "results is ReadWriteOnce" in made.stderr
+    names = ["networkpolicy.networking.k8s.io/bert.tensorboard", "deployment.apps/bert-tensorboard"]
+    assert verb("tensorboard", "bert", "-o", "name").stdout.splitlines() == names
+    assert json.loads(verb("tensorboard", "bert", "-o", "json").stdout)["items"][-1]["kind"] == "Deployment"
+    assert "would go" in verb("tensorboard", "bert", "--delete", "--dry-run", "client").stdout
+    assert verb("tensorboard", "bert", "--delete", "-o", "name").stdout.splitlines() == names[::-1]
+    again = verb("tensorboard", "bert", "--delete")
+    assert (again.stdout, again.exit_code) == ("", 0)
+    assert "bert has no TensorBoard" in again.stderr
+
+
+def test_tensorboard_of_a_job_without_output_is_an_error(cluster: JobsCluster) -> None:
+    verb("submit", "job.yaml")
+    assert failure("tensorboard", "bert").exit_code == 2
+    assert verb("tensorboard", "bert", "--delete", "--image", "board:2").exit_code == 2

@@ -19,6 +19,7 @@ POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 MAPS = f"{HERE}/configmaps"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 NAMESPACES = "/api/v1/namespaces"
 
 DESCRIPTION = """
@@ -38,7 +39,8 @@ class JobsCluster(KubeApi):
 
     def __init__(self) -> None:
         super().__init__()
-        for path in (ACCOUNTS, CLAIMS, ROLES, BINDINGS, POLICIES, CLUSTER_ROLES, CLASSES, MAPS, NAMESPACES, PODS):
+        namespaced = (ACCOUNTS, CLAIMS, ROLES, BINDINGS, POLICIES, MAPS, PODS, DEPLOYMENTS)
+        for path in (*namespaced, CLUSTER_ROLES, CLASSES, NAMESPACES):
             self.objects.setdefault(path, {})
         for parent in ("", "/apis", "/apis/kubeflow.org"):
             self.objects[parent] = {}

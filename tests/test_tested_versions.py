@@ -1,0 +1,79 @@
+"""The table of tested versions says what the tests are pinned to."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from hvd_elastic.horovod import patch_set, wheel_build
+from tests.cluster.kube import images
+from tests.cluster.kube.gomodules import KUBERNETES_VERSION, SOURCES
+from tests.mpijob import modules
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "tested-versions.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<version>\d[^|]*) \| `(?P<pin>[^|`]+)` \|$", re.MULTILINE)
+DEBIAN_PYTHON = {"12": "3.11"}
+"""python3 of a Debian (packages.debian.org/python3)."""
+
+PACKAGES = {
+    "torch": "torch",
+    "numpy": "numpy",
+    "mpi4py": "mpi4py",
+    "boto3": "boto3",
+    "TensorBoard": "tensorboard",
+    "the `kubernetes` package": "kubernetes",
+    "pydantic": "pydantic",
+}
+MODULES = {
+    "Kubernetes": ("kubernetes", "k8s.io/kubernetes"),
+    "MPI Operator": ("mpi-operator", "github.com/kubeflow/mpi-operator"),
+    "training-operator (`--as mpijob-v1`)": ("training-operator", "github.com/kubeflow/training-operator"),
+    "CoreDNS": ("dns-kwok", "github.com/coredns/coredns"),
+    "KWOK": ("dns-kwok", "sigs.k8s.io/kwok"),
+}
+
+
+def of_go(folder: str, module: str) -> str:
+    text = (SOURCES / folder / "go.mod").read_text(encoding="utf-8")
+    (version,) = re.findall(rf"^\t{re.escape(module)} v(\S+)", text, re.MULTILINE)
+    return str(version)
+
+
+def of_lock(package: str) -> str:
+    """The version for the Python of the tests: the first of a package that is locked several times."""
+    lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
+    found = [one for one in lock["package"] if one["name"] == package]
+    oldest = [one for one in found if any("< '3.12'" in marker for marker in one.get("resolution-markers", ()))]
+    (chosen,) = oldest or found
+    return str(chosen["version"])
+
+
+def debian() -> str:
+    found = re.search(r"^ARG BASE=\S*debian:(\d+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def test_the_table_says_what_is_pinned() -> None:
+    pinned = {what: of_go(*where) for what, where in MODULES.items()}
+    pinned |= {what: of_lock(package) for what, package in PACKAGES.items()}
+    pinned["Horovod"] = f"{wheel_build.VERSION}+hvdelastic.{patch_set.NUMBER}"
+    pinned["Debian of the image"] = debian()
+    pinned["Python"] = DEBIAN_PYTHON[debian()]
+    assert {row["what"]: row["version"] for row in ROW.finditer(PAGE)} == pinned
+    assert all((ROOT / row["pin"]).is_file() for row in ROW.finditer(PAGE))
+
+
+def test_schemas_and_the_requirements_name_the_same_versions() -> None:
+    kubernetes, operator = of_go(*MODULES["Kubernetes"]), of_go(*MODULES["MPI Operator"])
+    assert f"v{kubernetes}" == KUBERNETES_VERSION == modules.KUBERNETES.version
+    assert f"v{operator}" == modules.MPI_OPERATOR.version
+    assert modules.PYTORCHJOB.version == f"v{of_go(*MODULES['training-operator (`--as mpijob-v1`)'])}"
+    assert f"Prometheus Operator {modules.POD_MONITOR.version.removeprefix('v')}" in PAGE
+    requirements = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
+    assert f"tested on {kubernetes.rpartition('.')[0]}" in requirements
+    assert f"tested on {operator}" in requirements
+
+
+def test_the_cluster_builds_its_image_over_the_debian_of_the_dockerfile() -> None:
+    assert {"12": "bookworm"}[debian()] == images.SUITE
