@@ -245,6 +245,14 @@ LEAVE_FILE: Final = "leave"
 """In RUN_DIR of a worker. It exists once PID 1 has received SIGTERM, or `leave` on READY_PORT. The process trains on
 until the next rendezvous removes it, or until the grace less a reserve is over."""
 
+NO_SUCCESSOR_FILE: Final = "no-successor"
+"""In RUN_DIR of a worker. Written anew with each `no-successor` on READY_PORT that comes after PID 1 has received
+SIGTERM: no other worker can take the state over that this one holds in memory."""
+
+NO_SUCCESSOR_SECONDS: Final = 3.0
+"""How long the word in NO_SUCCESSOR_FILE holds after it was written. The sidecar repeats it each second while it is
+true, so two of its requests may be lost, and a worker that takes long to its next commit does not act on an old one."""
+
 STATUS_FILE: Final = "status.json"
 """In RUN_DIR of the launcher: the world as `hvd-elastic launch` sees it. Replaced by rename(2).
 `hvd-elastic horovodrun` writes it when the job has ended, with `state`, `exit_code` and `reason` alone."""
@@ -269,17 +277,18 @@ reach test. A connection is answered with one line and may send one::
     server: hvd-elastic 1 GENERATION STATE STEP AGE      STATE: a value of WorkerState; STEP -1 and AGE -1: no heartbeat
     client: checkpoint KEY REASON                        optional: write CHECKPOINT_REQUEST_FILE
     client: leave KEY                                    optional: training leaves, and the pod stays
+    client: no-successor KEY                             optional: write NO_SUCCESSOR_FILE, if this pod is about to end
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
     client: figures                                      optional: answered with FIGURES_FILE, or an empty line
     client: last-exit                                    optional: answered with how the last training process ended
 
 The answer to `last-exit` is one line of JSON (`hvd_elastic.discovery.ledger.process_exit`), or an empty one.
 
-KEY is made of SSH_KEY (`hvd_elastic.system.job_key`). A worker that has one ignores requests with another KEY; one that
-has none believes every `checkpoint` and no `leave`. GENERATION counts the standbys of this pod. `UID-GENERATION` is the
-host's alias, so a process that replaces another is a new host, to which no blacklist applies. AGE is the heartbeat's
-age in whole seconds. Numbers are plain decimals: GENERATION of at most 9 digits, STEP and AGE of at most 18. What
-answers in another form is no worker."""
+KEY is made of SSH_KEY (`hvd_elastic.system.job_key`). A worker that has one ignores requests with another KEY. One that
+has none believes every `checkpoint`, but neither `leave` nor `no-successor`. GENERATION counts the standbys of this
+pod. `UID-GENERATION` is the host's alias, so a process that replaces another is a new host, to which no blacklist
+applies. AGE is the heartbeat's age in whole seconds. Numbers are plain decimals: GENERATION of at most 9 digits, STEP
+and AGE of at most 18. What answers in another form is no worker."""
 
 DISCOVERY_METRICS_PORT: Final = 9400
 LAUNCHER_METRICS_PORT: Final = 9401

@@ -48,6 +48,11 @@ class PodView:
     owner_uid: str = ""
     """UID of the controller that owns it."""
     node: str = ""
+    unschedulable: bool = False
+    """Whether the scheduler has looked at it and has no node for it. It says PodScheduled False then (and so does the
+    API server of a pod with a gate), and names a node if it has others leave there for it (Kubernetes 1.34,
+    `pkg/scheduler/schedule_one.go`, `handleSchedulingFailure`; `pkg/registry/core/pod/strategy.go`). False while
+    nobody has looked."""
     reason: str = ""
     """`status.reason`, such as Evicted."""
     last_state: str = ""
@@ -76,6 +81,8 @@ class PodView:
         disruption = conditions.get("DisruptionTarget", {})
         deleting = meta.get("deletionTimestamp")
         leave = (meta.get("annotations") or {}).get(ANNOTATION_LEAVE, "false")
+        scheduled = conditions.get("PodScheduled", {})
+        node = (pod.get("spec") or {}).get("nodeName") or ""
         return cls(
             name=meta["name"],
             uid=meta["uid"],
@@ -90,10 +97,11 @@ class PodView:
             disruption=disruption.get("reason") or "unknown" if disruption.get("status") == "True" else "",
             leave=leave != "false",
             owner_uid=_controller(meta.get("ownerReferences") or ()),
-            node=(pod.get("spec") or {}).get("nodeName") or "",
+            node=node,
+            unschedulable=scheduled.get("status") == "False" and not (node or status.get("nominatedNodeName")),
             reason=status.get("reason") or "",
             last_state=_last_state(status) if status.get("phase") in ENDED else "",
-            bound_at=_true_since(conditions.get("PodScheduled", {})),
+            bound_at=_true_since(scheduled),
             ended_at=_ended_at(status) if status.get("phase") in ENDED else None,
         )
 

@@ -28,6 +28,7 @@ from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
+from hvd_elastic.discovery.rules.succession import without_successor
 from hvd_elastic.discovery.rules.unused_hosts import UnusedHosts
 from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult
 from hvd_elastic.discovery.sidecar.cluster_state import ClusterState
@@ -49,9 +50,15 @@ from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+from hvd_elastic.discovery.sidecar.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
 from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit
-from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint, request_leave
+from hvd_elastic.discovery.sidecar.worker_requests import (
+    announce_launcher,
+    announce_no_successor,
+    request_checkpoint,
+    request_leave,
+)
 from hvd_elastic.mpijob.contract import SNAPSHOT_MAX_AGE_SECONDS
 from hvd_elastic.system.job_key import NO_KEY
 
@@ -196,6 +203,25 @@ class Sidecar:
         while not self._stopped.wait(ANNOUNCE_SECONDS):
             announce_launcher(tuple(self._prober.targets.values()), port=self._options.ready_port)
 
+    def _look_for_successors(self) -> None:
+        """Have workers that keep their state in vain told so. A thread of its own: the loop waits for none of them."""
+        key, port = self._options.request_key, self._options.ready_port
+        if key == NO_KEY:  # no worker would believe it
+            return
+        notices = SuccessionNotices(lambda addresses: announce_no_successor(addresses, key, port=port))
+        while not self._stopped.wait(LOOK_SECONDS):
+            with self._lock:
+                leaving = self._without_successor()
+            notices.take(leaving)
+
+    def _without_successor(self) -> dict[str, str]:
+        """UID to address of the workers that leave, if no other one can take their state over."""
+        inventory = self._state.inventory
+        if self._state.job is None or self.eligible.hosts:  # an offered worker does not leave
+            return {}
+        uids = without_successor(inventory.own_pods(), age_seconds=self._contact_age())
+        return {uid: inventory.addresses[uid] for uid in sorted(uids & inventory.addresses.keys())}
+
     def _launcher_job(self) -> LauncherJob:
         options = self._options
         return LauncherJob(
@@ -255,6 +281,7 @@ class Sidecar:
         yield "prober", self._prober.run
         yield "actions", self._executor.run
         yield "presence", self._announce
+        yield "succession", self._look_for_successors
         if options.looks_after_launcher:
             yield "launcher-job", lambda: self._launcher_job().run(self._stopped)
 

@@ -36,6 +36,16 @@ def request_leave(addresses: Iterable[str], key: str, *, port: int = READY_PORT,
     return _send(addresses, f"leave {key}\n", port=port, timeout_seconds=timeout_seconds)
 
 
+def announce_no_successor(
+    addresses: Iterable[str], key: str, *, port: int = READY_PORT, timeout_seconds: float = 0.5
+) -> int:
+    """Tell workers that leave that no other one can take their state over; return how many heard it in time.
+
+    It holds for NO_SUCCESSOR_SECONDS. The arguments are those of `request_checkpoint`.
+    """
+    return _send(addresses, f"no-successor {key}\n", port=port, timeout_seconds=timeout_seconds)
+
+
 def announce_launcher(addresses: Sequence[str], *, port: int = READY_PORT, timeout_seconds: float = 1.0) -> None:
     """Tell the workers that their launcher is there. One that does not listen hears it the next time."""
     for first in range(0, len(addresses), MAX_OPEN):

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, FIGURES_FILE, HEARTBEAT_FILE, LEAVE_FILE
+from hvd_elastic.mpijob.contract import (
+    CHECKPOINT_REQUEST_FILE,
+    FIGURES_FILE,
+    HEARTBEAT_FILE,
+    LEAVE_FILE,
+    NO_SUCCESSOR_FILE,
+)
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 
@@ -28,6 +34,14 @@ def announce(run_dir: Path, reason: str) -> None:
     """
     write_line(run_dir / LEAVE_FILE, reason)
     request_checkpoint(run_dir, reason)
+
+
+def announce_no_successor(run_dir: Path) -> None:
+    """Tell the training process, which leaves, that no other worker can take its state over. The word soon expires."""
+    path = run_dir / NO_SUCCESSOR_FILE
+    if not path.exists():
+        log.info("no other worker can take the state over: training need not wait for one")
+    write_line(path, "no other worker can take the state over")
 
 
 class CheckpointRequests:
@@ -71,7 +85,7 @@ def request_checkpoint(run_dir: Path, reason: str) -> None:
 
 def clean(run_dir: Path) -> None:
     """Remove what an earlier process said, and what was asked of it: neither concerns the next one."""
-    for name in (HEARTBEAT_FILE, FIGURES_FILE, CHECKPOINT_REQUEST_FILE, LEAVE_FILE):
+    for name in (HEARTBEAT_FILE, FIGURES_FILE, CHECKPOINT_REQUEST_FILE, LEAVE_FILE, NO_SUCCESSOR_FILE):
         (run_dir / name).unlink(missing_ok=True)
 
 

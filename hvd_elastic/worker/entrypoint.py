@@ -34,6 +34,9 @@ from hvd_elastic.worker.worker_slot import SlotJob, WorkerSlot
 log = logging.getLogger(__name__)
 
 _LAUNCHER_LOOK_SECONDS: Final = 10.0
+_REQUESTS: Final = ("checkpoint", "leave")
+_REQUESTS_AT_THE_END: Final = ("no-successor",)
+"""Those that are taken only when the pod is about to end: a worker that is to stay does not leave by them."""
 
 
 class RunDirError(HvdElasticError):
@@ -208,17 +211,19 @@ class EntryPoint:
             return self._exits.line()
         if verb == "launcher":
             self._launcher_seen = time.monotonic()
-        elif verb in ("checkpoint", "leave") and self._is_training and not self._leaving:
+        elif self._is_training and verb in (_REQUESTS_AT_THE_END if self._leaving else _REQUESTS):
             self._pass_on_request(verb, rest)
         return b""
 
     def _pass_on_request(self, verb: str, rest: str) -> None:
         word, _, reason = rest.partition(" ")
         key = job_key.request_key(self._settings.ssh_key)
-        if not job_key.is_believed(word, key) or (verb == "leave" and key == job_key.NO_KEY):
+        if not job_key.is_believed(word, key) or (verb != "checkpoint" and key == job_key.NO_KEY):
             self._refuse_request(verb)
         elif verb == "checkpoint":
             self._checkpoint_requests.take(reason)
+        elif verb == "no-successor":
+            drain.announce_no_successor(self._run_dir)
         else:
             log.info("training is told to leave: the launcher is about to end")
             drain.announce(self._run_dir, "the launcher is about to end")
@@ -227,7 +232,7 @@ class EntryPoint:
         """Say it once: strangers must not fill the log."""
         if not self._has_refused:
             self._has_refused = True
-            log.warning("a request to %s without the job's key was refused; others will be, too", verb)
+            log.warning("a request %r without the job's key was refused; others will be, too", verb)
 
     def _on_client(self, client: AdoptClient) -> None:
         if client.local_rank >= len(self._slots):

@@ -52,13 +52,15 @@ def pod(
     since: str = "2026-01-01T00:00:00Z",
     owner: str = OWNER,
     node: str = "node-a",
+    scheduled: str = "True",
+    nominated: str = "",
     disrupted: str = "",
     deleting: str = "",
     reason: str = "",
     annotations: dict[str, str] | None = None,
 ) -> Json:
     conditions = [
-        {"type": "PodScheduled", "status": "True", "lastTransitionTime": since},
+        {"type": "PodScheduled", "status": scheduled, "lastTransitionTime": since},
         {"type": "Ready", "status": str(ready and not withdrawn), "lastTransitionTime": since},
         {"type": "ContainersReady", "status": str(ready), "lastTransitionTime": since},
     ]
@@ -86,6 +88,7 @@ def pod(
             "phase": phase,
             "conditions": conditions,
             **({"reason": reason} if reason else {}),
+            **({"nominatedNodeName": nominated} if nominated else {}),
             **({"podIP": f"127.0.1.{index + 1}" if ip is None else ip} if ip != "" else {}),
         },
     }

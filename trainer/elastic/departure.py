@@ -1,11 +1,17 @@
-"""Whether this process's pod is about to end, and how long it still waits."""
+"""Whether this process's pod is about to end, how long it still waits, and whether it waits for anybody."""
 
 import os
 import time
 from collections.abc import Callable
 from typing import Final
 
-from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, LEAVE_FILE, drain_seconds
+from hvd_elastic.mpijob.contract import (
+    ENV_GRACE_SECONDS,
+    LEAVE_FILE,
+    NO_SUCCESSOR_FILE,
+    NO_SUCCESSOR_SECONDS,
+    drain_seconds,
+)
 from hvd_elastic.trainer.telemetry.heartbeat import run_dir
 
 GRACE_SECONDS: Final = 30.0
@@ -18,6 +24,18 @@ _SHARE: Final = 0.8
 def announced() -> bool:
     """Whether PID 1 has received SIGTERM. Costs one stat(2)."""
     return (run_dir() / LEAVE_FILE).exists()
+
+
+def has_no_successor(*, wall: Callable[[], float] = time.time) -> bool:
+    """Whether the pod is about to end and, by the sidecar's last word, no other worker can take this one's state over.
+
+    The sidecar repeats its word while it is true. An old one, or one from after a jump of the clock, does not count.
+    """
+    try:
+        age = wall() - (run_dir() / NO_SUCCESSOR_FILE).stat().st_mtime
+    except OSError:
+        return False
+    return announced() and 0.0 <= age < NO_SUCCESSOR_SECONDS
 
 
 def checkpoint_seconds(*, wall: Callable[[], float] = time.time) -> float:

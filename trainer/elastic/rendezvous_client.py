@@ -194,7 +194,7 @@ def _wait(sock: socket.socket, timeout_seconds: float, may_leave: Callable[[], b
     while not poll.poll(_POLL_SECONDS * 1000):
         waited = time.monotonic() - begun
         if waited >= HANDOVER_SECONDS and may_leave():
-            logger.info("this worker leaves: its pod is about to end, and its state is durable")
+            logger.info("this worker leaves: its pod is about to end, and nobody needs what it holds in memory")
             raise Removed
         if waited >= timeout_seconds:
             raise TimeoutError(f"no answer in {timeout_seconds:g} s")

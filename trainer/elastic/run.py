@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import host_updates, patch_check, script_checks, world_membership
+from hvd_elastic.trainer.elastic import departure, host_updates, patch_check, script_checks, world_membership
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
-from hvd_elastic.trainer.elastic.rendezvous_client import Removed, never
+from hvd_elastic.trainer.elastic.rendezvous_client import Removed
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
 from hvd_elastic.trainer.telemetry import events, json_logs
@@ -113,8 +113,8 @@ def _is_lost_loader(error: Exception) -> bool:
 def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) -> None:
     updates.forget()
     try:
-        # Horovod's own states live in memory alone, so they are never dispensable.
-        world_membership.THIS_PROCESS.reset(getattr(state, "dispensable", never))
+        # Horovod's own states live in memory alone: they are needed as long as another worker can take them over.
+        world_membership.THIS_PROCESS.reset(getattr(state, "dispensable", departure.has_no_successor))
     except Removed:
         timer.left()
         raise

@@ -11,7 +11,8 @@ It replaces the work of `hvd.init()` and of the reset inside `hvd.elastic.run`, 
   Horovod that `hvd-elastic install-horovod` builds, whose `hvd.init()` raises instead.
 * A host that is lost without a word is noticed within three seconds (`peer_watch`), not after the Gloo time-out.
 * Gloo's leftover sockets are shut down, so that every survivor of a death learns of it at once.
-* A process whose pod is about to end, and whose state is durable, does not wait for a place that may never come.
+* A process whose pod is about to end, and whose state is durable or cannot be taken over by anybody, does not wait for
+  a place that may never come.
 * A lost rendezvous server ends the process with `Exit.HOST_CHANGE`, which says that a restart is worth while.
 """
 
@@ -72,8 +73,8 @@ class WorldMember:
     def reset(self, may_leave: Callable[[], bool] = never) -> None:
         """Leave the present world and form the next one. Raises as `enter`.
 
-        `may_leave`: whether this process need not wait for a place, because its pod is about to end and its state is
-        durable. It is called repeatedly until the answer comes.
+        `may_leave`: whether this process need not wait for a place, because its pod is about to end and nobody needs
+        its state. It is called repeatedly until the answer comes.
         """
         import horovod.torch as hvd
 

@@ -253,10 +253,13 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._host_messages.put((timestamp, update_res))
 
     def dispensable(self) -> bool:
-        """Whether this process, which waits for its next world, may exit: its pod ends and its last commit is durable.
+        """Whether this process, which waits for its next world, may exit: its pod ends, and nobody needs what it holds.
 
-        The writer first makes the commit durable if it is not: no other worker may be left to do so.
+        With a durable tier nobody does once the last commit is durable. The writer first makes it so if it is not: no
+        other worker may be left to do so. Without one, nobody does if no other worker can take the state over.
         """
+        if not self._commits.durable.configured:
+            return departure.has_no_successor()
         return departure.announced() and self._commits.save_to_store_sync("this pod is about to end")
 
     # --- Learning rate -----------------------------------------------------------------------------------------------

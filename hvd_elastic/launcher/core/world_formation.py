@@ -159,7 +159,7 @@ class WorldFormation:
         slots = place(hosts, None if maximum is None else maximum + handover)
         if len(slots) - handover < self._limits.minimum:
             self._keep_only(hosts, now)
-            self._let_durable_go(now)
+            self._let_dispensable_go(now)
             self._wait_for_slots(len(slots) - handover, self._limits.minimum, now)
         else:
             self._form(slots, now)
@@ -175,7 +175,7 @@ class WorldFormation:
         self.forming, self._short_since, self._lost_since, self._waits_to_begin = True, None, None, False
         self._hosts.forget_failures()
         self._signs.trust()
-        self._processes.state_is_durable = False
+        self._processes.state_is_dispensable = False
         self._actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}
         for process in self._processes.present():
@@ -197,12 +197,12 @@ class WorldFormation:
                     self._resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
                     self._control.let_go(process, now)
 
-    def _let_durable_go(self, now: float) -> None:
-        """Too few slots, and the state is durable: a process whose host was taken away need not wait for its pod's end.
+    def _let_dispensable_go(self, now: float) -> None:
+        """Too few slots, and nobody needs the state: a process whose pod was taken away need not wait for its end.
 
         Only the writer knows by itself that its commit is durable.
         """
-        if self._processes.state_is_durable:
+        if self._processes.state_is_dispensable:
             for process in self._processes.alive():
                 if process.phase is ProcessPhase.ASKING and self._hosts.has_left(process.alias):
                     self._resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))

@@ -22,6 +22,8 @@ def events(draw: st.DrawFn) -> dict[str, Any]:
         draw(st.integers(0, 3)),
         ready=draw(st.booleans()),
         node=draw(st.sampled_from(["", "node-a"])),
+        scheduled=draw(st.sampled_from(["True", "False"])),
+        nominated=draw(st.sampled_from(["", "node-b"])),
         disrupted=draw(TEXTS),
         annotations={draw(TEXTS): draw(TEXTS)},
     )

@@ -4,6 +4,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
@@ -29,7 +30,7 @@ from hvd_elastic.mpijob.contract import (
     WorkerState,
 )
 from hvd_elastic.system.job_key import request_key
-from tests.discovery.conftest import Start, until
+from tests.discovery.conftest import Running, Start, until
 from tests.discovery.kubeapi import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.workers import Workers
 
@@ -307,6 +308,64 @@ def test_training_leaves_before_the_launcher_does(api: KubeApi, start: Start, wo
     workers.closed.add("127.0.1.2")  # its next standby is not warm yet
     until((tmp_path / DRAINED_FILE).exists)
     assert running.hosts() == []
+
+
+def test_workers_that_nobody_can_relieve_are_told_so_as_long_as_it_is_true(
+    api: KubeApi, start: Start, workers: Workers, tmp_path: Path
+) -> None:
+    """The whole job is preempted: two workers leave, the third never had a node. Then a fourth gets one."""
+    (tmp_path / "key").write_text("the job's own")
+    for address in ("127.0.1.1", "127.0.1.2"):
+        workers.say(address, state=WorkerState.TRAINING)
+    put(api, 0, 1)
+    without_node: dict[str, Any] = {"phase": "Pending", "ready": False, "node": "", "ip": "", "scheduled": "False"}
+    api.put(PODS, pod(2, **without_node))
+    running = start(ssh_key=tmp_path / "key")
+    running.shows(0, 1)
+    leaving: dict[str, Any] = {"disrupted": "PreemptionByScheduler", "deleting": "2030-01-01T00:00:00Z"}
+    api.put(PODS, pod(0, **leaving))
+    running.shows(1)
+    _looks_again(running, times=3)
+    assert _said_that_nobody_follows(workers) == [], "the other one holds the state, too"
+
+    api.put(PODS, pod(1, **leaving))
+    word = f"no-successor {request_key(tmp_path / 'key')}"
+    until(lambda: _said_that_nobody_follows(workers).count(("127.0.1.2", word)) >= 2)
+    assert set(_said_that_nobody_follows(workers)) == {("127.0.1.1", word), ("127.0.1.2", word)}
+
+    api.put(PODS, pod(2, **{**without_node, "node": "node-b", "scheduled": "True"}))
+    until(lambda: running.sidecar._state.inventory.pods["uid-job-2"].node == "node-b")
+    _looks_again(running, times=1)  # what was decided before has been said by then
+    workers.received.clear()
+    _looks_again(running, times=3)
+    assert _said_that_nobody_follows(workers) == []
+
+
+def test_a_sidecar_without_the_jobs_key_tells_nobody(api: KubeApi, start: Start, workers: Workers) -> None:
+    """None would believe it."""
+    api.put(PODS, pod(0, deleting="2030-01-01T00:00:00Z"))
+    running = start()
+    running.shows()
+    running.sidecar._look_for_successors()  # it looks for none, and returns
+    assert _said_that_nobody_follows(workers) == []
+
+
+def _looks_again(running: Running, *, times: int) -> None:
+    """Wait until the sidecar has looked this often, and has sent what followed from it."""
+    look, looks = running.sidecar._without_successor, threading.Semaphore(0)
+
+    def counted() -> dict[str, str]:
+        looks.release()
+        return look()
+
+    running.sidecar._without_successor = counted  # type: ignore[method-assign]
+    for _ in range(times + 1):
+        assert looks.acquire(timeout=20)
+    running.sidecar._without_successor = look  # type: ignore[method-assign]
+
+
+def _said_that_nobody_follows(workers: Workers) -> list[tuple[str, str]]:
+    return [(address, line) for address, line in list(workers.received) if line.startswith("no-successor")]
 
 
 def test_a_launcher_without_training_may_end_at_once(api: KubeApi, start: Start, tmp_path: Path) -> None:

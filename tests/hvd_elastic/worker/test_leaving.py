@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.mpijob.contract import ADOPT_SOCKET, CHECKPOINT_REQUEST_FILE, LEAVE_FILE, Exit
+from hvd_elastic.mpijob.contract import (
+    ADOPT_SOCKET,
+    CHECKPOINT_REQUEST_FILE,
+    LEAVE_FILE,
+    NO_SUCCESSOR_FILE,
+    SSH_KEY,
+    Exit,
+)
+from hvd_elastic.system.job_key import request_key
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
@@ -26,6 +34,29 @@ while not os.path.exists("removed"):
 sys.exit(77)
 """
 )
+
+
+LEAVES_WITHOUT_SUCCESSOR = (
+    INIT
+    + """
+from hvd_elastic.trainer.elastic.departure import has_no_successor
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+hvd.init()
+print("up", flush=True)
+while not has_no_successor():
+    time.sleep(0.01)
+sys.exit(77)
+"""
+)
+"""As training that waits for its next world."""
+
+
+def job_key(yard: Yard) -> str:
+    """Give the pods of this folder a key, and return the word that they believe."""
+    key = yard.folder / SSH_KEY
+    key.parent.mkdir()
+    key.write_text("the job's own")
+    return request_key(key)
 
 
 def train(pod: Pod, yard: Yard) -> subprocess.Popen[bytes]:
@@ -58,6 +89,38 @@ def test_it_stays_until_training_has_left_and_then_ends_at_once(yard: Yard) -> N
         (yard.folder / "removed").touch()
         assert client.wait(DEADLINE_SECONDS) == 77
         assert pod.process.wait(DEADLINE_SECONDS) == 0
+
+
+def test_where_nobody_can_take_the_state_over_it_ends_at_once(yard: Yard) -> None:
+    yard.write(LEAVES_WITHOUT_SUCCESSOR)
+    word = job_key(yard)
+    with yard.pod(grace=600) as pod:
+        client = train(pod, yard)
+        pod.ask(f"no-successor {word}\n".encode())  # it is to stay: this says nothing
+        pod.ready(state="training")  # it has read that
+        pod.process.terminate()
+        pod.ready(state="leaving")
+        assert not (pod.run_dir / NO_SUCCESSOR_FILE).exists()
+        pod.ask(f"no-successor {word}\n".encode())
+        assert client.wait(DEADLINE_SECONDS) == Exit.REMOVED
+        assert pod.process.wait(DEADLINE_SECONDS) == 0
+        assert "grace is over" not in pod.log_text
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_no_stranger_makes_it_leave(yard: Yard, has_key: bool) -> None:
+    yard.write(TRAINS_UNTIL_REMOVED)
+    words = ["", "-", job_key(yard)[:-1]] if has_key else ["", "-"]
+    with yard.pod(grace=600) as pod:
+        train(pod, yard)
+        pod.process.terminate()
+        pod.ready(state="leaving")
+        for word in words:
+            pod.ask(f"no-successor {word}\n".encode())
+        eventually(lambda: "without the job's key" in pod.log_text, "the refusal")
+        pod.ready(state="leaving")  # it has read all of them
+        assert not (pod.run_dir / NO_SUCCESSOR_FILE).exists()
+        assert pod.log_text.count("without the job's key") == 1
 
 
 def test_when_the_grace_is_nearly_over_it_ends_by_itself(yard: Yard) -> None:
@@ -145,12 +208,14 @@ def test_a_new_entry_point_takes_over_the_run_folder_of_a_killed_one(yard: Yard)
     yard.write(WAITER)
     with yard.pod() as pod:
         train(pod, yard)
-        (pod.run_dir / LEAVE_FILE).write_text("stale\n")
+        for name in (LEAVE_FILE, NO_SUCCESSOR_FILE):
+            (pod.run_dir / name).write_text("stale\n")
         pod.process.kill()
         pod.process.wait()
         with yard.pod(env=pod.environment) as again:
             again.ready(generation=2)
             assert not (again.run_dir / LEAVE_FILE).exists()
+            assert not (again.run_dir / NO_SUCCESSOR_FILE).exists()
             first_line(again.adopt())
 
 

@@ -25,6 +25,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_CHECKPOINT_STEPS,
     ENV_RUN_DIR,
     LEAVE_FILE,
+    NO_SUCCESSOR_FILE,
     Exit,
 )
 from hvd_elastic.trainer.data import loader
@@ -725,6 +726,37 @@ def test_a_worker_without_a_durable_commit_does_not_leave(tmp_path: Path) -> Non
     state = State(seen=0)
     state.sync()
     (tmp_path / "run" / LEAVE_FILE).touch()
+    assert not state.dispensable()
+
+
+def test_but_it_does_where_no_other_worker_can_take_the_state_over(tmp_path: Path) -> None:
+    state = State(seen=0)
+    state.sync()
+    (tmp_path / "run" / NO_SUCCESSOR_FILE).touch()
+    assert not state.dispensable(), "the pod stays"
+    (tmp_path / "run" / LEAVE_FILE).touch()
+    assert state.dispensable()
+
+
+def test_with_a_checkpoint_the_last_commit_is_stored_first(tmp_path: Path) -> None:
+    state = State(checkpoint=f"file://{tmp_path}/durable", seen=0)
+    state.sync()
+    state.commit()
+    for name in (LEAVE_FILE, NO_SUCCESSOR_FILE):
+        (tmp_path / "run" / name).touch()
+    assert state.dispensable()
+    assert state._commits.durable.durable_step == 1
+    state._commits.durable.close()
+
+
+def test_and_kept_in_memory_where_this_process_does_not_know_that_it_is_stored(tmp_path: Path) -> None:
+    """A store that is away, or another rank's affair: the rest of the grace may still bring it there."""
+    state = State(checkpoint=f"file://{tmp_path}/durable", seen=0)
+    state.sync()
+    state.commit()
+    state._commits.durable.close()  # as on every rank but 0
+    for name in (LEAVE_FILE, NO_SUCCESSOR_FILE):
+        (tmp_path / "run" / name).touch()
     assert not state.dispensable()
 
 

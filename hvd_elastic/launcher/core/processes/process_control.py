@@ -159,7 +159,7 @@ class ProcessControl:
         """It has ended unasked: the job goes on without it and its host."""
         if self._processes.is_member(process):
             self._actions.add(FailFormation(generation=self._processes.generation))
-        self._processes.state_is_durable |= verdict is ExitVerdict.REMOVED and process.holds_state
+        self._processes.state_is_dispensable |= verdict is ExitVerdict.REMOVED and process.holds_state
         failed = verdict in {ExitVerdict.DEATH, ExitVerdict.SCRIPT_ERROR}
         cause = ResizeCause(
             kind=CauseKind.LOST if failed else CauseKind.LEFT,

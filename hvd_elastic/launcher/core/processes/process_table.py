@@ -21,9 +21,10 @@ class ProcessTable:
         """Whether a newcomer has asked at the barrier, as this project's workers do and stock ones never do."""
         self.state_exists = False
         """Whether a process has held the training state since the job, or its last begin from a checkpoint, began."""
-        self.state_is_durable = False
-        """Whether a holder of the state has left by itself since the last world was formed. Only a process whose last
-        commit is durable does, and all members wait for their next world with the same commit."""
+        self.state_is_dispensable = False
+        """Whether a holder of the state has left by itself since the last world was formed. Only a process does whose
+        last commit is durable, or that knows of no worker that could take it over; and all members wait for their next
+        world with the same commit."""
         self.reports_sync = False
         """Whether workers report their first sync, as this project's do and stock ones never do."""
         self._processes: dict[int, Process] = {}
