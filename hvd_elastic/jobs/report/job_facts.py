@@ -148,9 +148,11 @@ class JobFactReader:
         if wanted is None or job is None:
             return None
         selector = f"{_STAGE_LABEL}={name}{STAGE_SUFFIX}"
-        pods = self._ask(lambda: list(self._cluster.list(f"/api/v1{here}/pods", labelSelector=selector)), [])
+        pods: list[Json] = self._ask(
+            lambda: list(self._cluster.list(f"/api/v1{here}/pods", labelSelector=selector)), []
+        )
         pod = newest(pods)
-        log = self._ask(lambda: self._log_end(here, pod["metadata"]["name"]), ()) if pod else ()
+        log: tuple[str, ...] = self._ask(lambda: self._log_end(here, pod["metadata"]["name"]), ()) if pod else ()
         return StageFacts(source=wanted[0], rearranges=wanted[1], job=job, pod=pod, log=log)
 
     def _log_end(self, here: str, pod: str) -> tuple[str, ...]:
