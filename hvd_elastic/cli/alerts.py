@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hvd_elastic.cli.monitoring_options import labels_option, parsed_labels
+from hvd_elastic.cli.monitoring_options import check_no_metadata, metadata_options, parsed_labels
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.monitoring.alert_rules import AlertThresholds, alert_rules, duration, rule_file
 from hvd_elastic.monitoring.monitoring_manifests import prometheus_rule
@@ -33,8 +33,7 @@ def _shown(summary: str) -> str:
 @click.command
 @click.option("--as", "kind", type=click.Choice(["prometheusrule", "rules"]), default="prometheusrule",
               show_default=True, help="An object for the Prometheus Operator, or a rule file.")  # fmt: skip
-@click.option("-n", "--namespace", help="Where the PrometheusRule is. By default that of kubectl.")
-@labels_option("Of the PrometheusRule: by it the Prometheus object chooses its rules.")
+@metadata_options("PrometheusRule")
 @_threshold("--stalled-seconds", "Seconds without a step, though there are enough workers.")
 @_threshold("--below-min-seconds", "Seconds with fewer workers than the job's min.")
 @_threshold("--late-intervals", "Intervals between checkpoints without a durable one.")
@@ -62,11 +61,12 @@ def command(*, kind: str, namespace: str | None, labels: tuple[str, ...], output
         for rule in alert_rules(thresholds)
     ]
     rules = rule_file(thresholds)
-    manifest = prometheus_rule(rules, namespace=namespace, labels=parsed_labels(labels))
     if kind == "rules":
+        check_no_metadata(namespace, labels, way_out="leave out `--as rules`")
         show(
             Result(rows=rows, columns=_COLUMNS, data=rules, names=[rule.name for rule in alert_rules(thresholds)]),
             output,
         )
     else:
+        manifest = prometheus_rule(rules, namespace=namespace, labels=parsed_labels(labels))
         show(of_manifests([manifest], rows=rows, columns=_COLUMNS), output)

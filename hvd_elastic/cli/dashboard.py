@@ -2,7 +2,7 @@
 
 import click
 
-from hvd_elastic.cli.monitoring_options import labels_option, parsed_labels
+from hvd_elastic.cli.monitoring_options import check_no_metadata, metadata_options, parsed_labels
 from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, show
 from hvd_elastic.monitoring.alert_rules import AlertThresholds
 from hvd_elastic.monitoring.monitoring_manifests import dashboard_config_map
@@ -11,8 +11,7 @@ from hvd_elastic.monitoring.monitoring_manifests import dashboard_config_map
 @click.command
 @click.option("--as", "kind", type=click.Choice(["dashboard", "configmap"]), default="dashboard", show_default=True,
               help="Grafana's own document, or a ConfigMap for the sidecar of its Helm chart.")  # fmt: skip
-@click.option("-n", "--namespace", help="Where the ConfigMap is. By default that of kubectl.")
-@labels_option("Of the ConfigMap, besides the one that the sidecar looks for.")
+@metadata_options("ConfigMap")
 @click.option("--inference-class", default=AlertThresholds().inference_class, show_default=True,
               help="The PriorityClass of inference.")  # fmt: skip
 @output_option(Format.JSON, Format.YAML, Format.NAME, default=Format.JSON)
@@ -31,6 +30,7 @@ def command(*, kind: str, namespace: str | None, labels: tuple[str, ...], infere
 
     dashboard = grafana_dashboard(inference_class)
     if kind == "dashboard":
+        check_no_metadata(namespace, labels, way_out="add `--as configmap`")
         show(Result(data=dashboard, names=[UID]), output)
     else:
         show(of_manifests([dashboard_config_map(dashboard, namespace=namespace, labels=parsed_labels(labels))]), output)

@@ -16,9 +16,13 @@ _LABEL: Final = re.compile(
 """KEY=VALUE (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set)."""
 
 
-def labels_option(text: str) -> Callable[[_Command], _Command]:
-    """`--label KEY=VALUE`, as the parameter `labels`, which `parsed_labels` reads."""
-    return click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help=f"{text} May be repeated.")
+def metadata_options(kind: str) -> Callable[[_Command], _Command]:
+    """`--namespace` and `--label KEY=VALUE` of an object of this kind, as the parameters `namespace` and `labels`."""
+    namespace = click.option("-n", "--namespace", help=f"Where the {kind} is. By default that of kubectl.")
+    labels = click.option(
+        "--label", "labels", metavar="KEY=VALUE", multiple=True, help=f"Of the {kind}. May be repeated."
+    )
+    return lambda command: namespace(labels(command))
 
 
 def parsed_labels(labels: Sequence[str]) -> dict[str, str]:
@@ -32,3 +36,15 @@ def parsed_labels(labels: Sequence[str]) -> dict[str, str]:
         raise InvalidInputError(problems)
     pairs = (label.partition("=") for label in labels)
     return {key: value for key, _, value in pairs}
+
+
+def check_no_metadata(namespace: str | None, labels: Sequence[str], *, way_out: str) -> None:
+    """What is printed is no object. Raises InvalidInputError if something is said of one."""
+    said = {"--namespace": namespace, "--label": ", ".join(labels)}
+    problems = [
+        Problem(path=flag, value=value, what="is of an object, and none is printed", way_out=way_out)
+        for flag, value in said.items()
+        if value
+    ]
+    if problems:
+        raise InvalidInputError(problems)

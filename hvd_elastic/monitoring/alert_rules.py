@@ -1,8 +1,10 @@
 """Alert rules for Prometheus over what launchers, sidecars and training processes serve: values in, values out.
 
-Every series of a job is known by its labels `namespace` and `job`, as the PodMonitor of `monitor` sets them. Whether
-inference waits is known to kube-state-metrics (its `docs/metrics/workload/pod-metrics.md`: `kube_pod_info` with
-`priority_class`, `kube_pod_status_unschedulable`): a job's sidecar has no right to read other pods.
+Every series of a job is known by its labels `namespace` and `job`, as the PodMonitor of `monitor` sets them.
+
+Whether inference waits is known to kube-state-metrics: a job's sidecar has no right to read other pods. It gives
+`kube_pod_info` the label `priority_class`, and `kube_pod_status_unschedulable` 1 while the condition PodScheduled is
+False (v2.15.0, `internal/store/pod.go`).
 """
 
 import re

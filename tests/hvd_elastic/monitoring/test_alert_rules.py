@@ -103,6 +103,9 @@ def test_every_problem_is_told() -> None:
         assert name in str(done.exception)
     done = CliRunner().invoke(cli, ["alerts", "--label", "release"])
     assert "KEY=VALUE" in str(done.exception)
+    done = CliRunner().invoke(cli, ["alerts", "--as", "rules", "-n", "monitoring", "--label", "release=stack"])
+    assert "--namespace: 'monitoring'" in str(done.exception)
+    assert "--label: 'release=stack'" in str(done.exception)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(900, "15m"), (90, "90s"), (7200, "2h"), (1, "1s")])

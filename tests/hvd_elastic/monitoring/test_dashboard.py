@@ -191,6 +191,12 @@ def test_for_people_and_for_machines() -> None:
     assert dashboard("--as", "configmap", "-o", "name") == "configmap/hvd-elastic-dashboard\n"
 
 
+def test_a_namespace_without_an_object_is_refused() -> None:
+    pytest.importorskip("grafana_foundation_sdk", reason="the extra `dashboard` is not installed")
+    done = CliRunner().invoke(cli, ["dashboard", "-n", "monitoring"])
+    assert "add `--as configmap`" in str(done.exception)
+
+
 def test_without_the_sdk_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hvd_elastic.monitoring.grafana_dashboard", None)
     done = CliRunner().invoke(cli, ["dashboard"])
