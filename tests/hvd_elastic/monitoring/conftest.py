@@ -1,5 +1,6 @@
 """A job's real exporters, as a Prometheus scrapes them, and beside them what other people's exporters serve."""
 
+import itertools
 import os
 import sys
 import threading
@@ -23,7 +24,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_RUN_DIR,
     WORKER_METRICS_PORT,
 )
-from hvd_elastic.trainer.checkpoint import open_checkpoints
+from hvd_elastic.trainer.checkpoint import Checkpoints, open_checkpoints
 from hvd_elastic.trainer.telemetry import events, figures_file
 from hvd_elastic.trainer.telemetry.metrics_server import MetricsServer
 from tests.debian_programs import debian_program
@@ -52,6 +53,10 @@ DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-dcgm",exported_namespace="ml",exported
 """What Prometheus gets of programs that need a cluster or a GPU."""
 
 
+_numbers = itertools.count(200)
+"""Of addresses: a training process's port is fixed, and stays taken until this process ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exporter:
     """One target of Prometheus."""
@@ -64,13 +69,13 @@ class Exporter:
 class Job:
     """A job's launcher, sidecar and one training process, in this process, with their real servers of metrics."""
 
-    def __init__(self, report: StatusReport, exporters: tuple[Exporter, ...]) -> None:
+    def __init__(self, report: StatusReport, checkpoints: Checkpoints, exporters: tuple[Exporter, ...]) -> None:
         self.exporters = exporters
-        self._report = report
+        self._report, self._checkpoints = report, checkpoints
         self._step = 0
 
     def train(self) -> None:
-        """One step, a pause, and a resize: every counter grows."""
+        """One step, its checkpoint, a pause, and a resize: every counter grows."""
         self._step += 1
         world = {"rank": 0, "size": 4, "step": self._step}
         events.emit(events.Kind.STEP, **world, epoch=0, samples=64 * self._step, seconds=0.1, loss=1 / self._step)
@@ -79,6 +84,8 @@ class Job:
         causes = tuple(ResizeCause(kind=kind, host="b") for kind in CauseKind)
         resize = WorldResized(generation=self._step, before=3, after=4, causes=causes, pause_seconds=0.2)
         self._report.resized(resize, float(self._step))
+        self._checkpoints.save({"weight": torch.zeros(10)}, step=self._step, world_size=4, reason="interval")
+        assert self._checkpoints.flush(30)
 
     def texts(self) -> list[str]:
         """What each exporter serves."""
@@ -104,15 +111,14 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: KubeApi, start: St
     report = StatusReport(tmp_path)
     launcher_port, stop_launcher = serve_metrics(report, 0)
     before = tuple(events._listeners)
-    address = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.9"
+    address = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.{next(_numbers)}"
     MetricsServer().start(0, environ={ENV_METRICS: "1", ENV_READY_ADDRESS: address})
     figures_file.start()
     checkpoints = open_checkpoints(f"file://{tmp_path}/tier", job="bert", incarnation="one")
-    checkpoints.save({"weight": torch.zeros(10)}, step=1, world_size=4, reason="interval")
-    assert checkpoints.flush(30)
     eventually(lambda: scrape(address), "the worker's port")
     yield Job(
         report,
+        checkpoints,
         (
             Exporter(pod="bert-launcher-x", address=f"127.0.0.1:{launcher_port}"),
             Exporter(pod="bert-launcher-x", address=f"127.0.0.1:{health.port}"),
