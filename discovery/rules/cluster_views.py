@@ -177,6 +177,11 @@ class JobView:
     backoff_limit: int | None = None
     """How many launchers may fail; None: as many as Kubernetes lets them."""
 
+    @property
+    def wanted_workers(self) -> int:
+        """How many workers somebody asks for: as many as the job has replicas, unless the annotation names a number."""
+        return int(self.wanted) if self.wanted.isascii() and self.wanted.isdigit() else self.replicas
+
     @classmethod
     def from_json(cls, job: Json) -> "JobView":
         """Read an MPIJob, v2beta1 or v1, as the API server sends it."""

@@ -49,6 +49,11 @@ def was_taken(pod: PodView) -> bool:
     return pod.deleting_at is not None or bool(pod.disruption) or pod.reason in _TAKEN
 
 
+def own_failures(pods: Iterable[PodView]) -> int:
+    """How many launchers have failed by themselves, of those whose pods are still there."""
+    return sum(pod.phase == "Failed" and not was_taken(pod) for pod in pods)
+
+
 def limit_while_running(job: LauncherJobView, pods: Iterable[PodView], *, restarts: int) -> int:
     """The limit while a launcher runs: one more than its own failure may use, in case that it is taken away unseen.
 
@@ -76,7 +81,7 @@ def limit_when_exhausted(job: LauncherJobView) -> int:
 
 
 def _limit(job: LauncherJobView, pods: Iterable[PodView], *, restarts: int, spare: int) -> int:
-    failures = sum(pod.phase == "Failed" and not was_taken(pod) for pod in pods)
+    failures = own_failures(pods)
     if failures > restarts:
         return restarts  # below the number of failed pods, so the Job ends
     taken = max(0, job.failed - failures)

@@ -42,6 +42,8 @@ class LauncherJob:
         self._pod_uid = pod_uid
         self._unowned = list(owned)
         self._told: set[str] = set()
+        self.failures: int | None = None
+        """Launchers that had failed by themselves at the last look; None before the first. Any thread may read."""
 
     def run(self, stopped: threading.Event) -> None:
         """Look after the Job until stopped."""
@@ -62,6 +64,7 @@ class LauncherJob:
     def raise_limit(self) -> None:
         """Let the Job outlive every launcher that was taken away. Raises ApiError."""
         job, pods = self._read()
+        self.failures = restart_budget.own_failures(pods)
         self._set_limit(job, restart_budget.limit_while_running(job, pods, restarts=self._restarts()))
 
     def take_ownership(self) -> None:

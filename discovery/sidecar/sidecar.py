@@ -48,7 +48,7 @@ from hvd_elastic.discovery.sidecar.maintenance import Maintenance
 from hvd_elastic.discovery.sidecar.prober import Prober
 from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
-from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
@@ -141,7 +141,8 @@ class Sidecar:
         self._launcher_drain = LauncherDrain(options.run_dir)
         self._targets_version = 0
         self._stopped = threading.Event()
-        metrics.observe(lambda: self.eligible, self._prober, self._contact_age)
+        self._launchers = self._launcher_job() if options.looks_after_launcher else None
+        metrics.observe(lambda: self.eligible, self._prober, self._contact_age, self._figures)
 
     @property
     def eligible(self) -> EligibleHosts:
@@ -282,8 +283,9 @@ class Sidecar:
         yield "actions", self._executor.run
         yield "presence", self._announce
         yield "succession", self._look_for_successors
-        if options.looks_after_launcher:
-            yield "launcher-job", lambda: self._launcher_job().run(self._stopped)
+        launchers = self._launchers
+        if launchers is not None:
+            yield "launcher-job", lambda: launchers.run(self._stopped)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -401,6 +403,15 @@ class Sidecar:
         if self._targets_version != inventory.address_changes:
             self._targets_version = inventory.address_changes
             self._prober.set_targets(dict(inventory.addresses))
+
+    def _figures(self) -> JobFigures:
+        job, launchers = self._state.job, self._launchers
+        return JobFigures(
+            min_workers=self._options.min_workers,
+            max_workers=self._options.max_workers,
+            wanted_workers=None if job is None else job.wanted_workers,
+            launcher_failures=None if launchers is None else launchers.failures,
+        )
 
     def _contact_age(self) -> float:
         last_contact = self._state.last_contact

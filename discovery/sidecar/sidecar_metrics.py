@@ -4,6 +4,7 @@ import collections
 import contextlib
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
@@ -16,6 +17,18 @@ from hvd_elastic.discovery.sidecar.prober import Prober
 from hvd_elastic.system.http_server import BoundedHTTPServer
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFigures:
+    """Numbers of the job beside which those of the list are read. None: not known yet."""
+
+    min_workers: int
+    max_workers: int
+    wanted_workers: int | None
+    """Its replicas, or another number that somebody asks for."""
+    launcher_failures: int | None
+    """Launchers that have failed by themselves."""
 
 
 class Metrics:
@@ -50,10 +63,15 @@ class Metrics:
         )
 
     def observe(
-        self, eligible: Callable[[], EligibleHosts], prober: Prober, contact_age_seconds: Callable[[], float]
+        self,
+        eligible: Callable[[], EligibleHosts],
+        prober: Prober,
+        contact_age_seconds: Callable[[], float],
+        job: Callable[[], JobFigures],
     ) -> None:
         """Read these at each scrape, instead of updating gauges at each event."""
         self.registry.register(_ScrapeCollector(eligible, prober, contact_age_seconds))
+        self.registry.register(_JobCollector(job))
 
 
 class _ScrapeCollector(Collector):
@@ -82,6 +100,23 @@ class _ScrapeCollector(Collector):
         )
         steps = [view.step for view in self._prober.views.values() if view.step >= 0]
         yield GaugeMetricFamily(f"{prefix}_step", "Newest step that a worker has reported.", max(steps, default=-1))
+
+
+class _JobCollector(Collector):
+    def __init__(self, job: Callable[[], JobFigures]) -> None:
+        self._job = job
+
+    def collect(self) -> Iterable[Metric]:
+        job = self._job()
+        figures = (
+            ("min_workers", "Workers below which the job does not train.", job.min_workers),
+            ("max_workers", "Workers above which the job does not grow.", job.max_workers),
+            ("wanted_workers", "Workers that the job asks for.", job.wanted_workers),
+            ("launcher_failures", "Launchers that have failed by themselves.", job.launcher_failures),
+        )
+        for name, what, value in figures:
+            if value is not None:
+                yield GaugeMetricFamily(f"hvd_elastic_discovery_{name}", what, value)
 
 
 class HealthServer:

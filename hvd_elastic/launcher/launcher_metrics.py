@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hvd_elastic.launcher.core.resize_causes import CauseKind
 from hvd_elastic.launcher.status_report import StatusReport
 from hvd_elastic.system.http_server import BoundedHTTPServer
 
@@ -41,8 +42,8 @@ class StatusCollector(Collector):
 
     def _resizes(self) -> Metric:
         resizes = CounterMetricFamily(f"{_PREFIX}_resizes_total", "Changes of the world by cause.", labels=["cause"])
-        for kind, count in sorted(self._report.resizes_by_cause.items()):
-            resizes.add_metric([kind.value], count)
+        for kind in CauseKind:  # a series that begins with its first increase would hide it from increase()
+            resizes.add_metric([kind.value], self._report.resizes_by_cause[kind])
         return resizes
 
     def _pauses(self) -> Metric:

@@ -58,8 +58,10 @@ MPI_OPERATOR = ModuleFile(
 _TRAINING = ("github.com/kubeflow/training-operator", "v1.8.1", "manifests/base/crds")
 LEGACY_MPIJOB = ModuleFile(module=_TRAINING[0], version=_TRAINING[1], path=f"{_TRAINING[2]}/kubeflow.org_mpijobs.yaml")
 PYTORCHJOB = ModuleFile(module=_TRAINING[0], version=_TRAINING[1], path=f"{_TRAINING[2]}/kubeflow.org_pytorchjobs.yaml")
+_OPERATOR = ("github.com/prometheus-operator/prometheus-operator", "v0.79.2", "example/prometheus-operator-crd")
 POD_MONITOR = ModuleFile(
-    module="github.com/prometheus-operator/prometheus-operator",
-    version="v0.79.2",
-    path="example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+    module=_OPERATOR[0], version=_OPERATOR[1], path=f"{_OPERATOR[2]}/monitoring.coreos.com_podmonitors.yaml"
+)
+PROMETHEUS_RULE = ModuleFile(
+    module=_OPERATOR[0], version=_OPERATOR[1], path=f"{_OPERATOR[2]}/monitoring.coreos.com_prometheusrules.yaml"
 )

@@ -43,6 +43,10 @@ class SaveCounts:
     """Size of that save."""
     error: str = ""
     """Why the last save failed; empty if it did not."""
+    interval_seconds: float | None = None
+    """A save is due this long after the last one began; None: never for this reason."""
+    writer_seconds: float = 0.0
+    """Since this process became the writer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,7 @@ class Checkpoints:
         self._snapshot_released = threading.Event()
         self._snapshot_released.set()
         self._last_step = 0
-        self._last_clock = clock()
+        self._last_clock = self._opened_clock = clock()
 
     @property
     def busy(self) -> bool:
@@ -117,7 +121,9 @@ class Checkpoints:
     @property
     def counts(self) -> SaveCounts:
         """Numbers and outcome of the saves so far."""
-        return self._counts
+        return replace(
+            self._counts, interval_seconds=self._interval.seconds, writer_seconds=self._clock() - self._opened_clock
+        )
 
     @property
     def failure(self) -> Exception | None:

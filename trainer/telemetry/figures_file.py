@@ -45,6 +45,8 @@ class FiguresWriter:
         """Step and time at which it came into its first world."""
         self._next = float("-inf")
         self._is_written = False
+        self.loss: float | None = None
+        """As it was last written; None on all ranks but 0. Any thread may read."""
 
     def on_event(self, event: events.Event) -> None:
         """Take one event into account, and write the file if it is time."""
@@ -55,8 +57,10 @@ class FiguresWriter:
                 self._note_pause(event)
             case events.Kind.JOINED:
                 self._began = _count(event["step"]), event["time"]
-        if self._is_written and (event["rank"] != 0 or event["event"] == events.Kind.LEFT):
-            self._withdraw()
+        if event["rank"] != 0 or event["event"] == events.Kind.LEFT:
+            self.loss = None
+            if self._is_written:
+                self._withdraw()
 
     def _step(self, event: events.Event) -> None:
         self._reached = _count(event["step"]) or 0
@@ -87,13 +91,14 @@ class FiguresWriter:
     def _document(self, event: events.Event) -> dict[str, object]:
         saves = self._saves() or SaveCounts()
         rate = self._rate.per_second
+        self.loss = self._loss.number()
         return {
             "unix": event["time"],
             "step": event["step"],
             "size": event["size"],
             "epoch": _count(event.get("epoch")),
             "steps_per_second": round(rate, 6) if rate is not None else None,
-            "loss": self._loss.number(),
+            "loss": self.loss,
             "metrics": self._metrics.numbers() or None,
             "durable_step": saves.durable_step,
             "durable": saves.durable_time,
@@ -121,6 +126,11 @@ def _count(value: object) -> int | None:
 
 
 _THIS_PROCESS: Final = FiguresWriter()
+
+
+def loss_of_this_process() -> float | None:
+    """The last loss that the script logged, at most a second or two old; None on all ranks but 0."""
+    return _THIS_PROCESS.loss
 
 
 def start() -> None:

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from hvd_elastic.trainer.checkpoint import SaveCounts
 from hvd_elastic.trainer.checkpoint.checkpoints import saves_of_this_process
+from hvd_elastic.trainer.telemetry.figures_file import loss_of_this_process
 from hvd_elastic.trainer.telemetry.gpu_figures import GpuFigures, Gpus
 from hvd_elastic.trainer.telemetry.training_counts import STEP_BUCKETS_SECONDS, TrainingCounts
 
@@ -26,7 +27,7 @@ def worker_registry(
 ) -> CollectorRegistry:
     """A registry with the metrics of this process, and nothing else."""
     registry = CollectorRegistry()
-    registry.register(TrainingCollector(counts))
+    registry.register(TrainingCollector(counts, loss_of_this_process))
     registry.register(CheckpointCollector(saves_of_this_process))
     registry.register(GpuCollector(Gpus(environ), local_rank))
     return registry
@@ -35,8 +36,8 @@ def worker_registry(
 class TrainingCollector:
     """Metrics of training itself."""
 
-    def __init__(self, counts: TrainingCounts) -> None:
-        self._counts = counts
+    def __init__(self, counts: TrainingCounts, loss: Callable[[], float | None]) -> None:
+        self._counts, self._loss = counts, loss
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is counted so far."""
@@ -51,6 +52,9 @@ class TrainingCollector:
         yield _gauge("rank", "Rank of this process.", counts.rank)
         yield _by_cause("pauses", "Times training stood still.", counts.pauses)
         yield _by_cause("pause_seconds", "Time training stood still.", counts.pause_seconds)
+        loss = self._loss()
+        if loss is not None:
+            yield _gauge("loss", "Last loss that the script has logged, on rank 0.", loss)
 
     def _step_seconds(self) -> Metric:
         bounds = [*map(str, STEP_BUCKETS_SECONDS), "+Inf"]
@@ -76,6 +80,9 @@ class CheckpointCollector:
         yield saves
         yield _gauge("checkpoint_duration_seconds", "Of the last finished save.", counts.seconds)
         yield _gauge("checkpoint_size_bytes", "Of the last finished save.", counts.size_bytes)
+        yield _gauge("checkpoint_writer_seconds", "Since this process became the writer.", counts.writer_seconds)
+        if counts.interval_seconds is not None:
+            yield _gauge("checkpoint_interval_seconds", "From save to save, as it is now.", counts.interval_seconds)
         if counts.durable_time is not None and counts.durable_step is not None:
             lag = max(0.0, self._wall() - counts.durable_time)
             yield _gauge("checkpoint_lag_seconds", "Age of the newest durable checkpoint.", lag)

@@ -1,5 +1,6 @@
 """PodMonitor: it tells the Prometheus Operator where the job's metrics are."""
 
+from hvd_elastic.mpijob.contract import LABEL_PART_OF
 from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, pod_selector
 
@@ -17,6 +18,8 @@ def manifests(spec: JobSpec) -> list[Manifest]:
         "kind": "PodMonitor",
         "metadata": metadata(spec, spec.name),
         "spec": {
+            # The label `job` of every series is then the job's name, not `NAMESPACE/NAME` of this monitor.
+            "jobLabel": LABEL_PART_OF,
             "selector": {"matchLabels": pod_selector(spec)},
             "podMetricsEndpoints": [{"port": port, "interval": _INTERVAL} for port in ports],
         },

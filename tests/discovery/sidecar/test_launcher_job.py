@@ -63,6 +63,14 @@ def test_a_drained_launcher_costs_nothing(cluster: KubeApi, job: LauncherJob) ->
     assert limit(cluster) == 5
 
 
+def test_only_launchers_that_failed_by_themselves_are_failures(cluster: KubeApi, job: LauncherJob) -> None:
+    assert job.failures is None
+    cluster.put(PODS, launcher("one", "Failed"))
+    cluster.put(PODS, launcher("drained", "Failed", deletionTimestamp="2026-01-01T00:00:00Z"))
+    job.raise_limit()
+    assert job.failures == 1
+
+
 def test_a_failed_launcher_counts(cluster: KubeApi, job: LauncherJob) -> None:
     job.raise_limit()
     job.conclude()

@@ -524,6 +524,13 @@ def test_metrics_and_health_tell_the_truth(api: KubeApi, start: Start) -> None:
     text = generate_latest(running.metrics.registry).decode()
     assert "hvd_elastic_discovery_hosts 1.0" in text
     assert 'hvd_elastic_discovery_left_out{reason="not-ready"} 1.0' in text
+    assert "hvd_elastic_discovery_min_workers 1.0" in text
+    assert "hvd_elastic_discovery_max_workers 3.0" in text
+    assert (
+        f"hvd_elastic_discovery_wanted_workers {float(mpijob()['spec']['mpiReplicaSpecs']['Worker']['replicas'])}"
+        in text
+    )
+    assert "launcher_failures" not in text, "there is no Job to look after"
     assert "hvd_elastic_discovery_event_to_snapshot_seconds_count" in text
     health = HealthServer(
         running.metrics, alive=lambda: running.sidecar.is_alive, ready=lambda: False, port=0, address="127.0.0.1"

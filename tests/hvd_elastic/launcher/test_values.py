@@ -210,6 +210,7 @@ def test_the_status_file_and_the_metrics_say_the_same(tmp_path: Path) -> None:
     assert f"hvd_elastic_launcher_world_size {document['world_size']}.0" in lines
     assert 'hvd_elastic_launcher_resizes_total{cause="joined"} 1.0' in lines
     assert 'hvd_elastic_launcher_resizes_total{cause="lost"} 1.0' in lines
+    assert 'hvd_elastic_launcher_resizes_total{cause="hung"} 0.0' in lines, "increase() needs a value before the first"
     assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.1"} 0.0' in lines
     assert 'hvd_elastic_launcher_pause_seconds_bucket{le="0.2"} 1.0' in lines
     assert 'hvd_elastic_launcher_pause_seconds_bucket{le="1"} 1.0' in lines

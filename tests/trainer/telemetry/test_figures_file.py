@@ -64,6 +64,9 @@ def test_a_step_a_second_is_told(process: Process) -> None:
     process.step(loss=0.3)
     assert (process.known.step, process.known.loss) == (11, 0.3)
     assert process.known.steps_per_second == pytest.approx(10.0)
+    assert process.writer.loss == 0.3
+    process.reset(size=4, rank=2)
+    assert process.writer.loss is None, "another rank's metrics must not show a loss of the past"
 
 
 def test_the_last_loss_stays_and_one_that_is_no_number_is_left_out(process: Process) -> None:

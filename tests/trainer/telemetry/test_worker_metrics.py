@@ -14,7 +14,13 @@ from hvd_elastic.trainer.checkpoint import SaveCounts, open_checkpoints
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.gpu_figures import Gpus
 from hvd_elastic.trainer.telemetry.training_counts import TrainingCounts
-from hvd_elastic.trainer.telemetry.worker_metrics import PREFIX, CheckpointCollector, GpuCollector, worker_registry
+from hvd_elastic.trainer.telemetry.worker_metrics import (
+    PREFIX,
+    CheckpointCollector,
+    GpuCollector,
+    TrainingCollector,
+    worker_registry,
+)
 
 
 class Process:
@@ -90,9 +96,31 @@ def test_checkpoints_are_read_when_scraped(tmp_path: Path, process: Process) -> 
     read = process.scrape()
     checkpoints.close()
     assert (read["checkpoint_step"], read["checkpoints_totaldurable"], read["checkpoints_totalfailed"]) == (7, 1, 0)
+    assert read["checkpoint_interval_seconds"] == 300
+    assert 0 <= read["checkpoint_writer_seconds"] <= time.time() - began + 1
     assert read["checkpoint_size_bytes"] > 4000
     assert 0 <= read["checkpoint_lag_seconds"] <= time.time() - began
     assert "checkpoint_step" not in process.scrape(), "a process that is no longer the writer reports nothing"
+
+
+def test_an_interval_in_steps_alone_has_no_seconds(tmp_path: Path, process: Process) -> None:
+    checkpoints = open_checkpoints(
+        f"file://{tmp_path}/a", job="a", incarnation="one", interval_seconds=None, interval_steps=10
+    )
+    read = process.scrape()
+    checkpoints.set_interval(77.0)
+    assert "checkpoint_interval_seconds" not in read
+    assert "checkpoint_writer_seconds" in read
+    assert process.scrape()["checkpoint_interval_seconds"] == 77
+    checkpoints.close()
+
+
+def test_the_loss_is_the_last_one_that_is_known() -> None:
+    known: list[float | None] = [None]
+    collector = TrainingCollector(TrainingCounts(), lambda: known[0])
+    assert f"{PREFIX}loss" not in {metric.name for metric in collector.collect()}
+    known[0] = 0.25
+    assert {m.name: m.samples[0].value for m in collector.collect()}[f"{PREFIX}loss"] == 0.25
 
 
 def test_the_lag_grows_while_saves_fail() -> None:
