@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from hvd_elastic.mpijob.contract import Exit, Role
+from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs
 from tests.cluster.jobs import Job
 from tests.cluster.kube import waiting
@@ -43,8 +43,8 @@ def test_a_worker_that_nobody_can_relieve_leaves_at_once(
     assert end["container"]["exitCode"] == 0
     assert end["container"]["finishedAt"] < end["deadline"]
     waiting.until(
-        "training has left by itself",
-        lambda: f"ended with {int(Exit.REMOVED)}" in _log(timeline, worker),
+        "the worker was told why it need not wait",
+        lambda: "no other worker can take the state over" in _log(timeline, worker),
         within_seconds=30,
         seen=lambda: _log(timeline, worker),
     )
