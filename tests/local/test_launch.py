@@ -144,7 +144,9 @@ def test_processes_that_were_stopped_are_written_off_together(job: Job) -> None:
     job.hosts("a", "b", "d", "e")
     job.trains("a:0", "e:0")
     (causes,) = [resize["causes"] for resize in job.status()["resizes"] if "written off" in str(resize["causes"])]
-    assert {cause for cause in causes if "written off" in cause} == {f"{name} written off: silent (4 s)" for name in "bd"}
+    assert {cause for cause in causes if "written off" in cause} == {
+        f"{name} written off: silent (4 s)" for name in "bd"
+    }
     job.check_no_step_was_lost()
 
 

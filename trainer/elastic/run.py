@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import host_updates, patch_check, script_checks, world_membership
+from hvd_elastic.trainer.elastic import distributed_samplers, host_updates, patch_check, script_checks, world_membership
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.rendezvous_client import Removed, never
@@ -42,6 +42,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     """
     patch_init()
     patch_run()
+    distributed_samplers.THIS_PROCESS.install()
 
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -83,7 +84,8 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
-            result = func()
+            with distributed_samplers.THIS_PROCESS.training(state):
+                result = func()
             _end_training(state)
             return result
         except HostsUpdatedInterrupt:  # a RuntimeError too
