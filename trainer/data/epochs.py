@@ -38,8 +38,8 @@ class EpochsMixin:
 
     @property
     def step_count(self) -> int:
-        """Commits since the job began, over all its workers and restarts."""
-        return self._progress.commits
+        """Commits since the job began, over all its workers and restarts. That of the end of all epochs is none."""
+        return self._progress.steps
 
     def remaining_epochs(self, total: int) -> Iterator[int]:
         """Yield the remaining epochs: `for state.epoch in state.remaining_epochs(20):`.
@@ -188,7 +188,7 @@ class EpochsMixin:
         return count_samples(name, self._batches.account.position, committed)
 
     def _emit(self, kind: events.Kind, **fields: object) -> None:
-        events.emit(kind, rank=hvd.rank(), size=hvd.size(), step=self._progress.commits, **fields)
+        events.emit(kind, rank=hvd.rank(), size=hvd.size(), step=self._progress.steps, **fields)
 
     def _go_to(self, progress: Progress) -> None:
         """Continue from this progress."""

@@ -319,7 +319,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._progress.full_losses += self._commits.has_lost_all
             self._state_objects.load_stored(found)
             self._randomness.load(found.get("randomness", {}))
-            self._restored_step = self._progress.commits
+            self._restored_step = self.step_count
         if self._commits.durable.configured:
             say(logger, self._words_of_beginning(is_restored=found is not None))
 
@@ -358,6 +358,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
     def _commit_now(self, *, is_step: bool = True) -> None:
         """Commit, where `commit` may have been called before. `is_step`: it is told as a step of training."""
         self._progress.commits += 1
+        self._progress.end_commits += not is_step
         self.save()
         if is_step:
             self._emit_step(self._logged)
@@ -410,7 +411,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
     def _emit_step(self, logged: dict[str, object]) -> None:
         now = time.monotonic()
-        rank, size, step = hvd.rank(), hvd.size(), self._progress.commits
+        rank, size, step = hvd.rank(), hvd.size(), self._progress.steps
         self._heartbeat.beat(step=step, rank=rank, size=size)
         if events.enabled():
             data = self._progress.data

@@ -132,6 +132,8 @@ class Progress:
     """Counters of a job, the same on every worker at every commit."""
 
     commits: int = 0
+    end_commits: int = 0
+    """Of these, commits at the end of all epochs, which are no steps of training."""
     optimizer_steps: int = 0
     lineage: str = ""
     """Identity of the state in memory, made by the first rank 0. It fences checkpoint writers when no launcher
@@ -148,6 +150,11 @@ class Progress:
     """Times at which no worker held the state any more, and training went on from an older checkpoint."""
     data: EpochPosition = field(default_factory=EpochPosition)
     """Where training continues in the data."""
+
+    @property
+    def steps(self) -> int:
+        """Commits that are steps of training."""
+        return self.commits - self.end_commits
 
     def state_dict(self) -> dict[str, Any]:
         """Return all counters as plain values."""
@@ -174,7 +181,7 @@ def progress_words(progress: Progress, epoch: object, name: str) -> str:
     taken = sum(cursor.position for cursor in cursors)
     of = "" if None in dues else f" of {sum(due or 0 for due in dues):,}"
     samples = f", {taken:,}{of} samples" if cursors else ""
-    return f"step {progress.commits} (epoch {epoch}{samples})"
+    return f"step {progress.steps} (epoch {epoch}{samples})"
 
 
 def upgrade(tree: dict[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_a_finished_job_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.
     assert run(place) == 0
     assert names(place) == before
     said = capsys.readouterr().err
-    assert f"all {EPOCHS} epochs were done before this start, at step 5: nothing is left to train" in said
+    assert f"all {EPOCHS} epochs were done before this start, at step 4: nothing is left to train" in said
 
 
 @pytest.mark.parametrize(
