@@ -26,6 +26,8 @@ class DiscoveryResult:
     """Whether fewer workers are usable than the min workers."""
     nodes_read: bool
     """Whether nodes may be read."""
+    ended: str = ""
+    """`Succeeded` or `Failed` once the job has ended; empty before that."""
 
 
 def discover_once(
@@ -57,6 +59,7 @@ def discover_once(
         eligible=eligible,
         is_short=eligible.is_short(rules),
         nodes_read=nodes is not None,
+        ended=view.ended,
     )
 
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hvd_elastic.jobs.cluster import Cluster
-    from hvd_elastic.trainer import State, Trainer, init, run
+    from hvd_elastic.trainer import State, Trainer, agree, init, run
 
-__all__ = ["Cluster", "State", "Trainer", "init", "run"]
+__all__ = ["Cluster", "State", "Trainer", "agree", "init", "run"]
 
 
 def __getattr__(name: str) -> Any:

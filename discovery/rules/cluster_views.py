@@ -176,6 +176,8 @@ class JobView:
     """Whether somebody has suspended it: a person, or a queue."""
     backoff_limit: int | None = None
     """How many launchers may fail; None: as many as Kubernetes lets them."""
+    ended: str = ""
+    """`Succeeded` or `Failed` once the job has ended; empty before that."""
 
     @property
     def wanted_workers(self) -> int:
@@ -199,7 +201,16 @@ class JobView:
             gpus=_gpus((worker.get("template") or {}).get("spec") or {}),
             suspended=bool(policy.get("suspend")),
             backoff_limit=policy.get("backoffLimit"),
+            ended=_end(job.get("status") or {}),
         )
+
+
+def _end(status: Json) -> str:
+    """How an MPIJob has ended. Only the completion time says that it has: `Failed/MPIJobEvicted` is not the end."""
+    if not status.get("completionTime"):
+        return ""
+    conditions = {one["type"]: one.get("status") for one in status.get("conditions") or ()}
+    return "Succeeded" if conditions.get("Succeeded") == "True" else "Failed"
 
 
 def unix_seconds(timestamp: str | None) -> float:

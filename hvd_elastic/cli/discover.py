@@ -1,17 +1,24 @@
 """`hvd-elastic discover`: the sidecar's decision, shown at a terminal."""
 
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
-from hvd_elastic.mpijob.contract import ENV_JOB, ENV_NAMESPACE
+from hvd_elastic.mpijob.contract import ENV_JOB, ENV_NAMESPACE, HvdElasticError
 
 if TYPE_CHECKING:
     from hvd_elastic.discovery.discover_once import DiscoveryResult
 
 _COLUMNS = tuple(Column(title=key, key=key) for key in ("host", "pod", "address", "slots", "status"))
+
+
+class DiscoverTimeoutError(HvdElasticError):
+    """The cluster did not answer within `--timeout`."""
 
 
 @click.command()
@@ -25,6 +32,8 @@ _COLUMNS = tuple(Column(title=key, key=key) for key in ("host", "pod", "address"
               help="With fewer usable workers, the job is reported as short.")  # fmt: skip
 @click.option("--reach/--no-reach", default=False, show_default=True,
               help="Probe the workers too; only works where their pods can be reached.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
+              metavar="SECONDS", help="Give up after this time, with exit code 1.")  # fmt: skip
 @output_option(Format.TABLE, Format.JSON, Format.NAME, flag="--output")
 def command(
     *,
@@ -35,25 +44,27 @@ def command(
     slots: int | None,
     min_workers: int,
     reach: bool,
+    timeout: float,
     output: Format,
 ) -> None:
     """Show which workers of a job may be used, in the order of ranks, and why the others may not."""
     from hvd_elastic.discovery.discover_once import discover_once
     from hvd_elastic.discovery.kube import credentials
 
-    try:
-        access, default_namespace = credentials.in_cluster(), credentials.own_namespace() or "default"
-    except credentials.NoClusterError:
-        access, default_namespace = credentials.kubeconfig(context)
-    found = discover_once(
-        access,
-        job=job,
-        namespace=namespace or default_namespace,
-        version=api_version,
-        slots=slots,
-        min_workers=min_workers,
-        reach=reach,
-    )
+    with _at_most(timeout):
+        try:
+            access, default_namespace = credentials.in_cluster(), credentials.own_namespace() or "default"
+        except credentials.NoClusterError:
+            access, default_namespace = credentials.kubeconfig(context)
+        found = discover_once(
+            access,
+            job=job,
+            namespace=namespace or default_namespace,
+            version=api_version,
+            slots=slots,
+            min_workers=min_workers,
+            reach=reach,
+        )
     result = Result(
         rows=list(_rows(found)),
         columns=_COLUMNS,
@@ -65,12 +76,35 @@ def command(
         _print_notes(found)
 
 
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """End what is in it after this time, whatever it waits for: the API server, a worker, or a program that logs in.
+
+    Raises DiscoverTimeoutError.
+    """
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise DiscoverTimeoutError(
+            f"no answer in {seconds:g} s: see that the API server can be reached and that your login needs no answer "
+            "from you, or give it more time with --timeout"
+        )
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _json(found: "DiscoveryResult") -> dict[str, Any]:
     eligible = found.eligible
     return {
         "job": found.job,
         "namespace": found.namespace,
         "uid": found.uid,
+        "ended": found.ended or None,
         "short": found.is_short,
         "nodesRead": found.nodes_read,
         "hosts": [
@@ -92,7 +126,9 @@ def _rows(found: "DiscoveryResult") -> Iterator[dict[str, Any]]:
 
 
 def _print_notes(found: "DiscoveryResult") -> None:
-    if found.is_short:
+    if found.ended:
+        click.echo(f"the job has ended ({found.ended.lower()}): no launcher uses its workers any more", err=True)
+    elif found.is_short:
         click.echo(f"short: {len(found.eligible.hosts)} usable, fewer than the min workers", err=True)
     if not found.nodes_read:
         click.echo("nodes may not be read: draining and spot nodes are not recognized", err=True)

@@ -51,7 +51,7 @@ class StatusCollector(Collector):
         buckets = [(f"{bound:g}", float(sum(p <= bound for p in pauses))) for bound in PAUSE_BUCKETS_SECONDS]
         return HistogramMetricFamily(
             f"{_PREFIX}_pause_seconds",
-            "How long training stood still.",
+            "From the first notification or death until all members of a new world have arrived.",
             buckets=[*buckets, ("+Inf", float(len(pauses)))],
             sum_value=sum(pauses),
         )

@@ -40,7 +40,7 @@ class ResizeStatus:
     after: int
     causes: tuple[ResizeCause, ...]
     pause_seconds: float | None
-    """None for the first world."""
+    """From the first notification or death until all members have arrived; None for the first world."""
 
     def document(self) -> dict[str, Any]:
         """As JSON, each cause as a sentence."""
@@ -128,11 +128,14 @@ class StatusReport:
 
 
 def resize_sentence(resize: WorldResized) -> str:
-    """The log's line for a change of the world."""
+    """The log's line for a change of the world.
+
+    How long training stood still is rank 0's to say: it ends only when the state is synced, which no launcher sees.
+    """
     causes = describe_causes(resize.causes)
     if resize.pause_seconds is None:
         return f"world of {resize.after}: {causes}"
-    return f"world {resize.before} -> {resize.after}: {causes} (stood still {resize.pause_seconds:.2f} s)"
+    return f"world {resize.before} -> {resize.after}: {causes} (formed in {resize.pause_seconds:.2f} s)"
 
 
 def _host_statuses(slots: tuple[Slot, ...]) -> tuple[HostStatus, ...]:

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import Final
 
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+
+LOOK_SECONDS: Final = 0.1
+"""Between two looks at the hosts while they are changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +68,35 @@ def run_job(spec: JobSpec, *, say: Callable[[str], None], resizes: Sequence[Time
         with _signals_raise(), local_cluster(spec, environment=environment) as cluster:
             warm_up(cluster, spec, say)
             with local_job(spec, cluster, environment=environment) as job:
-                return _wait(job, resizes)
+                return _wait(job, resizes, say)
     except Interrupted as interrupted:
         return interrupted.exit_code
 
 
-def _wait(job: LocalJob, resizes: Sequence[TimedResize]) -> int:
+def _wait(job: LocalJob, resizes: Sequence[TimedResize], say: Callable[[str], None]) -> int:
     began = time.monotonic()
-    due = list(resizes)
+    due, shown = list(resizes), ""
     while True:
         until = due[0].at_seconds - (time.monotonic() - began) if due else 3600.0
-        code = job.wait(max(0.0, until))
+        code = job.wait(max(0.0, min(until, LOOK_SECONDS) if shown else until))
         if code is not None:
             return code
-        if due:
+        if due and time.monotonic() - began >= due[0].at_seconds:
             job.cluster.want(due.pop(0).hosts)
+            shown = "resize"
+        if shown:
+            shown = _say_ready(job, shown, say)
+
+
+def _say_ready(job: LocalJob, shown: str, say: Callable[[str], None]) -> str:
+    """Say how many of the wanted hosts are ready, if that is not what was `shown` last. Returns what is shown now; an
+    empty text once all are ready.
+    """
+    wanted, offered = job.cluster.wanted, len(job.cluster.offered)
+    words = f"resize: {wanted} {'host' if wanted == 1 else 'hosts'} wanted, {min(offered, wanted)} of {wanted} ready"
+    if words != shown:
+        say(words)
+    return words if offered != wanted else ""
 
 
 @contextmanager

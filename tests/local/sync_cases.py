@@ -8,7 +8,7 @@ import torch
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from torch import nn
 
-from hvd_elastic.trainer import init
+from hvd_elastic.trainer import agree, init
 from hvd_elastic.trainer.state import broadcast
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.state_tree import leaves
@@ -101,6 +101,12 @@ def a_notice_that_one_worker_heard_of_reaches_all() -> None:
         state.commit()
 
 
+def all_agree_on_what_rank_0_says() -> None:
+    assert agree({"accuracy": 0.5 + hvd.rank(), "why": ("a", hvd.rank())}) == {"accuracy": 0.5, "why": ("a", 0)}
+    assert agree(hvd.rank() == 0) is True
+    assert agree(None if hvd.rank() == 0 else 1) is None
+
+
 init()
 assert hvd.size() == 2
 for case in (
@@ -109,6 +115,7 @@ for case in (
     the_newest_commit_wins,
     what_all_hold_is_not_sent,
     a_notice_that_one_worker_heard_of_reaches_all,
+    all_agree_on_what_rank_0_says,
 ):
     case()
     print("ok", case.__name__, hvd.rank(), flush=True)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.local import forkserver
+from tests.local.training import training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+COMPLETE = EXAMPLES / "digits_complete.py"
 
 
 def code(name: str) -> list[str]:
@@ -62,6 +64,35 @@ def test_the_elastic_script_learns_on_several_workers() -> None:
 
     assert done.returncode == 0, done.stderr
     assert last_accuracy(done.stdout) > 0.8
+
+
+@pytest.mark.horovod
+@pytest.mark.timeout(600)
+def test_the_script_with_everything_goes_on_over_a_resize(tmp_path: Path) -> None:
+    """Its step number, its scheduler and its best weights go on, and the end is the one of its number of steps."""
+    with training(tmp_path) as job:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", script=COMPLETE, arguments=["--epochs", "12", "--patience", "1000"])
+        job.trains(2)
+        job.offer("a")
+        job.trains(1)
+        assert job.ends() == 0, job.said()
+        steps = 12 * -(-1438 // 64)
+        assert f"all epochs are done: {steps} of {steps} steps" in job.said()
+        assert float(re.findall(r"best accuracy (\d\.\d+)", job.said())[-1]) > 0.8
+        rates = {event["step"]: event["rate"] for event in job.events("step")}
+        assert len(rates) == steps
+        assert max(rates.values()) == pytest.approx(0.1, abs=0.01), "the scheduler has warmed up once"
+        assert rates[max(rates)] == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.horovod
+def test_the_script_with_everything_stops_early_on_all_workers() -> None:
+    flags = ["--epochs", "40", "--evaluate-every", "5", "--patience", "1", "--loaders", "1"]
+    done = run("--workers", "2", "--", "python", str(COMPLETE), *flags)
+
+    assert done.returncode == 0, done.stderr
+    assert "stopped early: " in done.stdout
 
 
 @pytest.mark.horovod

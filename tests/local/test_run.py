@@ -7,10 +7,15 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
+
+from hvd_elastic.local import local_run
 
 pytestmark = pytest.mark.horovod
 
@@ -131,3 +136,25 @@ def test_bad_input_is_reported_before_any_process_starts(mark: str) -> None:
         "--image",
         "command[1]",
     }
+
+
+@dataclass
+class Cluster:
+    wanted: int
+    offered: tuple[str, ...]
+
+
+def test_a_resize_is_told_until_all_its_hosts_are_ready() -> None:
+    job: Any = SimpleNamespace(cluster=Cluster(wanted=3, offered=("a",)))
+    said: list[str] = []
+    shown = local_run._say_ready(job, "resize", said.append)
+    shown = local_run._say_ready(job, shown, said.append)
+    job.cluster.offered = ("a", "b", "c")
+    assert local_run._say_ready(job, shown, said.append) == ""
+    job.cluster = Cluster(wanted=1, offered=("a", "b", "c"))
+    assert local_run._say_ready(job, "resize", said.append)
+    assert said == [
+        "resize: 3 hosts wanted, 1 of 3 ready",
+        "resize: 3 hosts wanted, 3 of 3 ready",
+        "resize: 1 host wanted, 1 of 1 ready",
+    ]

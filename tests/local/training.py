@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
 from tests.local import forkserver
 from tests.local.harness import HOROVODRUN
@@ -50,6 +51,7 @@ class Training:
             **environment,
         }
         self.process: subprocess.Popen[bytes] | None = None
+        self._generation = 0
         self._events: list[Event] = []
         self._read_bytes: dict[Path, int] = {}
 
@@ -59,6 +61,15 @@ class Training:
         new.write_text("".join(f"{name}:1\n" for name in names))
         new.rename(self.folder / "hosts")
 
+    def offer(self, *aliases: str, **pods: str) -> None:
+        """Offer hosts to our launcher, one slot each: by alias, and where it is another by the name of their pod."""
+        self._generation += 1
+        named = {**{alias: alias for alias in aliases}, **pods}
+        hosts = tuple(Host(address="127.0.0.1", slots=1, alias=alias, pod=pod) for alias, pod in named.items())
+        now, unix = uptime_seconds(), int(time.time())
+        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=unix)
+        write_snapshot(self.run_dir, snapshot)
+
     def horovodrun(self, *flags: str, script: Path = SCRIPT) -> None:
         """Start under the stock launcher."""
         discover = self.folder / "discover"
@@ -67,7 +78,7 @@ class Training:
         stock = [*HOROVODRUN, "--network-interface", "lo"]
         self.start([*stock, "--host-discovery-script", str(discover), *flags, *forkserver.python(), str(script)])
 
-    def launch(self, *flags: str, script: Path = SCRIPT) -> None:
+    def launch(self, *flags: str, script: Path = SCRIPT, arguments: Sequence[str] = ()) -> None:
         """Start under our launcher, with the snapshot as its source."""
         ours = [sys.executable, "-m", "hvd_elastic.cli", "launch", "--run-dir", str(self.run_dir)]
         where = [
@@ -77,7 +88,7 @@ class Training:
             str(self.folder / "at"),
         ]
         (self.folder / "at").mkdir(exist_ok=True)
-        self.start([*ours, *where, *flags, *forkserver.python(), str(script)])
+        self.start([*ours, *where, *flags, *forkserver.python(), str(script), *arguments])
 
     def start(self, command: Sequence[str]) -> None:
         self.process = subprocess.Popen(

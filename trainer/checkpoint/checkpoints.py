@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hvd_elastic.policy.checkpoint_interval import FIRST_SECONDS
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
@@ -303,7 +304,7 @@ def open_checkpoints(
     *,
     job: str,
     incarnation: str,
-    interval_seconds: float | None = 300.0,
+    interval_seconds: float | None = FIRST_SECONDS,
     interval_steps: int | None = None,
     keep: int = 3,
     stop: threading.Event | None = None,
@@ -320,7 +321,8 @@ def open_checkpoints(
         job: identity of the job, `namespace/name`. A prefix belongs to the first job that opens it.
         incarnation: identity of the launcher (`contract.ENV_INCARNATION`). A superseded launcher cannot claim again. An
             empty string means unknown and always counts as newer.
-        interval_seconds: a save is due this long after the last one began; None: never for this reason.
+        interval_seconds: a save is due this long after the last one began; None: never for this reason. Default 60, as
+            a State begins.
         interval_steps: a save is due this many steps after the last one; None: never for this reason.
         keep: number of complete checkpoints to keep, at least 1.
         stop: once it is set, in another thread, this call ends with StoreError at its next retry at the latest, and

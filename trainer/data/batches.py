@@ -145,6 +145,8 @@ def _load(
         max_steps=options.max_steps - cursor.steps if options.max_steps is not None else None,
     )
     order = None
+    if cursor.length is not None:
+        cursor.planned = plan.end
     if is_iterable(dataset):
         if hasattr(dataset, "set_epoch"):
             dataset.set_epoch(epoch)
@@ -161,13 +163,13 @@ def _load(
 def count_samples(name: str, live: EpochPosition, committed: EpochPosition | None) -> Samples:
     """Count an epoch's samples over all passes of this name. `committed` may be of another epoch."""
     cursors = list(live.cursors(name))
-    lengths = [cursor.length for cursor in cursors]
+    dues = [cursor.due for cursor in cursors]
     seen = 0
     if committed is not None and committed.epoch == live.epoch:
         seen = sum(cursor.position for cursor in committed.cursors(name))
     return Samples(
         epoch=live.epoch,
-        due=None if None in lengths or not lengths else sum(length or 0 for length in lengths),
+        due=None if None in dues or not dues else sum(due or 0 for due in dues),
         seen=seen,
         uncommitted=sum(cursor.position for cursor in cursors) - seen,
         padded=sum(cursor.padded for cursor in cursors),

@@ -1,5 +1,6 @@
 """The methods of a State that yield the data, epoch by epoch, and count its samples."""
 
+import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
 from hvd_elastic.trainer.state.progress import Progress, Samples
 from hvd_elastic.trainer.telemetry import events
+from hvd_elastic.trainer.telemetry.console import say
+
+logger = logging.getLogger(__name__)
 
 TRAIN: Final = "train"
 
@@ -27,8 +31,15 @@ class EpochsMixin:
     _progress: Progress
     _randomness: Randomness
     _optimizer_hooks: OptimizerHooks
+    _restored_step: int | None
+    """The step of the durable checkpoint that this process has restored; None if it has restored none."""
     _backward_passes: int | None = None
     """What the optimizers were told; None if they were never told."""
+
+    @property
+    def step_count(self) -> int:
+        """Commits since the job began, over all its workers and restarts. That of the end of all epochs is none."""
+        return self._progress.steps
 
     def remaining_epochs(self, total: int) -> Iterator[int]:
         """Yield the remaining epochs: `for state.epoch in state.remaining_epochs(20):`.
@@ -36,11 +47,17 @@ class EpochsMixin:
         The end of the body ends the epoch. An interrupted epoch is yielded again and its body runs from the top:
         `batches()` continues where it stopped and yields nothing where it had ended. A commit between two passes over
         the data, or after the last one, is made by the next commit within a pass or at the end of the body.
-        At the end of all epochs, rank 0 waits until the last commit is durable.
+        At the end of all epochs the state is committed, if there is a durable tier, and rank 0 waits until that is
+        durable. A job that is started again after that yields nothing, and says so.
 
         Args:
             total: number of epochs of the whole job, over all restarts.
         """
+        if self.epoch >= total and self._restored_step == self.step_count:
+            words = (
+                f"all {total} epochs were done before this start, at step {self.step_count}: nothing is left to train"
+            )
+            say(logger, words)
         while self.epoch < total:
             self._emit(events.Kind.EPOCH, epoch=self.epoch)
             account = self._batches.account
@@ -53,6 +70,8 @@ class EpochsMixin:
             self.epoch += 1
             if account.end_epoch():
                 self._commit_now()
+        if self._commits.durable.configured and not self._is_end_committed():
+            self._commit_now(is_step=False)
         self._commits.save_final()
 
     def once(self, name: str) -> bool:
@@ -169,7 +188,7 @@ class EpochsMixin:
         return count_samples(name, self._batches.account.position, committed)
 
     def _emit(self, kind: events.Kind, **fields: object) -> None:
-        events.emit(kind, rank=hvd.rank(), size=hvd.size(), step=self._progress.commits, **fields)
+        events.emit(kind, rank=hvd.rank(), size=hvd.size(), step=self._progress.steps, **fields)
 
     def _go_to(self, progress: Progress) -> None:
         """Continue from this progress."""
@@ -193,5 +212,12 @@ class EpochsMixin:
             self._backward_passes = passes
             self._optimizer_hooks.set_backward_passes(passes)
 
-    def _commit_now(self) -> None:
+    def _is_end_committed(self) -> bool:
+        """Whether the last commit says that this epoch's body has ended. Else the job, if it is started again from that
+        commit, would run what stands behind the last pass a second time.
+        """
+        last = self._commits.last
+        return last is None or bool(last["values"]["epoch"] == self.epoch)
+
+    def _commit_now(self, *, is_step: bool = True) -> None:
         raise NotImplementedError

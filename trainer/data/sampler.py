@@ -129,6 +129,11 @@ class EpochPlan:
         return self.policy.total(self.size)
 
     @property
+    def end(self) -> int:
+        """The position at which the pass ends, as long as the number of workers stays."""
+        return self.position + self._whole * self.total if self.drop_last else self._stop
+
+    @property
     def _whole(self) -> int:
         """Number of complete steps that remain."""
         return max(0, self._stop - self.position) // self.total

@@ -1,4 +1,4 @@
-"""What is replaced in the imported Horovod: `hvd.init` and `hvd.elastic.run`.
+"""What is replaced in the imported Horovod: `hvd.init` and `hvd.elastic.run`; and watched in torch: DistributedSampler.
 
 `elastic.init()`, `elastic.run` and the standby of a worker pod replace them; importing this package does not.
 `hvd_elastic.horovod.patch_set` is another thing: it changes Horovod's source before it is compiled.
@@ -6,6 +6,7 @@
 
 from collections.abc import Callable
 
+from hvd_elastic.trainer.elastic import distributed_samplers
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.run import patch_run
 
@@ -17,6 +18,7 @@ def install(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | N
     """
     patch_init(wait, solo=solo)
     patch_run()
+    distributed_samplers.THIS_PROCESS.install()
 
 
 def init() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
 from hvd_elastic.trainer.telemetry import events
+from hvd_elastic.trainer.telemetry.console import say
 from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,8 @@ class ResetTimer:
                 seconds=pause,
                 **{"from": previous[1]},
             )
-            logger.info("rank %d of %d after %.2f s (%s)", rank, size, pause, cause)
+            if rank == 0:
+                say(logger, _goes_on(size=size, step=self._step, seconds=pause, cause=self.cause))
         self.cause = None
 
     def left(self) -> None:
@@ -79,6 +81,13 @@ class ResetTimer:
             stock_commit()
 
         self._state.commit = commit  # type: ignore[method-assign]
+
+
+def _goes_on(*, size: int, step: int, seconds: float, cause: events.PauseCause) -> str:
+    """The sentence for the end of a pause. Its seconds are those of the event, and so of `status` and of the bill."""
+    workers = f"{size} worker" if size == 1 else f"{size} workers"
+    why = "hosts were added or removed" if cause is events.PauseCause.HOSTS else "a process was lost"
+    return f"training goes on with {workers} after step {step}; it stood still for {seconds:.2f} s: {why}"
 
 
 def _rank_and_size() -> tuple[int, int]:

@@ -13,12 +13,20 @@ It differs from Horovod 0.28.1 (`horovod/common/elastic.py`, `run_fn`) as follow
 import contextlib
 import functools
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import departure, host_updates, patch_check, script_checks, world_membership
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
+from hvd_elastic.trainer.elastic import (
+    departure,
+    distributed_samplers,
+    host_updates,
+    patch_check,
+    script_checks,
+    world_membership,
+)
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.rendezvous_client import Removed
@@ -42,6 +50,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     """
     patch_init()
     patch_run()
+    distributed_samplers.THIS_PROCESS.install()
 
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -55,6 +64,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
         if hvd.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             _exit_with(script_checks.find(state))
             _check_again_at_first_commit(state)
+            _warn_if_never_stored(state)
         _tell_of_training()
         with host_updates.listening(state) as updates, _mistakes_end_the_script():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
@@ -83,7 +93,8 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
-            result = func()
+            with distributed_samplers.THIS_PROCESS.training(state):
+                result = func()
             _end_training(state)
             return result
         except HostsUpdatedInterrupt:  # a RuntimeError too
@@ -101,6 +112,32 @@ def _end_training(state: ElasticState) -> None:
     end = getattr(state, "end_training", None)  # Horovod's own states live in memory alone
     if end is not None:
         end()
+
+
+def _warn_if_never_stored(state: ElasticState) -> None:
+    """Say on rank 0 that the job asks for durable checkpoints, and that the script's state makes none.
+
+    Horovod's own states are not stored: their commit neither agrees with the other workers, when a pod must not leave
+    before its state is durable, nor says which worker's copy is the newest. `State` does both and takes the same
+    arguments, so a second way to the store would have to be all of it again.
+    """
+    place = os.environ.get(ENV_CHECKPOINT, "")
+    if not place or hasattr(state, "end_training"):
+        return
+    kind = type(state).__name__
+    message = (
+        f"checkpoint: {place.partition('?')[0]} stays empty, because the state is a {kind}, which lives in the "
+        "workers' memory alone: if all of them are lost, training begins anew. Create the state as "
+        "hvd_elastic.State(model=..., optimizer=..., ...) in its place: it takes the same arguments, and is stored"
+    )
+    logger.warning("%s", message)
+    events.emit(events.Kind.CHECKPOINT, rank=0, size=_size(), step=0, saved=None, error=message)
+
+
+def _size() -> int:
+    import horovod.torch as hvd
+
+    return int(hvd.size())
 
 
 def _is_lost_loader(error: Exception) -> bool:

@@ -1,10 +1,35 @@
-"""What the workers agree on at a commit, and whether training must then wait for the durable tier."""
+"""What the workers agree on: at a commit, whether hosts changed and who must wait; and, for a script, any value."""
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 import horovod.torch as hvd
 import torch
+
+T = TypeVar("T")
+
+
+def agree(value: T) -> T:
+    """Return rank 0's value on every worker.
+
+    For what all must decide alike, where each might come to another answer: whether to stop early, by a clock, or by a
+    figure that each has measured itself. A worker that leaves a loop alone keeps all others waiting in the next step.
+
+    A collective operation: every worker calls it, at the same place. Call it in the function that `elastic.run` calls.
+
+    Example:
+        ```python
+        state.stopped = elastic.agree(time.monotonic() > deadline)
+        ```
+
+    Args:
+        value: this worker's own answer; anything that can be pickled.
+    """
+    if hvd.size() == 1:
+        return value
+    agreed: T = hvd.broadcast_object(value, root_rank=0, name="hvd_elastic.agree")
+    return agreed
 
 
 class RiskLevel(IntEnum):

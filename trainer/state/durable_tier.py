@@ -77,11 +77,18 @@ class DurableTier:
         self._told_seconds = FIRST_SECONDS
         self.restored_reason: str | None = None
         """Why the checkpoint was written that `load_newest` has returned."""
+        self.restored_name = ""
+        """Its name below the prefix."""
 
     @property
     def configured(self) -> bool:
         """Whether the job or the script names a durable tier."""
         return bool(self._url)
+
+    @property
+    def place(self) -> str:
+        """The URL without its options; empty if there is no durable tier."""
+        return (self._url or "").partition("?")[0].rstrip("/")
 
     @property
     def _url(self) -> str | None:
@@ -232,7 +239,7 @@ class DurableTier:
         if found is None:
             return None
         self.restored_reason = found.reason
-        logger.info("restored %s: step %d, written by %d workers", found.name, found.step, found.world_size)
+        self.restored_name = found.name
         return found.load()
 
     def check_names(self, stored: Mapping[str, Any], present: Mapping[str, Any]) -> None:

@@ -26,10 +26,11 @@ from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
-from hvd_elastic.trainer.state.progress import Progress, upgrade
+from hvd_elastic.trainer.state.progress import Progress, progress_words, upgrade
 from hvd_elastic.trainer.state.state_objects import StateError, StateObjects
 from hvd_elastic.trainer.state.state_tree import Tree
 from hvd_elastic.trainer.telemetry import events
+from hvd_elastic.trainer.telemetry.console import say
 from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest, HeartbeatWriter
 
 logger = logging.getLogger(__name__)
@@ -109,6 +110,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep, allow_missing=allow_missing
         )
         self._job_was_at_risk = False
+        self._restored_step: int | None = None
         self._heartbeat, self._request = HeartbeatWriter(), CheckpointRequest()
         self._logged: dict[str, object] = {}
         self._last_commit = time.monotonic()
@@ -201,11 +203,6 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._progress.data.count_repeated(undone)
         self._state_objects.load(committed, kinds=self._commits.memory.kinds)
         self._randomness.load(committed["randomness"])
-
-    @property
-    def step_count(self) -> int:
-        """Commits since the job began, over all its workers and restarts."""
-        return self._progress.commits
 
     # --- Worlds ------------------------------------------------------------------------------------------------------
 
@@ -325,6 +322,16 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._progress.full_losses += self._commits.has_lost_all
             self._state_objects.load_stored(found)
             self._randomness.load(found.get("randomness", {}))
+            self._restored_step = self.step_count
+        if self._commits.durable.configured:
+            say(logger, self._words_of_beginning(is_restored=found is not None))
+
+    def _words_of_beginning(self, *, is_restored: bool) -> str:
+        durable = self._commits.durable
+        if not is_restored:
+            return f"no checkpoint in {durable.place}, beginning anew"
+        where = progress_words(self._progress, self.epoch, TRAIN)
+        return f"restored {where} from {durable.place}/{durable.restored_name}"
 
     def _receive(self, root: int, *, save: bool) -> None:
         """Load the root's state. A worker that holds a commit receives into its own tensors: it can go back."""
@@ -351,12 +358,14 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if hvd.rank() == 0:
             self._commits.durable.open_in_background(progress.lineage)
 
-    def _commit_now(self) -> None:
-        """Commit, where `commit` may have been called before."""
+    def _commit_now(self, *, is_step: bool = True) -> None:
+        """Commit, where `commit` may have been called before. `is_step`: it is told as a step of training."""
         self._progress.commits += 1
+        self._progress.end_commits += not is_step
         self.save()
-        self._emit_step(self._logged)
-        self._logged = {}
+        if is_step:
+            self._emit_step(self._logged)
+            self._logged = {}
         self._agree(saved=True)
 
     def _agree(self, *, saved: bool) -> None:
@@ -405,7 +414,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
     def _emit_step(self, logged: dict[str, object]) -> None:
         now = time.monotonic()
-        rank, size, step = hvd.rank(), hvd.size(), self._progress.commits
+        rank, size, step = hvd.rank(), hvd.size(), self._progress.steps
         self._heartbeat.beat(step=step, rank=rank, size=size)
         if events.enabled():
             data = self._progress.data

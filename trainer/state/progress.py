@@ -14,6 +14,9 @@ class Cursor:
     """Samples of this pass taken so far, over all workers."""
     length: int | None = None
     """Samples of this pass; None if that is not known before its end."""
+    planned: int | None = None
+    """Samples at which this pass ends with as many workers as there are: less than `length` where the last step is left
+    out (`drop_last`) or the steps are bounded (`max_steps`). None: `length`."""
     padded: int = 0
     """Samples taken twice in this pass, so that every worker has at least one in the last step."""
     repeated: int = 0
@@ -27,6 +30,11 @@ class Cursor:
     calls: int = 1
     """Consecutive calls that this cursor stands for: passes that have ended are added up."""
 
+    @property
+    def due(self) -> int | None:
+        """Samples that this pass takes; None if that is not known before its end."""
+        return self.length if self.planned is None else self.planned
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
@@ -36,7 +44,8 @@ class Samples:
 
     epoch: int
     due: int | None
-    """Samples of the passes that have begun; None if that is not known before their end."""
+    """Samples that the passes take which have begun, without a last step that `drop_last` leaves out; None if that is
+    not known before their end."""
     seen: int
     """Taken and committed."""
     uncommitted: int
@@ -123,6 +132,8 @@ class Progress:
     """Counters of a job, the same on every worker at every commit."""
 
     commits: int = 0
+    end_commits: int = 0
+    """Of these, commits at the end of all epochs, which are no steps of training."""
     optimizer_steps: int = 0
     lineage: str = ""
     """Identity of the state in memory, made by the first rank 0. It fences checkpoint writers when no launcher
@@ -140,6 +151,11 @@ class Progress:
     data: EpochPosition = field(default_factory=EpochPosition)
     """Where training continues in the data."""
 
+    @property
+    def steps(self) -> int:
+        """Commits that are steps of training."""
+        return self.commits - self.end_commits
+
     def state_dict(self) -> dict[str, Any]:
         """Return all counters as plain values."""
         return asdict(self)
@@ -150,6 +166,22 @@ class Progress:
         known = _known(cls, values)
         known["data"] = EpochPosition.from_state_dict(values["data"]) if "data" in values else _old_position(values)
         return cls(**known)
+
+
+def progress_words(progress: Progress, epoch: object, name: str) -> str:
+    """`step 75 (epoch 3, 384 of 1,437 samples)`: how far a job is.
+
+    Args:
+        progress: at a commit.
+        epoch: the epoch in which training goes on; a script's own may be anything.
+        name: of the passes whose samples are counted. At the beginning of an epoch there are none to tell.
+    """
+    cursors = list(progress.data.cursors(name)) if progress.data.epoch == epoch else []
+    dues = [cursor.due for cursor in cursors]
+    taken = sum(cursor.position for cursor in cursors)
+    of = "" if None in dues else f" of {sum(due or 0 for due in dues):,}"
+    samples = f", {taken:,}{of} samples" if cursors else ""
+    return f"step {progress.steps} (epoch {epoch}{samples})"
 
 
 def upgrade(tree: dict[str, Any]) -> dict[str, Any]:
@@ -180,10 +212,11 @@ def _known(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sum(cursors: Sequence[Cursor]) -> Cursor:
-    lengths = [cursor.length for cursor in cursors]
+    lengths, dues = [cursor.length for cursor in cursors], [cursor.due for cursor in cursors]
     return Cursor(
         position=sum(cursor.position for cursor in cursors),
         length=None if None in lengths else sum(length or 0 for length in lengths),
+        planned=None if None in dues else sum(due or 0 for due in dues),
         padded=sum(cursor.padded for cursor in cursors),
         repeated=sum(cursor.repeated for cursor in cursors),
         steps=sum(cursor.steps for cursor in cursors),

@@ -13,7 +13,8 @@ If `contract.ENV_EVENTS` names a folder, every process appends JSON objects, one
 * joined: `seconds` from the start of `elastic.run` in this process to its first world;
 * epoch: `epoch`, the epoch that begins;
 * checkpoint: a save to the durable tier has ended, seen by the writer at its next commit: `saved` (the step that was
-  stored), `seconds`, `bytes`, and `error`, which is empty if the step is durable.
+  stored), `seconds`, `bytes`, and `error`, which is empty if the step is durable. At the start of a job whose state is
+  never stored: `saved` is null, and `error` says why.
 
 A folder that cannot be written, or is full, costs its lines. Training goes on, and the log says once what is lost.
 """

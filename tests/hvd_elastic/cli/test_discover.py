@@ -3,13 +3,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from hvd_elastic.cli.discover import command
+from hvd_elastic.cli.discover import DiscoverTimeoutError, command
 from hvd_elastic.discovery import read_snapshot
 from hvd_elastic.discovery.discover_once import discover_once
 from hvd_elastic.discovery.kube.api_server import Access
@@ -47,6 +48,46 @@ def test_a_table_names_the_reasons(api: KubeApi, kubeconfig: Path) -> None:
     assert "disrupted: PreemptionByScheduler" in done.stdout
     assert "short" in done.stderr
     assert api.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+ENDED = {
+    "succeeded": ({"type": "Succeeded", "status": "True"},),
+    "failed": ({"type": "Succeeded", "status": "False"}, {"type": "Failed", "status": "True"}),
+}
+
+
+@pytest.mark.parametrize("how", ENDED)
+def test_says_that_the_job_has_ended(api: KubeApi, kubeconfig: Path, how: str) -> None:
+    status = {"completionTime": "2026-01-01T00:00:00Z", "conditions": list(ENDED[how])}
+    api.put(JOBS, {**mpijob(), "status": status})
+    done = CliRunner().invoke(command, ["--job", "job"], catch_exceptions=False)
+    assert done.stderr.startswith(f"the job has ended ({how})")
+    shown = json.loads(CliRunner().invoke(command, ["--job", "job", "-o", "json"]).stdout)
+    assert shown["ended"] == how.capitalize()
+
+
+def test_an_evicted_worker_is_not_the_end(api: KubeApi, kubeconfig: Path) -> None:
+    evicted = {"type": "Failed", "status": "True", "reason": "MPIJobEvicted"}
+    api.put(JOBS, {**mpijob(), "status": {"conditions": [evicted]}})
+    done = CliRunner().invoke(command, ["--job", "job"], catch_exceptions=False)
+    assert "has ended" not in done.stderr
+    assert json.loads(CliRunner().invoke(command, ["--job", "job", "-o", "json"]).stdout)["ended"] is None
+
+
+def test_gives_up_when_the_time_is_over(api: KubeApi, kubeconfig: Path) -> None:
+    over = threading.Event()
+
+    def hang(_: Request) -> None:
+        over.wait(60)
+
+    api.fault = hang
+    try:
+        done = CliRunner().invoke(command, ["--job", "job", "--timeout", "0.3"])
+    finally:
+        over.set()
+    assert isinstance(done.exception, DiscoverTimeoutError)
+    assert "no answer in 0.3 s" in str(done.exception)
+    assert "--timeout" in str(done.exception)
 
 
 def test_json_and_names_are_for_programs(api: KubeApi, kubeconfig: Path) -> None:

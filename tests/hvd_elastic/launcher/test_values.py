@@ -187,7 +187,7 @@ KILLED = ResizeCause(kind=CauseKind.LOST, host="b", local_rank=0, detail="signal
 
 def test_one_line_a_change() -> None:
     line = resize_sentence(resized(0.213, joined("c"), KILLED))
-    assert line == "world 2 -> 3: c joined; b[0] lost: signal 9 (SIGKILL) (stood still 0.21 s)"
+    assert line == "world 2 -> 3: c joined; b[0] lost: signal 9 (SIGKILL) (formed in 0.21 s)"
     assert resize_sentence(resized(None, joined("c"))) == "world of 3: c joined"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 from zlib import crc32
 
 import pytest
@@ -21,7 +22,7 @@ from hvd_elastic.trainer.data import loop_hints
 from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.progress import Progress, upgrade
+from hvd_elastic.trainer.state.progress import Progress, Samples, upgrade
 from hvd_elastic.trainer.telemetry import events
 
 FAILURE, HOSTS, RESTART = "failure", "hosts", "restart"
@@ -574,6 +575,26 @@ def test_a_data_set_that_shards_itself_gives_all_its_samples(workers: int, alway
     assert job.worlds == 2
     assert job.state.taken == list(range(40))
     assert job.state.samples.due == 40
+
+
+@pytest.mark.parametrize("schedule", [{}, {3: HOSTS}, {4: FAILURE}, {3: RESTART}])
+def test_what_is_left_out_of_a_pass_is_not_due(schedule: Schedule) -> None:
+    job = Job(schedule)
+    counts = []
+
+    def body(state: State) -> None:
+        for state.epoch in state.remaining_epochs(1):
+            for _ in state.batches(range(43), batch_size=4, drop_last=True):
+                counts.append(state.samples.due)
+                job.commit()
+            for _ in state.batches(range(43), batch_size=4, max_steps=5, name="short"):
+                counts.append(state.samples_of("short").due)
+                job.commit()
+
+    job.run(body)
+    assert set(counts) == {40, 20}
+    assert job.state.samples == Samples(epoch=0, due=40, seen=40, uncommitted=0, padded=0, repeated=ANY)
+    assert job.state.samples_of("short").due == job.state.samples_of("short").seen == 20
 
 
 @pytest.fixture

@@ -4,14 +4,12 @@ import contextlib
 import itertools
 import random
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import (
     ENV_CHECKPOINT,
     ENV_CHECKPOINT_STEPS,
@@ -33,19 +31,6 @@ LENGTH, BATCH, INTERVAL = 110, 20, 5
 
 class Faulty(Training):
     """A job whose processes die where they are ordered to."""
-
-    generation = 0
-
-    def offer(self, *aliases: str, **pods: str) -> None:
-        """Offer these hosts, by alias, and where it is another by the name of their pod."""
-        self.generation += 1
-        named = {**{alias: alias for alias in aliases}, **pods}
-        hosts = tuple(Host(address="127.0.0.1", slots=1, alias=alias, pod=pod) for alias, pod in named.items())
-        now = uptime_seconds()
-        write_snapshot(
-            self.run_dir,
-            Snapshot(hosts=hosts, generation=self.generation, uptime_seconds=now, unix_seconds=int(time.time())),
-        )
 
     def adopt(self, *flags: str) -> None:
         """Start our launcher, whose processes are the standbys of the pods below the job's folder."""
