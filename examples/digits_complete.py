@@ -54,8 +54,9 @@ def rate(step):
 model = nn.Sequential(
     nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.1), nn.Linear(256, 10)
 ).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), named_parameters=model.named_parameters()
+)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
 scaler = torch.amp.GradScaler(device.type)
 ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.95))

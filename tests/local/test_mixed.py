@@ -16,7 +16,6 @@ from typing import Any
 import psutil
 import pytest
 
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_GRACE_SECONDS, ENV_INCARNATION, Exit
 from hvd_elastic.worker import drain
 from tests.local import forkserver
@@ -120,13 +119,9 @@ class MixedJob(Training):
         self._made += count
         return [f"h{number}" for number in range(self._made - count, self._made)]
 
-    def offer(self, names: list[str]) -> None:
-        self.names = names
-        self._generation += 1
-        hosts = tuple(Host(address="127.0.0.1", slots=1, alias=name, pod=name) for name in names)
-        now = uptime_seconds()
-        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=int(time.time()))
-        write_snapshot(self.run_dir, snapshot)
+    def offer(self, *aliases: str, **pods: str) -> None:
+        self.names = [*aliases, *pods]
+        super().offer(*aliases, **pods)
 
     def begin(self) -> None:
         """Start a launcher, as its Job does: also after one that was killed or has lost all processes."""
@@ -140,7 +135,7 @@ class MixedJob(Training):
 
     def play(self, plan: tuple[Event, ...]) -> None:
         """Let everything happen, and wait for the job's end."""
-        self.offer(self.fresh(2))
+        self.offer(*self.fresh(2))
         self.begin()
         for event in plan:
             self.goes_on(lambda commit=event.commit: self.reached() >= commit, f"commit {event.commit}")
@@ -153,7 +148,7 @@ class MixedJob(Training):
         """Let each thing happen while a worker stands in its window, and wait for the job's end."""
         for event in plan:
             (self.gates / event.gate).touch()
-        self.offer(self.fresh(2))
+        self.offer(*self.fresh(2))
         self.begin()
         for event in plan:
             self.goes_on(lambda gate=event.gate: gate in self.written("window"), event.gate)
@@ -165,28 +160,28 @@ class MixedJob(Training):
     def strike(self, fault: Fault, chance: random.Random) -> None:
         match fault:
             case Fault.GROW:
-                self.offer([*self.names, *self.fresh(1)][-MOST_WORKERS:])
+                self.offer(*[*self.names, *self.fresh(1)][-MOST_WORKERS:])
             case Fault.SHRINK:
                 staying = chance.sample(self.names, k=len(self.names) - 1)
                 self.announce([name for name in self.names if name not in staying])
-                self.offer(staying or self.fresh(1))
+                self.offer(*(staying or self.fresh(1)))
             case Fault.REPLACE:
                 self.announce(self.names)
-                self.offer(self.fresh(chance.randint(1, MOST_WORKERS)))
+                self.offer(*self.fresh(chance.randint(1, MOST_WORKERS)))
             case Fault.KILL:
                 victims = chance.sample(self.names, k=min(len(self.names), chance.randint(1, 2)))
                 self.sigkill([process for name in victims for process in self.processes(name)])
-                self.offer([*(name for name in self.names if name not in victims), *self.fresh(len(victims))])
+                self.offer(*[*(name for name in self.names if name not in victims), *self.fresh(len(victims))])
             case Fault.KILL_LOADER:
                 self.kill_loader(chance)
             case Fault.PREEMPT_ALL:
                 self.preempt_all()
-                self.offer(self.fresh(chance.randint(1, MOST_WORKERS)))
+                self.offer(*self.fresh(chance.randint(1, MOST_WORKERS)))
             case Fault.LOSE_ALL:
-                self.offer([])
+                self.offer()
                 self.sigkill(self.processes())
                 self.goes_on(lambda: self.size() == 0, "nobody trains")
-                self.offer(self.fresh(chance.randint(1, MOST_WORKERS)))
+                self.offer(*self.fresh(chance.randint(1, MOST_WORKERS)))
             case Fault.KILL_LAUNCHER:
                 assert self.process is not None
                 self._struck_at = time.time()
@@ -213,7 +208,7 @@ class MixedJob(Training):
         If the writer is killed in that moment, the others keep the state until their grace is over.
         """
         self.announce(self.names)
-        self.offer([])
+        self.offer()
         over = time.monotonic() + GRACE_SECONDS
         self.goes_on(lambda: not self.processes() or time.monotonic() > over, "all have left")
         last = self.events("step")[-1]
