@@ -5,16 +5,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from hvd_elastic.discovery.ledger.entries import WorldChanged
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.jobs.cluster_client import ClusterClient
 from hvd_elastic.jobs.operations.first_step import JobFailedError
 from hvd_elastic.jobs.operations.resource_paths import mpijob_path
 from hvd_elastic.jobs.operations.scaling import POLL_SECONDS, scale, scaling_of, wait_for_size
 from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob, find_submitted
+from hvd_elastic.jobs.report.job_facts import JobFactReader
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 
 STEPS: Final = 50
 """At each size, unless the caller says another number."""
+
+LEDGER_SECONDS: Final = 30.0
+"""At most, until the ledger has what the status tells."""
 
 Report = Callable[[object], None]
 Sleep = Callable[[float], None]
@@ -38,8 +43,8 @@ def visit_sizes(
 ) -> None:
     """Scale a job to each of the sizes, and back, also if this is interrupted. The ledger keeps what comes of it.
 
-    Nothing is changed if a size is outside the job's bounds. At the end it waits for the former size, so that the
-    ledger has the last visit.
+    Nothing is changed if a size is outside the job's bounds. At the end it waits for the former size to be in the
+    ledger, which has the last visit then.
 
     Raises JobStateError if a size is outside, or the job is suspended or has ended; JobFailedError if it ends
     meanwhile; UnknownJobError; ForeignJobError; other ClusterErrors.
@@ -54,6 +59,7 @@ def visit_sizes(
         with suppress(JobStateError):  # it has ended
             scale(cluster, name, before)
     wait_for_size(cluster, name, before, report=report, sleep=sleep)
+    _wait_for_ledger(cluster, name, before, sleep=sleep)
 
 
 def _checked(job: SubmittedJob, sizes: Sequence[int]) -> int:
@@ -84,3 +90,15 @@ def _wait_for_steps(
         if seen != told:
             report(seen)
             told = seen
+
+
+def _wait_for_ledger(cluster: ClusterClient, name: str, workers: int, *, sleep: Sleep) -> None:
+    """Wait until the ledger has the world of so many workers. It is written up to some seconds after the status."""
+    deadline = LEDGER_SECONDS
+    while deadline > 0:
+        ledger = JobFactReader(cluster).read(name, cluster.namespace).ledger or ()
+        worlds = [entry for entry in ledger if isinstance(entry, WorldChanged)]
+        if not worlds or len(worlds[-1].workers) in {workers, 0}:  # 0: it has ended
+            return
+        sleep(POLL_SECONDS)
+        deadline -= POLL_SECONDS

@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hvd_elastic.discovery.ledger.entries import WorldChanged, to_line
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.jobs.operations.first_step import JobFailedError
 from hvd_elastic.jobs.operations.submission import submit
 from hvd_elastic.jobs.operations.submitted_job import JobStateError
 from hvd_elastic.jobs.operations.suspension import suspend
 from hvd_elastic.jobs.profile.size_visits import visit_sizes
-from tests.hvd_elastic.jobs.operations.jobs_cluster import JobsCluster, spec
+from hvd_elastic.mpijob.contract import LEDGER_KEY
+from tests.hvd_elastic.jobs.operations.jobs_cluster import MAPS, JobsCluster, spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +65,22 @@ def test_each_size_in_turn_and_back(follower: Follower) -> None:
     assert follower.sizes == [4, 1, 2, 4]
     assert "0 of 20 steps with 1 workers" in told
     assert "24 of 20 steps with 2 workers" in told
+
+
+def test_it_ends_when_the_ledger_has_the_former_size(follower: Follower) -> None:
+    """The ledger is written up to some seconds after the status."""
+    seen = [4, 4, 4]
+
+    def write_late() -> None:
+        seen.append(follower.sizes[-1])
+        worlds = [WorldChanged(unix=1.0, workers=("w",) * size, step=1) for size in seen[:-2]]
+        ledger = {LEDGER_KEY: "\n".join(map(to_line, worlds))}
+        follower.cluster.put(MAPS, {"metadata": {"name": "bert-ledger"}, "data": ledger})
+
+    follower.then = write_late
+    visit(follower, 1)
+    assert seen[:-2][-1] == 4
+    assert seen.index(1) < len(seen) - 3, "the ledger had the other size before"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
