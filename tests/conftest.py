@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
+import logging
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No test measures time: a machine under load must not fail them.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def levels_of_logging() -> Iterator[None]:
+    """A verb that is called within the process sets them for its whole life."""
+    before = {logger: logger.level for logger in (logging.getLogger(), *_own_loggers())}
+    yield
+    for logger in (logging.getLogger(), *_own_loggers()):
+        logger.setLevel(before.get(logger, logging.NOTSET))
+
+
+def _own_loggers() -> list[logging.Logger]:
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("hvd_elastic")]
+    return [logging.getLogger(name) for name in names]
+
 
 _LONG = ("cluster", "horovod")
 """Marks of tests that start real processes."""
