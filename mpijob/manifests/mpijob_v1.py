@@ -13,7 +13,7 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
 from hvd_elastic.mpijob.manifests.job_parts import job_metadata, replicas, run_policy
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata
-from hvd_elastic.mpijob.manifests.supporting import ledger, rbac
+from hvd_elastic.mpijob.manifests.supporting import rbac
 
 _SHIM_VOLUME: Final = "ssh-by-kubectl"
 _SHIM_FILE: Final = "ssh"
@@ -78,12 +78,7 @@ def _rights(spec: JobSpec) -> list[Manifest]:
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["pods"], "resourceNames": workers, "verbs": ["delete"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "resourceNames": [ledger.name(spec)],
-            "verbs": ["get", "patch"],
-        },
+        rbac.ledger_rule(spec),
         {
             "apiGroups": ["kubeflow.org"],
             "resources": ["mpijobs"],

@@ -18,8 +18,8 @@ from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 STEPS: Final = 50
 """At each size, unless the caller says another number."""
 
-LEDGER_SECONDS: Final = 30.0
-"""At most, until the ledger has what the status tells."""
+LEDGER_LOOKS: Final = 30
+"""At most, POLL_SECONDS apart, until the ledger has what the status tells."""
 
 Report = Callable[[object], None]
 Sleep = Callable[[float], None]
@@ -94,11 +94,9 @@ def _wait_for_steps(
 
 def _wait_for_ledger(cluster: ClusterClient, name: str, workers: int, *, sleep: Sleep) -> None:
     """Wait until the ledger has the world of so many workers. It is written up to some seconds after the status."""
-    deadline = LEDGER_SECONDS
-    while deadline > 0:
+    for _ in range(LEDGER_LOOKS):
         ledger = JobFactReader(cluster).read(name, cluster.namespace).ledger or ()
         worlds = [entry for entry in ledger if isinstance(entry, WorldChanged)]
         if not worlds or len(worlds[-1].workers) in {workers, 0}:  # 0: it has ended
             return
         sleep(POLL_SECONDS)
-        deadline -= POLL_SECONDS

@@ -14,6 +14,16 @@ def name(spec: JobSpec) -> str:
     return f"{spec.name}-discovery"
 
 
+def ledger_rule(spec: JobSpec) -> Manifest:
+    """The right to keep the job's ledger."""
+    return {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [ledger.name(spec)],
+        "verbs": ["get", "patch"],
+    }
+
+
 def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | None = None) -> list[Manifest]:
     """ServiceAccount, Role and RoleBinding; with `read_nodes` a ClusterRole and its binding too.
 
@@ -45,12 +55,7 @@ def _role(spec: JobSpec) -> Manifest:
         "rules": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
-            {
-                "apiGroups": [""],
-                "resources": ["configmaps"],
-                "resourceNames": [ledger.name(spec)],
-                "verbs": ["get", "patch"],
-            },
+            ledger_rule(spec),
             {
                 "apiGroups": ["kubeflow.org"],
                 "resources": ["mpijobs"],
