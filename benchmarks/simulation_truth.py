@@ -14,6 +14,7 @@ measured before.
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster import SYSTEMS, System
-from benchmarks.discovery import machine
+from benchmarks.report.record import Column, Record, Table, Value
 from benchmarks.simulated_traces import TRACES
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
@@ -134,6 +135,8 @@ def main() -> None:
     parser.add_argument("--recorded", action="store_true", help="measure nothing, compare what was measured before")
     flags = parser.parse_args()
     if flags.recorded:
+        if not recorded():
+            sys.exit(f"nothing was measured before: {OUT} has no records")
         report(recorded())
         return
     if not TRACES.is_dir():
@@ -302,39 +305,59 @@ def waiting(timeline: Timeline) -> Iterator[float]:
 
 
 def report(measured: Sequence[Measured]) -> None:
-    """The tables on stdout and in a file, the figures beside them."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    found = [compare(one) for one in measured]
-    goodput = [
-        "| predicted / measured | system | goodput | within 5% | steps repeated | pods of inference |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {one.window} | {one.system} | {one.predicted_goodput:.1%} / {one.goodput:.1%} "
-            f"| {'yes' if one.met else 'no'} | {one.predicted_repeated} / {one.repeated} | {one.pods} |"
-            for one in found
-        ),
-    ]
-    waiting = [
-        "| predicted / measured, all windows | inference waits p50 | p99 | within 20% | pods |",
-        "| --- | --- | --- | --- | --- |",
-        *(
-            waiting_row([one for one in measured if one.system == system])
-            for system in dict.fromkeys(one.system for one in found)
-        ),
-    ]
-    table = "\n".join([machine(), "", *goodput, "", *waiting, ""])
-    print(table)
-    (OUT / "table.md").write_text(table)
-    (OUT / "figures.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
+    """Predicted beside measured: goodput of each window, waiting over all windows of a system."""
+    record = Record(name="simulation_truth", question="Does the simulator tell the truth?")
+    shares = (Column(title="predicted", format=".1%"), Column(title="measured", format=".1%"))
+    seconds = (Column(title="predicted", format=".2f"), Column(title="measured", format=".2f"))
+    record.add(
+        Table(
+            name="simulation-truth-goodput",
+            title="Goodput and repeated steps of replayed windows on a real cluster",
+            columns=(
+                Column(title="window"),
+                Column(title="system"),
+                *shares,
+                Column(title=f"within {GOODPUT_AIM:.0%}"),
+                Column(title="steps repeated, predicted"),
+                Column(title="measured"),
+                Column(title="pods of inference"),
+            ),
+            rows=[_goodput_row(compare(one)) for one in measured],
+        )
+    )
+    record.add(
+        Table(
+            name="simulation-truth-waiting",
+            title="Seconds that inference waits, over all windows",
+            columns=(
+                Column(title="system"),
+                *(Column(title=f"p50, {column.title}", format=column.format) for column in seconds),
+                *(Column(title=f"p99, {column.title}", format=column.format) for column in seconds),
+                Column(title=f"within {WAITING_AIM:.0%}"),
+                Column(title="pods, predicted"),
+                Column(title="measured"),
+            ),
+            rows=[
+                _waiting_row([one for one in measured if one.system == system])
+                for system in dict.fromkeys(one.system for one in measured)
+            ],
+        )
+    )
+    record.write()
 
 
-def waiting_row(windows: Sequence[Measured]) -> str:
+def _goodput_row(one: Compared) -> list[Value]:
+    goodputs = (one.predicted_goodput, one.goodput, "yes" if one.met else "no")
+    return [one.window, one.system, *goodputs, one.predicted_repeated, one.repeated, one.pods]
+
+
+def _waiting_row(windows: Sequence[Measured]) -> list[Value]:
     """Of all windows with one system: of the few pods of a single one, p99 is the slowest."""
     predicted = predict(windows, windows[0].seconds).inference
     seen = inference_waiting([wait for one in windows for wait in one.waits], never=0)
     met = abs(predicted.p99 - seen.p99) <= WAITING_AIM * seen.p99
-    quantiles = f"{predicted.p50:.2f} / {seen.p50:.2f} s | {predicted.p99:.2f} / {seen.p99:.2f} s"
-    return f"| {windows[0].system} | {quantiles} | {'yes' if met else 'no'} | {predicted.pods} / {seen.pods} |"
+    quantiles = (predicted.p50, seen.p50, predicted.p99, seen.p99)
+    return [windows[0].system, *quantiles, "yes" if met else "no", predicted.pods, seen.pods]
 
 
 if __name__ == "__main__":
