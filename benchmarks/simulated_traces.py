@@ -12,9 +12,9 @@ the oracle's progress; inference waits at the 99th percentile at most 0.5 s long
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
+from benchmarks.replay.trace_window import TRACES
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.policy.sharing import share
@@ -25,7 +25,6 @@ from hvd_elastic.simulate.stalls import MEASURED
 from hvd_elastic.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
 from hvd_elastic.simulate.workload import SimulatedJob, Way
 
-TRACES: Final = Path(__file__).parents[1] / ".." / "shared" / "traces"
 HOUR: Final = 3600.0
 SHARED_GPUS: Final = 3600
 """Some more than the DLRM trace's pods ask for on that day, so that a few hundred are left to training."""
