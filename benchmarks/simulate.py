@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from benchmarks.report.record import Column, Record, Table, Value
 from benchmarks.replay.trace_window import TRACES
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.simulation import simulate

@@ -105,7 +105,7 @@ def compare(measured: Measured) -> Compared:
         window=measured.window,
         system=measured.system,
         predicted_goodput=(predicted.useful - before.useful) / given,
-        goodput=useful(measured.steps) / given,
+        goodput=useful(measured.steps, step_seconds(measured.steps)) / given,
         predicted_repeated=sum(each.repeated_steps for each in predicted.jobs),
         repeated=len(Account(events=tuple(measured.steps)).repeated()),
         pods=len(measured.waits),

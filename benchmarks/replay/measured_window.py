@@ -4,7 +4,7 @@ import json
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,8 @@ class Measured:
     system: str
     seconds: float
     """How long it took."""
+    began: float = 0.0
+    """Unix seconds."""
     asks: list[dict[str, Any]]
     """Fields of AskedGpus."""
     steps: list[dict[str, Any]]
@@ -74,6 +76,7 @@ def measure(site: Site, system: System, window: TraceWindow, seconds: float, fol
         window=window.trace,
         system=system.name,
         seconds=seconds,
+        began=begin,
         asks=[asdict(ask) for ask in asks],
         steps=[step for step in account.steps if begin <= step["time"] < begin + seconds],
         waits=sorted(_waiting(timeline)),
@@ -89,20 +92,24 @@ def _replay(load: Inference, asks: Sequence[AskedGpus], begin: float) -> None:
         load.scale(ask.gpus)
 
 
-def step_seconds(steps: Sequence[dict[str, object]]) -> dict[int, float]:
-    """The mean time of a step by size, of two that follow each other in one world: the job's speed is its inverse."""
+def step_times(steps: Sequence[dict[str, Any]]) -> dict[int, list[float]]:
+    """Seconds from a step to the next by size, of two that follow each other in worlds of one size."""
     times: defaultdict[int, list[float]] = defaultdict(list)
     for first, second in pairwise(steps):
         if first["size"] == second["size"]:
-            times[int(str(second["size"]))].append(float(str(second["time"])) - float(str(first["time"])))
-    return {size: statistics.fmean(values) for size, values in times.items()}
+            times[int(first["size"])].append(second["time"] - first["time"])
+    return times
 
 
-def useful(steps: Sequence[dict[str, object]]) -> float:
-    """GPU-seconds of steps that were kept: each counts once, at the mean time of its size."""
-    times = step_seconds(steps)
-    last = {step["step"]: int(str(step["size"])) for step in steps}
-    return sum(size * times.get(size, 0.0) for size in last.values())
+def step_seconds(steps: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """The mean time of a step by size: the job's speed is its inverse."""
+    return {size: statistics.fmean(values) for size, values in step_times(steps).items()}
+
+
+def useful(steps: Sequence[dict[str, Any]], seconds: Mapping[int, float]) -> float:
+    """GPU-seconds of steps that were kept: each counts once, with the seconds of a step of its size."""
+    last = {step["step"]: int(step["size"]) for step in steps}
+    return sum(size * seconds.get(size, 0.0) for size in last.values())
 
 
 def _waiting(timeline: Timeline) -> Iterator[float]:

@@ -27,7 +27,7 @@ ANYWHERE: Final = (
 )
 """Need neither a cluster nor a quiet machine: they count, or take CPU time."""
 
-ON_A_CLUSTER: Final = ("cluster", "simulation_truth")
+ON_A_CLUSTER: Final = ("cluster", "recorded_days", "simulation_truth")
 """Bring up the test cluster, for some ten minutes to an hour each."""
 
 
