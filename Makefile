@@ -5,14 +5,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
-BENCHMARKS := $(filter-out cluster,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
+BENCHMARKS := $(filter-out cluster recorded_days simulation_truth,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
 SEEDS ?= 10
 FIRST_SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-patches test-unpatched lint docs format bench release test-cluster test-cluster-core soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,6 +51,9 @@ format: $(STAMP)  ## let ruff format and fix
 
 bench: $(STAMP)  ## the benchmarks that need no cluster, side by side with what they are compared to
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+report: $(STAMP)  ## what any machine can measure, on one page: out/report/index.html (some 20 minutes)
+	$(BIN)/python -m benchmarks.report
 
 release: $(STAMP)  ## build wheel and sdist into dist/ and try the wheel out; uploads nothing
 	sh tools/release.sh $(VENV)

@@ -17,8 +17,6 @@ were there. The bound is 1.10 times the offline optimum's cost, over all traces 
 import argparse
 import csv
 import math
-import os
-import platform
 import random
 import sys
 from collections import defaultdict
@@ -27,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.checkpoint_interval import PRIOR_SECONDS, LossHistory, checkpoint_seconds
 
 FILES = {
@@ -148,7 +147,7 @@ def main() -> int:
     if not machines:
         print(f"skipped: there is no trace in {flags.traces}")
         return 0
-    print(f"{platform.node()}: {os.cpu_count()} cores, Python {platform.python_version()}; {', '.join(FILES)}")
+    record = Record(name="checkpoint_interval", question="How often should a job store a checkpoint?")
     traces = {
         name: [lives(found, random.Random(f"{name} {draw}")) for draw in range(flags.draws)]
         for name, found in machines.items()
@@ -156,19 +155,36 @@ def main() -> int:
     up = sum(life.seconds for draws in traces.values() for life in draws[0])
     losses = {name: sum(life.is_lost for life in draws[0]) for name, draws in traces.items()}
     between = [sum(life.seconds for life in traces[name][0]) / count for name, count in losses.items() if count]
-    print(
-        f"{len(traces)} traces, {up / 3600:.0f} h with a machine, {sum(losses.values())} losses of all, in"
-        f" {len(between)} traces; median of their mean times between losses {median(between) / 3600:.1f} h"
-        f" (prior {PRIOR_SECONDS / 3600:.1f} h)"
-    )
-    print(f"{'cost, until durable':>20}{'offline optimum':>18}{'auto':>16}{'every 60 s':>16}{'every 300 s':>16}")
+    rows: list[list[Value]] = []
     kept = True
     for cost, save in COSTS:
         best, *others = compare(traces, cost=cost, save=save)
-        shown = "".join(f"{f'{each / up:.3%} {each / best:5.2f}x':>16}" for each in others)
-        print(f"{f'{cost:.2f} s, {save:.0f} s':>20}{best / up:>18.3%}{shown}")
+        rows.append([cost, save, best / up, *(figure for each in others for figure in (each / up, each / best))])
         kept &= others[0] <= BOUND * best
-    print(f"auto within {BOUND:.2f} of the offline optimum at each cost: {'kept' if kept else 'MISSED'}")
+    ways = ("auto", "every 60 s", "every 300 s")
+    record.add(
+        Table(
+            name="checkpoint-interval",
+            title=(
+                f"Share of training time that checkpoints and losses cost: {len(traces)} traces, {up / 3600:.0f} h with"
+                f" a machine, {sum(losses.values())} losses of all, in {len(between)} traces; median of their mean"
+                f" times between losses {median(between) / 3600:.1f} h (prior {PRIOR_SECONDS / 3600:.1f} h)"
+            ),
+            columns=(
+                Column(title="a checkpoint costs, s", format=".2f"),
+                Column(title="durable after, s", format=".0f"),
+                Column(title="offline optimum", format=".3%"),
+                *(
+                    column
+                    for way in ways
+                    for column in (Column(title=way, format=".3%"), Column(title="of the optimum", format=".2f"))
+                ),
+            ),
+            rows=rows,
+            note=f"Auto within {BOUND:.2f} of the offline optimum at each cost: {'kept' if kept else 'MISSED'}.",
+        )
+    )
+    record.write()
     return 0 if kept else 1
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.discovery import machine
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs, stock
 from tests.cluster.faults import STANDBY, kill_training
@@ -313,29 +313,39 @@ SYSTEMS: Final = (
 
 
 def report(found: dict[str, Found]) -> None:
-    """The table on stdout and in a file, the raw figures beside it, and the picture."""
+    """The table, the picture, and the raw figures in a file."""
     OUT.mkdir(parents=True, exist_ok=True)
-    rows = list(dict.fromkeys(row for each in found.values() for row in each.rows))
-    lines = [
-        "| seconds: min / median / max | " + " | ".join(each.title for each in found.values()) + " |",
-        "| --- |" + " --- |" * len(found),
-        *(f"| {row} | " + " | ".join(spread(each.rows.get(row, [])) for each in found.values()) + " |" for row in rows),
-    ]
-    broken = [line for each in found.values() for line in each.broken]
-    table = "\n".join([machine(), "", *lines, "", *broken])
-    print(table)
-    (OUT / "table.md").write_text(table)
     (OUT / "figures.json").write_text(json.dumps({name: each.rows for name, each in found.items()}, indent=1))
-    print("picture:", draw(found))
+    record = Record(name="cluster", question="What do a preemption, a dead process and a lost node cost?")
+    rows = dict.fromkeys(row for each in found.values() for row in each.rows)
+    record.add(
+        Table(
+            name="cluster",
+            title="Seconds on a real cluster",
+            columns=(
+                Column(title=""),
+                *(
+                    Column(title=f"{name}, {which}", format=".2f")
+                    for name in found
+                    for which in ("least", "median", "most")
+                ),
+            ),
+            rows=[[row, *(each for one in found.values() for each in spread(one.rows.get(row, [])))] for row in rows],
+            note="\n".join(line for each in found.values() for line in each.broken),
+        )
+    )
+    record.pictures["sizes"] = draw(found).read_text()
+    record.write()
 
 
-def spread(values: list[float]) -> str:
-    """All that was seen of a figure; `never` where it did not come in time."""
+def spread(values: list[float]) -> tuple[Value, Value, Value]:
+    """The least, the median and the most that was seen; `never` where it did not come in time."""
     if not values:
-        return "-"
-    three = [min(values), statistics.median_high(values), max(values)]
-    shown = ["never" if value == NEVER else f"{value:.2f}".removesuffix(".00") for value in three]
-    return shown[0] if len(set(shown)) == 1 else " / ".join(shown)
+        return None, None, None
+    least, middle, most = (
+        "never" if value == NEVER else value for value in (min(values), statistics.median_high(values), max(values))
+    )
+    return least, middle, most
 
 
 def draw(found: dict[str, Found]) -> Path:

@@ -13,7 +13,6 @@ import contextlib
 import datetime
 import json
 import os
-import platform
 import random
 import resource
 import socket
@@ -32,6 +31,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.report.machine import this_machine
 from hvd_elastic.discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE
 from tests.discovery.kubeapi import JOBS, NODES, PODS, Cut, Fault, KubeApi, Request, Status, mpijob, pod
@@ -66,30 +66,12 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=50, help="a second")
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
-    print(machine())
+    print(this_machine())
     sidecar(options.pods, options.changes, options.seconds)
     faults()
     imports()
     for hosts in (3, 64, options.pods):
         script(hosts)
-
-
-def machine() -> str:
-    """The machine, for the figures' heading."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.machine(),
-    )
-    memory = psutil.virtual_memory().total / 2**30
-    load = os.getloadavg()[0]
-    return (
-        f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, "
-        f"Python {platform.python_version()}, load {load:.1f}"
-    )
 
 
 def sidecar(pods: int, changes: int, seconds: float) -> None:

@@ -10,8 +10,6 @@ its own.
 
 import argparse
 import contextlib
-import os
-import platform
 import tempfile
 import threading
 import time
@@ -19,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
 from hvd_elastic.launcher.core.world_limits import WorldLimits
@@ -132,21 +131,26 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1024, 2048, 4096])
     parser.add_argument("--slots", type=int, default=8, help="processes of a host")
     flags = parser.parse_args()
-    print(
-        f"{platform.node()}: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-    )
-    print(f"{'CPU seconds of the driver':28}{'first barrier':>16}{'sync':>8}{'shrink by a host':>20}")
+    record = Record(name="launcher_decisions", question="What does deciding cost the launcher at many processes?")
     threading.stack_size(256 << 10)
+    rows: list[list[Value]] = []
     for processes in flags.processes:
         with tempfile.TemporaryDirectory() as folder:
             crowd = Crowd(processes // flags.slots, flags.slots, Path(folder))
             with crowd.driving():
-                parts = []
+                parts: list[Value] = []
                 for part in (crowd.first_barrier, crowd.sync, crowd.shrink):
                     before = crowd.cpu()
                     part()
                     parts.append(crowd.cpu() - before)
-        print(f"{f'{processes} processes':28}{parts[0]:>16.2f}{parts[1]:>8.2f}{parts[2]:>20.2f}")
+        rows.append([processes, *parts])
+    columns = (
+        Column(title="processes", format="d"),
+        *(Column(title=title, format=".2f") for title in ("first barrier", "sync", "shrink by a host")),
+    )
+    title = "CPU seconds of the driver"
+    record.add(Table(name="launcher-decisions", title=title, columns=columns, rows=rows))
+    record.write()
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ not there, pods of the same number are made up. The aim is 60 s and 2 GiB for on
 """
 
 import argparse
-import platform
 import random
 import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from benchmarks.simulated_traces import TRACES
+from benchmarks.replay.trace_window import TRACES
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.simulation import simulate
@@ -86,17 +86,35 @@ def main() -> None:
     source = f"{TRACE.name}, day {options.day}" if recorded else f"made up: {TRACE} is not there"
     day = day_of(options.nodes, pods, options.copies, source)
     jobs = [job(number, options.max) for number in range(options.jobs)]
-    print(f"{platform.machine()}, Python {platform.python_version()}; {source}; {len(day.pods):,} pods of inference, ")
-    print(f"{sum(pod.created > 0 for pod in day.pods):,} created in the day, {options.nodes:,} nodes, {len(jobs)} jobs")
-    print(f"{'way':8} {'seconds':>8} {'GiB':>5} {'goodput':>8} {'waiting p99':>12} {'resizes':>8}")
+    record = Record(name="simulate", question="How long does the simulation of a large cluster's day take?")
+    rows: list[list[Value]] = []
     for way in options.ways:
         began = time.process_time()
         outcome = simulate(day, jobs, way, MEASURED[way])
         seconds = time.process_time() - began
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         resizes = sum(job.resizes for job in outcome.jobs)
-        figures = f"{outcome.goodput:8.4f} {outcome.inference.p99:12.2f} {resizes:8,}"
-        print(f"{way.value:8} {seconds:8.1f} {memory:5.2f} {figures}", flush=True)
+        rows.append([way.value, seconds, memory, outcome.goodput, outcome.inference.p99, resizes])
+    created = sum(pod.created > 0 for pod in day.pods)
+    record.add(
+        Table(
+            name="simulate",
+            title=(
+                f"{source}; {len(day.pods):,} pods of inference, {created:,} created in the day, {options.nodes:,}"
+                f" nodes, {len(jobs)} jobs"
+            ),
+            columns=(
+                Column(title="way"),
+                Column(title="CPU seconds", format=".1f"),
+                Column(title="most memory, GiB", format=".2f"),
+                Column(title="goodput", format=".4f"),
+                Column(title="inference waits p99, s", format=".2f"),
+                Column(title="resizes", format=",d"),
+            ),
+            rows=rows,
+        )
+    )
+    record.write()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ the oracle's progress; inference waits at the 99th percentile at most 0.5 s long
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
+from benchmarks.replay.trace_window import TRACES
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.policy.sharing import share
 from hvd_elastic.simulate.day import Day
@@ -24,7 +25,6 @@ from hvd_elastic.simulate.stalls import MEASURED
 from hvd_elastic.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
 from hvd_elastic.simulate.workload import SimulatedJob, Way
 
-TRACES: Final = Path(__file__).parents[1] / ".." / "shared" / "traces"
 HOUR: Final = 3600.0
 SHARED_GPUS: Final = 3600
 """Some more than the DLRM trace's pods ask for on that day, so that a few hundred are left to training."""
@@ -87,37 +87,58 @@ def main() -> None:
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
         return
-    print("| goodput of one job | hours | " + " | ".join(way.value for way in WAYS) + " |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    record = Record(name="simulated_traces", question="What does each way of training make of recorded days?")
+    record.add(one_job())
+    record.add(shared_gpus())
+    record.write()
+
+
+def one_job() -> Table:
+    """The goodput of one job alone, in each way."""
+    rows: list[list[Value]] = []
     for chosen in DAYS:
         day = chosen.day()
-        played = [simulate(day, alone(day), way, MEASURED[way]) for way in WAYS]
-        shown = " | ".join(f"{outcome.goodput:.1%}" for outcome in played)
-        print(f"| {chosen.trace} | {day.seconds / HOUR:.1f} | {shown} |", flush=True)
-    compare_sharing()
+        goodputs = [simulate(day, alone(day), way, MEASURED[way]).goodput for way in WAYS]
+        rows.append([chosen.trace, day.seconds / HOUR, *goodputs])
+    return Table(
+        name="simulated-one-job",
+        title="Simulated: useful share of the GPU-time that is given, one job alone",
+        columns=(
+            Column(title="trace"),
+            Column(title="hours", format=".1f"),
+            *(Column(title=way.value, format=".1%") for way in WAYS),
+        ),
+        rows=rows,
+    )
 
 
-def compare_sharing() -> None:
+def shared_gpus() -> Table:
     """Ours, with and without the autoscaler's decision, beside the oracle and the other ways."""
     choice = TraceChoice(begins=10 * 24 * HOUR, nodes=SHARED_GPUS)
     day = recorded_day([TRACES / "inference_pods_alibaba_dlrm_gpu.csv"], choice, NodeKind())
     jobs = several(64)
     oracle = simulate(day, jobs, Way.ORACLE, MEASURED[Way.ORACLE])
-    print("\n| eight jobs share | of the oracle's progress | inference waits longer, p99 | resizes a job |")
-    print("| --- | --- | --- | --- |")
     plays: Sequence[tuple[str, Callable[[], DayOutcome]]] = (
-        *(
-            (way.value, lambda way=way: simulate(day, jobs, way, MEASURED[way]))
-            for way in (Way.STATIC, Way.STOCK, Way.RESTART, Way.OURS)
-        ),
+        *((way.value, partial(simulate, day, jobs, way, MEASURED[way])) for way in WAYS),
         ("ours, autoscaler", partial(simulate, day, jobs, Way.OURS, MEASURED[Way.OURS], share=share)),
     )
+    rows: list[list[Value]] = []
     for title, play in plays:
         outcome = play()
         part = progress(outcome, jobs) / progress(oracle, jobs)
         waits = outcome.inference.p99 - oracle.inference.p99
-        resizes = sum(job.resizes for job in outcome.jobs) / len(jobs)
-        print(f"| {title} | {part:.1%} | {waits:.1f} s | {resizes:.0f} |", flush=True)
+        rows.append([title, part, waits, sum(job.resizes for job in outcome.jobs) / len(jobs)])
+    return Table(
+        name="simulated-shared",
+        title="Simulated: eight jobs share what inference leaves, a day of the DLRM trace",
+        columns=(
+            Column(title=""),
+            Column(title="of the oracle's progress", format=".1%"),
+            Column(title="inference waits longer, p99, s", format=".1f"),
+            Column(title="resizes a job", format=".0f"),
+        ),
+        rows=rows,
+    )
 
 
 def progress(outcome: DayOutcome, jobs: Sequence[SimulatedJob]) -> float:

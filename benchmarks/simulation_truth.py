@@ -12,37 +12,29 @@ measured before.
 """
 
 import argparse
-import json
-import statistics
+import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.cluster import SYSTEMS, System
-from benchmarks.discovery import machine
-from benchmarks.simulated_traces import TRACES
+from benchmarks.cluster import SYSTEMS
+from benchmarks.replay.measured_window import Measured, kept, measure, step_seconds, useful
+from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, AskedGpus
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.engine.inference_record import inference_waiting
 from hvd_elastic.simulate.outcome import DayOutcome
 from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.stalls import MEASURED
-from hvd_elastic.simulate.traces.recorded_trace import RecordedTrace
-from hvd_elastic.simulate.traces.trace_file import read_traces
 from hvd_elastic.simulate.workload import SimulatedJob, Stalls, Way
-from tests.cluster import inference, jobs
-from tests.cluster.inference import Inference
+from tests.cluster import jobs
 from tests.cluster.kube import cluster as kube
-from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
-from tests.cluster.timeline import Timeline
+from tests.cluster.site import attach, running_or_up
 from tests.cluster.training import Account
 
-SIZE: Final = 3
-"""GPUs of the node, and the job's max: as benchmarks/cluster.py has it, which submits the jobs."""
 BATCH: Final = 60
 """Samples of a step of the script that trains (tests/cluster/scripts/paced.py)."""
 LEAD_SECONDS: Final = 60.0
@@ -51,59 +43,6 @@ OUT: Final = Path("out/bench-simulation-truth")
 WAYS: Final = {"stock": Way.STOCK, "launch": Way.OURS}
 GOODPUT_AIM: Final = 0.05
 WAITING_AIM: Final = 0.20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceWindow:
-    """Some hours of a trace."""
-
-    file: str
-    trace: str
-    begins: float = 0.0
-    """Hour of the trace."""
-    hours: float = 1.0
-
-
-WINDOWS: Final = (
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_hh_55_65"),
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_hl_15_25"),
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_lh_80_90"),
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_ll_10_11"),
-    TraceWindow(file="spot_gcloud_bamboo.csv", trace="gcloud-a100x1-east1b", begins=4.7, hours=6.0),
-    TraceWindow(file="spot_bamboo_events.csv", trace="bamboo-p3", begins=0.5, hours=4.0),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedGpus:
-    """How many GPUs inference asks for from a second on."""
-
-    second: float
-    gpus: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What happened in one window with one system."""
-
-    window: str
-    system: str
-    seconds: float
-    """How long it took."""
-    asks: list[dict[str, Any]]
-    """Fields of AskedGpus."""
-    steps: list[dict[str, Any]]
-    waits: list[float]
-    """Of the inference pods that came to run, sorted."""
-
-    def record(self) -> None:
-        """Keep it for `--recorded`."""
-        OUT.mkdir(parents=True, exist_ok=True)
-        (OUT / f"{self.window}-{self.system}.measured.json".lower()).write_text(json.dumps(asdict(self)))
-
-
-def recorded() -> list[Measured]:
-    return [Measured(**json.loads(path.read_text())) for path in sorted(OUT.glob("*.measured.json"))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +73,9 @@ def main() -> None:
     parser.add_argument("--recorded", action="store_true", help="measure nothing, compare what was measured before")
     flags = parser.parse_args()
     if flags.recorded:
-        report(recorded())
+        if not kept(OUT):
+            sys.exit(f"nothing was measured before: {OUT} has no records")
+        report(kept(OUT))
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
@@ -146,65 +87,14 @@ def main() -> None:
         site = attach(running)
         jobs.priority_classes(site)
         for number, window in enumerate(WINDOWS[: flags.windows], 1):
-            asks = asked(trace_of(window), window, flags.seconds)
             for system in systems:
                 print(f"{time.strftime('%H:%M:%S')} window {number}: {window.trace}, {system.name}", flush=True)
-                found.append(measure(site, system, window, asks, flags.seconds))
-                found[-1].record()
+                found.append(measure(site, system, window, flags.seconds, OUT))
                 print(f"  {asdict(compare(found[-1]))}", flush=True)
         report(found)
     finally:
         if ours:
             kube.down()
-
-
-def trace_of(window: TraceWindow) -> RecordedTrace:
-    return next(trace for trace in read_traces(TRACES / window.file).traces if trace.name == window.trace)
-
-
-def asked(trace: RecordedTrace, window: TraceWindow, seconds: float) -> list[AskedGpus]:
-    """What the window does not leave to training, scaled to SIZE GPUs and compressed to seconds; only changes."""
-    begins, length = window.begins * 3600, window.hours * 3600
-    moments = sorted({begins, *(moment for node in trace.nodes for moment in (node.since, node.until))})
-    inside = [moment for moment in moments if begins <= moment < begins + length]
-    counts = [(moment, sum(node.since <= moment < node.until for node in trace.nodes)) for moment in inside]
-    least, most = min(count for _, count in counts), max(count for _, count in counts)
-    found: list[AskedGpus] = []
-    for moment, count in counts:
-        gpus = SIZE - 1 - round((SIZE - 1) * (count - least) / max(1, most - least))
-        if gpus != (found[-1].gpus if found else 0):
-            found.append(AskedGpus(second=(moment - begins) / length * seconds, gpus=gpus))
-    return found
-
-
-def measure(site: Site, system: System, window: TraceWindow, asks: Sequence[AskedGpus], seconds: float) -> Measured:
-    """Replay the window."""
-    spot = site.local().nodes["spot"]
-    spot.set_gpus(site.kubectl, SIZE)
-    name = f"truth-{system.name}"
-    kubectl = make_namespace(site, name)
-    timeline = Timeline(kubectl, OUT / f"{window.trace}-{system.name}".lower())
-    timeline.start()
-    try:
-        load = inference.deploy(site, kubectl)
-        job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
-        job.wait_size(SIZE)
-        begin = timeline.mark("the window begins")
-        replay(load, asks, begin)
-        time.sleep(max(0.0, begin + seconds - time.time()))
-        account = job.account
-    finally:
-        timeline.stop(told(kubectl))
-        remove_namespace(site, name)
-        spot.set_gpus(site.kubectl, spot.node.gpus)
-    return Measured(
-        window=window.trace,
-        system=system.name,
-        seconds=seconds,
-        asks=[asdict(ask) for ask in asks],
-        steps=[step for step in account.steps if begin <= step["time"] < begin + seconds],
-        waits=sorted(waiting(timeline)),
-    )
 
 
 def compare(measured: Measured) -> Compared:
@@ -215,18 +105,11 @@ def compare(measured: Measured) -> Compared:
         window=measured.window,
         system=measured.system,
         predicted_goodput=(predicted.useful - before.useful) / given,
-        goodput=useful(measured.steps) / given,
+        goodput=useful(measured.steps, step_seconds(measured.steps)) / given,
         predicted_repeated=sum(each.repeated_steps for each in predicted.jobs),
         repeated=len(Account(events=tuple(measured.steps)).repeated()),
         pods=len(measured.waits),
     )
-
-
-def replay(load: Inference, asks: Sequence[AskedGpus], begin: float) -> None:
-    """Ask for GPUs, and give them back, when the window does."""
-    for ask in asks:
-        time.sleep(max(0.0, begin + ask.second - time.time()))
-        load.scale(ask.gpus)
 
 
 def predict(windows: Sequence[Measured], seconds: float) -> DayOutcome:
@@ -273,68 +156,60 @@ def inference_pods(asks: Sequence[AskedGpus], seconds: float, stalls: Stalls) ->
         yield InferencePod(name=f"inference-{number}", gpus=1, created=created, seconds=max(0.1, end - created - waits))
 
 
-def step_seconds(steps: Sequence[dict[str, object]]) -> dict[int, float]:
-    """The mean time of a step by size, of two that follow each other in one world: the job's speed is its inverse."""
-    times: defaultdict[int, list[float]] = defaultdict(list)
-    for first, second in pairwise(steps):
-        if first["size"] == second["size"]:
-            times[int(str(second["size"]))].append(float(str(second["time"])) - float(str(first["time"])))
-    return {size: statistics.fmean(values) for size, values in times.items()}
-
-
-def useful(steps: Sequence[dict[str, object]]) -> float:
-    """GPU-seconds of steps that were kept: each counts once, at the mean time of its size."""
-    times = step_seconds(steps)
-    last = {step["step"]: int(str(step["size"])) for step in steps}
-    return sum(size * times.get(size, 0.0) for size in last.values())
-
-
-def waiting(timeline: Timeline) -> Iterator[float]:
-    """Of each inference pod that came to run, from its creation on, as the API server told of it."""
-    created: dict[str, float] = {}
-    running: dict[str, float] = {}
-    for seen in timeline.pods:
-        if seen.pod.startswith("inference"):
-            created.setdefault(seen.uid, seen.time)
-            if seen.phase == "Running":
-                running.setdefault(seen.uid, seen.time)
-    return (running[uid] - created[uid] for uid in running)
-
-
 def report(measured: Sequence[Measured]) -> None:
-    """The tables on stdout and in a file, the figures beside them."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    found = [compare(one) for one in measured]
-    goodput = [
-        "| predicted / measured | system | goodput | within 5% | steps repeated | pods of inference |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {one.window} | {one.system} | {one.predicted_goodput:.1%} / {one.goodput:.1%} "
-            f"| {'yes' if one.met else 'no'} | {one.predicted_repeated} / {one.repeated} | {one.pods} |"
-            for one in found
-        ),
-    ]
-    waiting = [
-        "| predicted / measured, all windows | inference waits p50 | p99 | within 20% | pods |",
-        "| --- | --- | --- | --- | --- |",
-        *(
-            waiting_row([one for one in measured if one.system == system])
-            for system in dict.fromkeys(one.system for one in found)
-        ),
-    ]
-    table = "\n".join([machine(), "", *goodput, "", *waiting, ""])
-    print(table)
-    (OUT / "table.md").write_text(table)
-    (OUT / "figures.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
+    """Predicted beside measured: goodput of each window, waiting over all windows of a system."""
+    record = Record(name="simulation_truth", question="Does the simulator tell the truth?")
+    shares = (Column(title="predicted", format=".1%"), Column(title="measured", format=".1%"))
+    seconds = (Column(title="predicted", format=".2f"), Column(title="measured", format=".2f"))
+    record.add(
+        Table(
+            name="simulation-truth-goodput",
+            title="Goodput and repeated steps of replayed windows on a real cluster",
+            columns=(
+                Column(title="window"),
+                Column(title="system"),
+                *shares,
+                Column(title=f"within {GOODPUT_AIM:.0%}"),
+                Column(title="steps repeated, predicted"),
+                Column(title="measured"),
+                Column(title="pods of inference"),
+            ),
+            rows=[_goodput_row(compare(one)) for one in measured],
+        )
+    )
+    record.add(
+        Table(
+            name="simulation-truth-waiting",
+            title="Seconds that inference waits, over all windows",
+            columns=(
+                Column(title="system"),
+                *(Column(title=f"p50, {column.title}", format=column.format) for column in seconds),
+                *(Column(title=f"p99, {column.title}", format=column.format) for column in seconds),
+                Column(title=f"within {WAITING_AIM:.0%}"),
+                Column(title="pods, predicted"),
+                Column(title="measured"),
+            ),
+            rows=[
+                _waiting_row([one for one in measured if one.system == system])
+                for system in dict.fromkeys(one.system for one in measured)
+            ],
+        )
+    )
+    record.write()
 
 
-def waiting_row(windows: Sequence[Measured]) -> str:
+def _goodput_row(one: Compared) -> list[Value]:
+    goodputs = (one.predicted_goodput, one.goodput, "yes" if one.met else "no")
+    return [one.window, one.system, *goodputs, one.predicted_repeated, one.repeated, one.pods]
+
+
+def _waiting_row(windows: Sequence[Measured]) -> list[Value]:
     """Of all windows with one system: of the few pods of a single one, p99 is the slowest."""
     predicted = predict(windows, windows[0].seconds).inference
     seen = inference_waiting([wait for one in windows for wait in one.waits], never=0)
     met = abs(predicted.p99 - seen.p99) <= WAITING_AIM * seen.p99
-    quantiles = f"{predicted.p50:.2f} / {seen.p50:.2f} s | {predicted.p99:.2f} / {seen.p99:.2f} s"
-    return f"| {windows[0].system} | {quantiles} | {'yes' if met else 'no'} | {predicted.pods} / {seen.pods} |"
+    quantiles = (predicted.p50, seen.p50, predicted.p99, seen.p99)
+    return [windows[0].system, *quantiles, "yes" if met else "no", predicted.pods, seen.pods]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ Each figure is measured in turns with what it is compared to, in the same run:
 
 import argparse
 import os
-import platform
 import re
 import resource
 import shutil
@@ -29,6 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from benchmarks.report.machine import this_machine
 from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET, ENV_READY_ADDRESS, ENV_RUN_DIR, ENV_SLOTS, READY_PORT
 from hvd_elastic.system.child_processes import children
 from hvd_elastic.worker.adoption import adopt_socket
@@ -55,19 +55,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--starts", type=int, default=3)
     options = parser.parse_args()
-    print(machine())
+    print(this_machine())
     with tempfile.TemporaryDirectory() as folder:
         adoption(Path(folder), options.runs)
         starts(Path(folder), options.starts)
         memory(Path(folder))
-
-
-def machine() -> str:
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return (
-        f"{platform.machine()}, {os.cpu_count()} cores, {memory_gib:.0f} GiB, Linux {platform.release()}, "
-        f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
-    )
 
 
 def adoption(folder: Path, runs: int) -> None:

@@ -17,14 +17,13 @@ replicas and local batch. Left out are clusters with fewer than five sizes, and 
 import argparse
 import csv
 import math
-import os
-import platform
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.step_time import StepObservation, StepTime, fitted
 from hvd_elastic.policy.step_time_fit import BETWEEN, BEYOND, BEYOND_ONE, quantile
 
@@ -111,40 +110,54 @@ def beyond(series: Iterable[list[StepObservation]], fit: Fit, seen: int) -> list
     return found
 
 
-def told(found: Sequence[float]) -> str:
-    return f"{median(found):.3f} / {quantile(found, 0.9):.3f}" if found else "-"
+def told(found: Sequence[float]) -> tuple[Value, Value]:
+    return (median(found), quantile(found, 0.9)) if found else (None, None)
 
 
-def all_batches(pairs: Pairs) -> bool:
-    """Print the first protocol. Returns whether the bounds are kept."""
+def all_batches(pairs: Pairs) -> tuple[Table, bool]:
+    """The first protocol, and whether the bounds are kept."""
     kept = True
-    print(f"all batches: {len(pairs)} model-cluster pairs, {sum(map(len, pairs.values()))} observations")
-    print(f"  {'median / p90 relative error':32}{'between':>18}{'beyond 3 sizes':>18}")
+    rows: list[list[Value]] = []
     for name, fit in (("fitted", fitted), ("ideal scaling", ideal)):
         inner = between(pairs.values(), fit)
         outer = [error for _, error in beyond(pairs.values(), fit, 3)]
-        print(f"  {name:32}{told(inner):>18}{told(outer):>18}")
+        rows.append([name, *told(inner), *told(outer)])
         if fit is fitted:
             kept = median(inner) <= BETWEEN_BOUND and median(outer) <= BEYOND_BOUND
-    print(f"  bounds on the median: {BETWEEN_BOUND} and {BEYOND_BOUND}: {'kept' if kept else 'MISSED'}")
-    return kept
+    count = sum(map(len, pairs.values()))
+    return Table(
+        name="step-time-all-batches",
+        title=f"Relative error, all batches: {len(pairs)} pairs of model and cluster, {count} observations",
+        columns=columns(("between", "beyond 3 sizes")),
+        rows=rows,
+        note=f"Bounds on the median: {BETWEEN_BOUND} and {BEYOND_BOUND}: {'kept' if kept else 'MISSED'}.",
+    ), kept
 
 
-def constant_batch(pairs: Pairs) -> None:
-    """Print the second protocol."""
+def constant_batch(pairs: Pairs) -> Table:
+    """The second protocol."""
     series = list(constant_batches(pairs))
-    print(f"constant batch: {len(series)} series of one job, {sum(map(len, series))} observations")
-    print(f"  {'median / p90 relative error':32}" + "".join(f"{title:>18}" for title in _TITLES))
+    rows: list[list[Value]] = []
     for name, fit in (("fitted", fitted), ("ideal scaling", ideal)):
         for seen in (1, 2, 3, 4) if fit is fitted else (1,):
             found = beyond([one for one in series if len(one) > seen], fit, seen)
             inner = between(series, fit) if seen == 3 or fit is ideal else []
             parts = [[error for far, error in found if low < far <= high] for low, high in _DOUBLINGS]
-            label = f"{name}, {seen} seen"
-            print(f"  {label:32}" + "".join(f"{told(part):>18}" for part in (inner, *parts)))
+            rows.append([f"{name}, {seen} seen", *(figure for part in (inner, *parts) for figure in told(part))])
     for label, rule in (("stated by a profile", (BETWEEN, *BEYOND)), ("... of one size", (None, *BEYOND_ONE))):
-        stated = [f"{one.half:.2f} / {one.most:.2f}" if one else "-" for one in rule]
-        print(f"  {label:32}" + "".join(f"{text:>18}" for text in stated))
+        rows.append([label, *(figure for one in rule for figure in ((one.half, one.most) if one else (None, None)))])
+    return Table(
+        name="step-time-constant-batch",
+        title=f"Relative error, constant batch: {len(series)} series of one job, {sum(map(len, series))} observations",
+        columns=columns(_TITLES),
+        rows=rows,
+    )
+
+
+def columns(titles: Sequence[str]) -> list[Column]:
+    """The name of the fit, and for each title the median and the 90th percentile."""
+    pairs = ((Column(title=title, format=".3f"), Column(title="p90", format=".3f")) for title in titles)
+    return [Column(title="fit"), *(column for pair in pairs for column in pair)]
 
 
 _TITLES = ("between", "up to 2x", "up to 4x", "up to 8x", "more")
@@ -158,10 +171,12 @@ def main() -> int:
     if not path.exists():
         print(f"skipped: there is no {path}")
         return 0
-    print(f"{platform.node()}: {os.cpu_count()} cores, Python {platform.python_version()}; {TABLE}")
+    record = Record(name="step_time", question="How far is a fitted step time off at sizes that were not seen?")
     pairs = read_pairs(path)
-    kept = all_batches(pairs)
-    constant_batch(pairs)
+    table, kept = all_batches(pairs)
+    record.add(table)
+    record.add(constant_batch(pairs))
+    record.write()
     return 0 if kept else 1
 
 

@@ -1,0 +1,1 @@
+"""Windows of recorded traces, replayed on a real cluster by inference pods that take GPUs and give them back."""

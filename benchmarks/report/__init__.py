@@ -1,0 +1,1 @@
+"""What the benchmarks have found, on one page: `python -m benchmarks.report`."""

@@ -1,0 +1,52 @@
+"""The page of a report: one section for each benchmark, with its tables, pictures and machine."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from benchmarks.report.record import Record, Table
+
+_TEMPLATE: Final = "page.html.jinja"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One benchmark on the page."""
+
+    name: str
+    record: Record | None
+    """None: it has found nothing."""
+    said: str
+    """The end of its output."""
+
+
+def write_page(sections: Sequence[Section], folder: Path) -> Path:
+    """Write the page and a CSV file for each table into `folder`; return the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["svg"] = _inline
+    for section in sections:
+        for table in section.record.tables if section.record else ():
+            _write_csv(table, folder / f"{table.name}.csv")
+    page = folder / "index.html"
+    page.write_text(environment.get_template(_TEMPLATE).render(sections=sections))
+    return page
+
+
+def _inline(document: str) -> Markup:
+    """An SVG document as part of a page: without what comes before its root."""
+    return Markup(document[document.index("<svg") :])
+
+
+def _write_csv(table: Table, path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([column.title for column in table.columns])
+        writer.writerows(table.rows)

@@ -1,0 +1,105 @@
+"""What a benchmark has found: tables and pictures, and on what they were measured.
+
+A benchmark prints each table as soon as it has it, and keeps all of them in `out/benchmarks/NAME.json`, from which
+`benchmarks.report` makes a page.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from benchmarks.report.machine import this_machine
+from hvd_elastic.cli import output
+
+FOLDER: Final = Path("out/benchmarks")
+
+Value = str | float | int | None
+"""What a cell holds. None: there is no figure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    format: str = ""
+    """How a figure is shown, as Python's `format()` takes it. Text is shown as it is."""
+
+    def text(self, value: Value) -> str:
+        """The value as a person reads it."""
+        if value is None:
+            return "-"
+        return value if isinstance(value, str) else format(value, self.format)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Figures, and what they are compared to, in one table."""
+
+    name: str
+    """Of the file that holds it as CSV."""
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Value]]
+    note: str = ""
+    """What a reader must know beside the table: an aim that was missed, and why."""
+
+    def texts(self) -> list[list[str]]:
+        """The rows as a person reads them."""
+        return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def __str__(self) -> str:
+        columns = [
+            output.Column(title=column.title, key=str(number), right=number > 0)
+            for number, column in enumerate(self.columns)
+        ]
+        rows = [{str(number): text for number, text in enumerate(texts)} for texts in self.texts()]
+        note = f"{self.note}\n" if self.note else ""
+        return f"{self.title}\n\n{output.table(rows, columns)}{note}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """What one run of a benchmark has found."""
+
+    name: str
+    """Of the module."""
+    question: str
+    """That the figures answer."""
+    began: float = field(default_factory=time.time)
+    """Unix seconds."""
+    machine: str = field(default_factory=this_machine)
+    """As it was when the benchmark began."""
+    tables: list[Table] = field(default_factory=list)
+    pictures: dict[str, str] = field(default_factory=dict)
+    """SVG documents by name."""
+
+    @property
+    def day(self) -> str:
+        """On which the benchmark began."""
+        return time.strftime("%Y-%m-%d", time.gmtime(self.began))
+
+    def add(self, table: Table) -> None:
+        """Keep a table, and print it."""
+        if not self.tables:
+            print(self.machine)
+        self.tables.append(table)
+        print(f"\n{table}", flush=True)
+
+    def write(self, folder: Path = FOLDER) -> None:
+        """Keep everything for the report, in place of the benchmark's last record."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.name}.json").write_text(json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The record that `write` has written to `path`."""
+        found: Mapping[str, Any] = json.loads(path.read_text())
+        tables = [
+            Table(**{**table, "columns": [Column(**column) for column in table["columns"]]})
+            for table in found["tables"]
+        ]
+        return cls(**{**found, "tables": tables})

@@ -1,0 +1,72 @@
+"""A job as users of the training-operator write it: an elastic PyTorchJob, torchrun with the c10d rendezvous."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
+from tests.cluster import jobs
+from tests.cluster.jobs import Job
+from tests.cluster.kube.kubectl import Kubectl, condition_of
+from tests.cluster.pods import SAFE
+from tests.cluster.site import RESULTS, Site
+
+_COMMAND = ["torchrun", "/output/scripts/torchelastic.py"]
+"""The operator says everything else to torchrun by environment variables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchElasticJob(Job):
+    """A PyTorchJob that was applied."""
+
+    def require_alive(self) -> None:
+        """Raise if the job has failed."""
+        job = self.kubectl.get("pytorchjob", self.name)
+        assert condition_of(job, "Failed") != "True", f"{self.name} has failed:\n{self.describe()}"
+
+
+def submit(site: Site, kubectl: Kubectl, name: str, *, sizes: tuple[int, int, int], node_labels: dict[str, str]) -> Job:
+    """Apply the manifest of a job of min, start and max workers. The training-operator must run."""
+    shared = jobs.share_results(site, kubectl)
+    kubectl.apply([_pytorchjob(site, name, sizes, node_labels)])
+    return TorchElasticJob(kubectl=kubectl, name=name, shared=shared)
+
+
+def _pytorchjob(site: Site, name: str, sizes: tuple[int, int, int], node_labels: dict[str, str]) -> dict[str, Any]:
+    # elasticPolicy as in the operator's examples/pytorch/elastic/echo/echo.yaml, with more restarts: each change of the
+    # world is one. `ExitCode` makes a pod anew whose end was a signal's (docs of the training-operator).
+    container = {
+        "name": "pytorch",
+        "image": site.image,
+        "command": _COMMAND,
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "securityContext": SAFE,
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        "volumeMounts": [{"name": "results", "mountPath": "/output"}],
+    }
+    pod = {
+        "metadata": {"labels": {LABEL_JOB_NAME: name, LABEL_JOB_ROLE: Role.WORKER.value}},
+        "spec": {
+            "priorityClassName": "preemptible-pc",
+            "nodeSelector": node_labels,
+            "tolerations": [{"operator": "Exists"}],
+            "securityContext": {"fsGroup": 1000},
+            "containers": [container],
+            "volumes": [{"name": "results", "persistentVolumeClaim": {"claimName": RESULTS}}],
+        },
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {
+            "elasticPolicy": {
+                "rdzvBackend": "c10d",
+                "minReplicas": sizes[0],
+                "maxReplicas": sizes[2],
+                "maxRestarts": 1000,
+            },
+            "pytorchReplicaSpecs": {
+                "Worker": {"replicas": sizes[2], "restartPolicy": "ExitCode", "template": pod},
+            },
+        },
+    }

@@ -1,0 +1,112 @@
+"""The page of `benchmarks.report`: complete without a network, and the same figures as its files."""
+
+import csv
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.report.page import Section, write_page
+from benchmarks.report.record import Column, Record, Table
+from hvd_elastic.bench.line_chart import Axis, Line, line_chart
+
+
+def record() -> Record:
+    found = Record(name="made_up", question="Is <this> shown?")
+    columns = (Column(title="what"), Column(title="share", format=".1%"), Column(title="seconds", format=".2f"))
+    found.add(
+        Table(
+            name="made-up",
+            title="Shares & seconds",
+            columns=columns,
+            rows=[["ours", 0.987, 1.5], ["stock", None, "never"]],
+            note="The second was given up.",
+        )
+    )
+    axis = Axis(title="x", ticks=[(0.0, "0"), (1.0, "1")])
+    found.pictures["line"] = line_chart([Line(name="a < b", points=[(0, 0), (1, 1)])], title="T", x=axis, y=axis)
+    return found
+
+
+class Page(HTMLParser):
+    """What a browser would look for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what the element points to."""
+        found = dict(attrs)
+        self.links += [found["href"] or ""] if tag == "a" else []
+        self.loaded += [value or "" for name, value in attrs if name in {"src", "xlink:href", "data"}]
+        self.ids += [found["id"] or ""] if "id" in found else []
+
+    def handle_data(self, data: str) -> None:
+        """Note the text."""
+        self.texts.append(data)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    sections = [
+        Section(name="made_up", record=record(), said=""),
+        Section(name="absent", record=None, said="skipped: there is no <trace>\nexit code 0"),
+    ]
+    return write_page(sections, tmp_path)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = record()
+    written.write(tmp_path)
+    read = Record.read(tmp_path / "made_up.json")
+    assert [table.texts() for table in read.tables] == [table.texts() for table in written.tables]
+    assert (read.question, read.machine, read.pictures) == (written.question, written.machine, written.pictures)
+
+
+def test_each_link_leads_somewhere_and_nothing_is_loaded(page: Path) -> None:
+    found = Page(page.read_text())
+    assert found.loaded == []
+    for link in found.links:
+        assert link.removeprefix("#") in found.ids if link.startswith("#") else (page.parent / link).is_file(), link
+    assert {"#made_up", "#absent", "made-up.csv"} <= set(found.links)
+
+
+def test_figures_are_shown_for_people_and_kept_for_programs(page: Path) -> None:
+    texts = Page(page.read_text()).texts
+    assert {"98.7%", "1.50", "never", "-", "Is <this> shown?"} <= set(texts)
+    assert any("there is no <trace>" in text for text in texts)
+    with (page.parent / "made-up.csv").open() as file:
+        assert list(csv.reader(file)) == [
+            ["what", "share", "seconds"],
+            ["ours", "0.987", "1.5"],
+            ["stock", "", "never"],
+        ]
+
+
+def test_the_picture_is_a_well_formed_part_of_the_page(page: Path) -> None:
+    text = page.read_text()
+    picture = text[text.index("<svg") : text.index("</svg>") + len("</svg>")]
+    assert "a < b" in "".join(ElementTree.fromstring(picture).itertext())
+
+
+def test_a_real_browser_shows_it(page: Path) -> None:
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
+    shown = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = Page(shown.stdout)
+    assert {"98.7%", "never"} <= set(found.texts)
