@@ -72,8 +72,9 @@ class Recipe:
         return replace(self, patches=tuple(patch for patch in self.patches if patch.needed_to_compile))
 
     def without(self, name: str) -> "Recipe":
-        """The same without the patch of that name."""
-        return replace(self, patches=tuple(patch for patch in self.patches if patch.name != name))
+        """The same without the patch of that name, and without those that need it."""
+        kept = tuple(patch for patch in self.patches if patch.name != name and name not in patch.needs)
+        return replace(self, patches=kept)
 
     @property
     def environment(self) -> Mapping[str, str]:

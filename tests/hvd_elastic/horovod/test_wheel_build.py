@@ -49,6 +49,15 @@ def test_everything_that_changes_the_wheel_changes_its_key() -> None:
     assert len({recipe.key for recipe in [RECIPE, *others]}) == len(others) + 1
 
 
+def test_without_a_patch_those_that_need_it_are_missing_too() -> None:
+    names = {patch.name for patch in RECIPE.patches}
+    assert names - {patch.name for patch in RECIPE.without("rendezvous-token").patches} == {
+        "rendezvous-token",
+        "worker-addresses",
+    }
+    assert names - {patch.name for patch in RECIPE.without("worker-addresses").patches} == {"worker-addresses"}
+
+
 def test_the_version_says_whether_it_is_the_whole_set() -> None:
     assert RECIPE.local_version == f"hvdelastic.{NUMBER}"
     assert RECIPE.unpatched().local_version == RECIPE.without("gloo-message").local_version == "hvdelastic.0"
