@@ -190,6 +190,24 @@ def test_a_tree_that_is_kept_has_new_times_only_where_a_patch_differs(tmp_path: 
 
 
 @pytest.mark.usefixtures("one_source")
+def test_tools_whose_interpreter_is_gone_are_fetched_again(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    lines: list[str] = []
+    cmake = tree / "tools" / "bin" / "cmake"
+    cmake.parent.mkdir(parents=True)
+
+    cmake.write_text("#!/bin/sh\n")
+    cmake.chmod(0o755)
+    wheel(SMALL, tmp_path / "cache", progress=lines.append, tree=tree)
+    assert not any("build tools" in line for line in lines)
+
+    cmake.write_text(f"#!{tmp_path}/gone/bin/python\n")
+    wheel(SMALL.without("one"), tmp_path / "cache", progress=lines.append, tree=tree)
+    assert any("build tools" in line for line in lines)
+    assert not cmake.exists()
+
+
+@pytest.mark.usefixtures("one_source")
 def test_a_source_that_is_another_is_not_built(tmp_path: Path) -> None:
     other = replace(RECIPE, patches=(Patch.parse("other", PATCH.replace("-one", "-three")),))
 
