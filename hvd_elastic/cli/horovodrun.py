@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from typing import Final
 
 import click
 
@@ -10,6 +11,8 @@ from hvd_elastic.launcher.launcher_log import configure
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
 logger = logging.getLogger("hvd_elastic.launcher")
+
+_WAYS_OUT: Final = "build it with `hvd-elastic install-horovod`, or write `launcher: launch`"
 
 
 @click.command(
@@ -22,11 +25,14 @@ def command(arguments: tuple[str, ...]) -> None:
     Stock horovodrun ends when all its workers were taken away. Then it is started again, and begins as soon as
     `--min-np` processes fit. Ends with the script's own exit code, 71 (reset limit), horovodrun's, or 128 + a signal.
     """
+    from hvd_elastic.horovod.patch_set import SAFE_PATCH, installed_patches
     from hvd_elastic.launcher.horovodrun_command import parse
     from hvd_elastic.launcher.supervisor import supervise
 
     job = parse(arguments)
     configure(verbose=False, as_json=os.environ.get(ENV_LOG_FORMAT) == "json")
+    if SAFE_PATCH not in installed_patches():
+        logger.warning("this Horovod runs what anyone sends to the launcher's port (CVE-2024-10190): %s", _WAYS_OUT)
     finish = supervise(job)
     if finish.exit_code:
         logger.error("the job failed with %d: %s", finish.exit_code, finish.reason)

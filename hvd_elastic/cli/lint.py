@@ -34,7 +34,9 @@ from hvd_elastic.priorityclasses.problem import Problem
     help="Exit with 1 if there is a finding of this severity or a worse one.  [default: error]",
 )
 @click.option(
-    "--horovod", metavar="VERSION", help="The Horovod of the images, where their names do not tell it: 0.28.1."
+    "--horovod",
+    metavar="VERSION",
+    help="The Horovod of the images, where their names do not tell it: 0.28.1+hvdelastic.2.",
 )
 @click.option(
     "--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Known findings, which are not told again."

@@ -16,8 +16,11 @@ from typing import Final
 
 FOLDER: Final = Path(__file__).with_name("patches")
 
-NUMBER: Final = 1
-"""The number of this set, in the wheel's version: `0.28.1+hvdelastic.1`. A release that changes a patch raises it."""
+NUMBER: Final = 2
+"""The number of this set, in the wheel's version: `0.28.1+hvdelastic.2`. A release that changes a patch raises it."""
+
+SAFE_PATCH: Final = "worker-addresses"
+"""Without it `horovodrun` and its workers run what anyone sends them (CVE-2024-10190)."""
 
 _MARKER: Final = Path("horovod/common/hvd_elastic_patches.py")
 
@@ -35,6 +38,8 @@ class Patch:
     subject: str
     without: str
     """What users see of a Horovod that lacks it; the trailer `Without:`."""
+    needs: tuple[str, ...] = ()
+    """Names of the patches whose lines it changes; the trailers `Needs:`."""
     tests: tuple[str, ...]
     """Node ids of the tests that fail without it; the trailers `Test:`. None if Horovod does not compile without it."""
     diff: str
@@ -49,7 +54,7 @@ class Patch:
         """Read one file. Raises ValueError if it lacks the trailer `Without:`."""
         message = email.parser.Parser(policy=email.policy.default).parsestr(text)
         body = message.get_content().partition("\n---\n")[0]
-        trailers = re.findall(r"^(Without|Test): (.*)$", body, re.MULTILINE)
+        trailers = re.findall(r"^(Without|Needs|Test): (.*)$", body, re.MULTILINE)
         without = [value for key, value in trailers if key == "Without"]
         if len(without) != 1:
             raise ValueError(f"the patch {name} has {len(without)} lines `Without:`, and one is needed")
@@ -57,6 +62,7 @@ class Patch:
             name=name,
             subject=re.sub(r"^\[PATCH.*?\] ", "", str(message["subject"])),
             without=without[0],
+            needs=tuple(value for key, value in trailers if key == "Needs"),
             tests=tuple(value for key, value in trailers if key == "Test"),
             diff=text[text.index("\n--- a/") :],
         )

@@ -72,8 +72,9 @@ class Recipe:
         return replace(self, patches=tuple(patch for patch in self.patches if patch.needed_to_compile))
 
     def without(self, name: str) -> "Recipe":
-        """The same without the patch of that name."""
-        return replace(self, patches=tuple(patch for patch in self.patches if patch.name != name))
+        """The same without the patch of that name, and without those that need it."""
+        kept = tuple(patch for patch in self.patches if patch.name != name and name not in patch.needs)
+        return replace(self, patches=kept)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -211,15 +212,31 @@ class _Build:
 
     def _fetch(self, output: int) -> None:
         """Bring the source distribution and the build tools."""
+        if not self._runs_cmake():
+            self.progress(f"Horovod {VERSION}: fetching its build tools")
+            shutil.rmtree(self._tools, ignore_errors=True)
+            self._pip(output, "install", "--target", str(self._tools), *BUILD_REQUIREMENTS)
         if self._archive.exists():
             return
-        self.progress(f"Horovod {VERSION}: fetching its source and build tools")
-        self.tree.mkdir(parents=True, exist_ok=True)
-        self._pip(output, "install", "--target", str(self._tools), *BUILD_REQUIREMENTS)
+        self.progress(f"Horovod {VERSION}: fetching its source")
         requirement = self.tree / "source.txt"
         requirement.write_text(f"horovod=={VERSION} --hash=sha256:{SDIST_SHA256}\n")
         fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes")
         self._pip(output, "download", *fetch, "--dest", str(self.tree), "-r", str(requirement))
+
+    def _runs_cmake(self) -> bool:
+        """Whether the build tools are there and run.
+
+        Their scripts name the interpreter that installed them. In a tree that is kept it may be gone; then the system's
+        cmake would be taken for this one, and fail.
+        """
+        command = [str(self._tools / "bin" / "cmake"), "--version"]
+        environment = os.environ | {"PYTHONPATH": str(self._tools)}
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        except OSError:
+            return False
+        return done.returncode == 0
 
     def _lay_out(self, source: Path) -> None:
         """Make `source` the patched source. A file that it has already keeps its time, so make leaves its object be."""

@@ -12,6 +12,7 @@ from hvd_elastic.mpijob.description.job_spec import (
     PrioritySpec,
     QueueSystem,
 )
+from hvd_elastic.mpijob.description.network_spec import NetworkSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.supporting.shared_storage import mounts
 from hvd_elastic.priorityclasses.problem import Problem
@@ -29,10 +30,17 @@ _DROPPED_BY_TORCHRUN: Final = {
     "batch": _NOT_OURS,
     "standby": _NOT_OURS,
     "log_format": _NOT_OURS,
+    "restarts": "has no effect: it counts launchers, and a PyTorchJob has none; reset_limit counts torchrun's restarts",
     "checkpoint": "has no effect: nothing of hvd-elastic runs in the pods of a PyTorchJob, so nobody writes it",
     "monitor": "has no effect: no port of a PyTorchJob's pods serves metrics",
 }
 """Keys that a PyTorchJob cannot express, and why."""
+_NETWORK_OF_OURS: Final = {
+    "api_ports": _NO_LAUNCHER,
+    "api_server": _NO_LAUNCHER,
+    "monitoring_namespace": "has no effect: no port of a PyTorchJob's pods serves metrics",
+}
+"""The same below `network`."""
 
 
 def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
@@ -52,20 +60,48 @@ def problems(spec: JobSpec, target: Target) -> Iterator[Problem]:
     if target is Target.MPIJOB_V1 and spec.launcher.kind is LauncherKind.LAUNCH:
         what = "opens ssh connections ahead of need, and kubeflow.org/v1 has no ssh"
         yield Problem(path="launcher.kind", value="launch", what=what, way_out="use horovodrun")
+    if target is Target.MPIJOB_V1:
+        yield from _dropped_by_legacy(spec)
     if target is Target.PYTORCHJOB:
         yield from _dropped_by_torchrun(spec)
+
+
+def _dropped_by_legacy(spec: JobSpec) -> Iterator[Problem]:
+    if "restarts" in spec.model_fields_set and spec.restarts:
+        # training-operator 1.8, `pkg/controller.v1/mpi/mpijob_controller.go`, `updateMPIJobStatus`.
+        what = "has no effect: the training-operator ends the job with the first launcher that fails"
+        way_out = f"leave it out, or generate --as {Target.MPIJOB}"
+        yield Problem(path="restarts", value=spec.restarts, what=what, way_out=way_out)
+    if spec.queue and spec.queue.system is QueueSystem.KUEUE:
+        # Kueue, `pkg/controller/jobs/mpijob/mpijob_controller.go`: its JobType is that of kubeflow.org/v2beta1 alone.
+        what = "has no effect: Kueue knows no kubeflow.org/v1 MPIJob, so the job would start without being admitted"
+        yield Problem(path="queue.system", value="kueue", what=what, way_out=f"generate --as {Target.MPIJOB}")
 
 
 def _dropped_by_torchrun(spec: JobSpec) -> Iterator[Problem]:
     """Keys that have a value of their own, which would be dropped in silence."""
     for key, what in _DROPPED_BY_TORCHRUN.items():
-        value = getattr(spec, key)
-        if value != JobSpec.model_fields[key].get_default(call_default_factory=True):
-            given = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include={key})[key]
-            yield Problem(path=key, value=given, what=what, way_out=_way_out(spec, key))
+        if _is_given(spec, key):
+            given = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include={key})
+            yield Problem(path=key, value=given.get(key, getattr(spec, key)), what=what, way_out=_way_out(spec, key))
+    if spec.autoscale is None and spec.workers.start > spec.workers.min:
+        what = "has no effect without autoscale: torchrun starts with workers.min, and takes the others in as they come"
+        way_out = f"leave it out and set workers.max, or generate --as {Target.MPIJOB}"
+        yield Problem(path="workers.start", value=spec.workers.start, what=what, way_out=way_out)
+    for key, what in _NETWORK_OF_OURS.items():
+        if getattr(spec.network, key) != getattr(NetworkSpec(), key):
+            path, given = f"network.{key}", spec.network.model_dump(mode="json", include={key})[key]
+            yield Problem(path=path, value=given, what=what, way_out=_way_out(spec, path))
     if spec.priority.launcher != PrioritySpec().launcher:
         way_out = _way_out(spec, "priority.launcher")
         yield Problem(path="priority.launcher", value=spec.priority.launcher, what=_NO_LAUNCHER, way_out=way_out)
+
+
+def _is_given(spec: JobSpec, key: str) -> bool:
+    """Whether a key has a value of its own. `restarts` promises something by its default too."""
+    if key == "restarts":
+        return key in spec.model_fields_set
+    return bool(getattr(spec, key) != JobSpec.model_fields[key].get_default(call_default_factory=True))
 
 
 def _way_out(spec: JobSpec, key: str) -> str:

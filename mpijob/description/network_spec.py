@@ -45,7 +45,7 @@ class NetworkSpec(Section):
     """What may connect to the job's pods, and what they may connect to."""
 
     policy: bool = True
-    """Emit NetworkPolicies. Horovod unpickles what its ports receive: without them, any pod can run code in the job."""
+    """Emit NetworkPolicies. A job's ports believe whoever reaches them: without, any pod can stop the job."""
     interface: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = "eth0"
     """Network interface of the pods. Without a name, Horovod would wait for two hosts and probe for it."""
     storage_ports: list[Port] = Field(default=[443])

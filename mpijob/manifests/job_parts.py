@@ -15,13 +15,18 @@ def job_metadata(spec: JobSpec) -> Manifest:
     return {**meta, "labels": {**meta["labels"], **queues.job_labels(spec)}}
 
 
-def run_policy(spec: JobSpec, *, has_launcher: bool = True) -> Manifest:
-    """`runPolicy`. `cleanPodPolicy: All` deletes Failed workers too; the launcher's log stays for `keep` seconds."""
+def run_policy(spec: JobSpec, *, has_launcher: bool = True, restarts: int | None = None) -> Manifest:
+    """`runPolicy`. `cleanPodPolicy: All` deletes Failed workers too; the launcher's log stays for `keep` seconds.
+
+    `restarts`: launchers that may fail. None for the training-operator: it starts no second launcher, and to it a limit
+    of 0 means that a failed worker ends the job (training-operator 1.8, `pkg/controller.v1/common/job.go`,
+    `exceedsBackoffLimit`; its work queue counts no retries).
+    """
     return without_empty(
         cleanPodPolicy="All",
         ttlSecondsAfterFinished=spec.keep,
         activeDeadlineSeconds=spec.deadline,
-        backoffLimit=spec.restarts,
+        backoffLimit=restarts,
         schedulingPolicy=queues.scheduling_policy(spec, has_launcher=has_launcher),
         suspend=spec.suspend or None,
     )

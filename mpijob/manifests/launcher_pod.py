@@ -42,7 +42,7 @@ def template(
     ssh_secret: str | None = None,
     owned: Sequence[str] = (),
 ) -> Manifest:
-    """The launcher's pod template. Only the sidecar gets a token, because Horovod unpickles what its ports receive.
+    """The launcher's pod template. Only the sidecar gets a token: stock Horovod runs what its ports receive.
 
     `owned`: API paths of what the sidecar becomes the owner of. `ssh_secret`: the Secret with the job's ssh key, by
     which the workers know the sidecar's requests; None where the operator makes none.

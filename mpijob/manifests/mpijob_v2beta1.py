@@ -29,7 +29,7 @@ def manifests(spec: JobSpec, *, owned: Sequence[str] = ()) -> list[Manifest]:
             "sshAuthMountPath": SSH_FOLDER,
             # WaitForWorkersReady would wait for workers.max of them, and idle capacity may not be there for all.
             "launcherCreationPolicy": "AtStartup",
-            "runPolicy": run_policy(spec),
+            "runPolicy": run_policy(spec, restarts=spec.restarts),
             "mpiReplicaSpecs": {
                 "Launcher": replicas(1, launcher),
                 "Worker": replicas(spec.workers.max, worker_pod.template(spec)),

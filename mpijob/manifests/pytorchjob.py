@@ -20,6 +20,9 @@ _OURS: Final = ("startupProbe", "readinessProbe", "ports")
 """Of a worker's container: what only our PID 1 answers. A pod that waited for it would never be Ready, and Kubernetes'
 autoscaler leaves the CPU use of such pods out (Kubernetes 1.34, `pkg/controller/podautoscaler/replica_calculator.go`,
 `groupPods`)."""
+_GLOO_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+"""torch.distributed's Gloo reads it as NCCL reads NCCL_SOCKET_IFNAME (https://docs.pytorch.org/docs/stable/
+distributed.html, "Choosing the network interface to use"). A value in the user's `env` wins."""
 _RESTARTS: Final = 1000
 """torchrun counts each resize as a restart, and an elastic job has many. The user's `reset_limit` replaces this."""
 
@@ -66,6 +69,8 @@ def _template(spec: JobSpec) -> Manifest:
     template = worker_pod.template(spec)
     pod = template["spec"]
     training = {**pod["containers"][0], "name": _CONTAINER, "command": command(spec)}
+    if _GLOO_INTERFACE not in spec.env:
+        training["env"] = [*training["env"], {"name": _GLOO_INTERFACE, "value": spec.network.interface}]
     for ours in _OURS:
         del training[ours]
     return {**template, "spec": {**pod, "containers": [training]}}

@@ -126,6 +126,23 @@ def limits(kubectl: Kubectl, **limit: Any) -> dict[str, Any]:
     return made(kubectl, "LimitRange", "v1", "seeded", spec={"limits": [{"type": "Container", **limit}]})
 
 
+def suspended_stock_job(kubectl: Kubectl) -> dict[str, Any]:
+    """An MPIJob on Horovod as it is published, without pods."""
+    command = ["horovodrun", "-np", "1", "--min-np", "1", "true"]
+    launcher = {"name": "launcher", "image": "horovod/horovod:0.28.1", "command": command}
+    worker = {"name": "worker", "image": "horovod/horovod:0.28.1"}
+    replicas = {
+        role: {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+        for role, container in (("Launcher", launcher), ("Worker", worker))
+    }
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "seeded", "namespace": kubectl.namespace},
+        "spec": {"runPolicy": {"suspend": True}, "mpiReplicaSpecs": replicas},
+    }
+
+
 def storage_class(name: str) -> dict[str, Any]:
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
     return {
@@ -340,6 +357,9 @@ SEEDS: dict[str, tuple[Seed, str, Level, str]] = {
     "two default storage classes": (
         lambda k: applied(k, storage_class("seeded-a"), storage_class("seeded-b")),
         "storage", Level.WARNING, "several default classes",
+    ),
+    "a horovodrun of another Horovod": (
+        lambda k: applied(k, suspended_stock_job(k)), "launchers", Level.WARNING, "seeded: Horovod 0.28.1 runs what",
     ),
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from tests.cluster import jobs
 from tests.cluster.kube import trainingoperator, waiting
 from tests.cluster.kube.kubectl import Kubectl, condition_of
 from tests.cluster.site import RESULTS, Site, owned_by_nobody
+from tests.cluster.standing import DURABLE
 from tests.cluster.timeline import Timeline
 from tests.cluster.training import Account
 
@@ -23,6 +24,8 @@ pytestmark = [
 ]
 
 DEADLINE_SECONDS = 180
+GLOBAL_BATCH = 48
+"""Not what the script asks for."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,8 @@ def test_first_job_as_a_legacy_mpijob(cluster: Site, namespace: Kubectl, timelin
     # The operator's own init container says nothing of its security, which `restricted` asks for.
     namespace("label", "namespace", namespace.namespace, "pod-security.kubernetes.io/enforce=baseline", "--overwrite")
     command = ["python", "/workspace/examples/digits_elastic.py", "--epochs", "10"]
-    shared = _apply(cluster, namespace, "mpijob-v1", command, launcher={"kind": "horovodrun", "cpu": "100m"})
+    keys = {"launcher": {"kind": "horovodrun", "cpu": "100m"}, "batch": {"global": GLOBAL_BATCH}, "checkpoint": DURABLE}
+    shared = _apply(cluster, namespace, "mpijob-v1", command, **keys)
     timeline.mark("applied")
     _wait_succeeded(namespace, "mpijob")
     timeline.mark("succeeded")
@@ -48,15 +52,24 @@ def test_first_job_as_a_legacy_mpijob(cluster: Site, namespace: Kubectl, timelin
     assert account.steps
     assert not account.skipped()
     assert not account.repeated()
+    assert {step["samples"] for step in account.steps if _is_first_of_its_epoch(step, account)} == {GLOBAL_BATCH}
+    assert any((shared / "checkpoints").rglob("manifests/*.json")), "the job's end is durable"
     said = [log.read_text() for log in (timeline.folder / "logs").glob("digits-launcher.*.launcher.log")]
     accuracies = re.findall(r"accuracy ([\d.]+)", "".join(said))
     assert float(accuracies[-1]) > 0.9
     _nothing_is_left(namespace, shared)
 
+    again = timeline.mark("the same job is applied again")
+    namespace.apply((shared / "manifests.yaml").read_text())
+    _wait_succeeded(namespace, "mpijob")
+    assert not Account.read(shared / "events").since(again).steps, "the checkpoint says that all epochs are done"
+    _nothing_is_left(namespace, shared)
+
 
 def test_first_job_as_a_pytorchjob(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
     command = ["python", "/output/scripts/digits_torchrun.py"]
-    shared = _apply(cluster, namespace, "pytorchjob", command, launcher={"kind": "horovodrun"})
+    keys = {"launcher": {"kind": "horovodrun"}, "workers": jobs.workers((1, 1, 3))}
+    shared = _apply(cluster, namespace, "pytorchjob", command, **keys)
     timeline.mark("applied")
     _wait_succeeded(namespace, "pytorchjob")
     timeline.mark("succeeded")
@@ -64,6 +77,10 @@ def test_first_job_as_a_pytorchjob(cluster: Site, namespace: Kubectl, timeline: 
     assert result["size"] in range(1, 4)
     assert result["accuracy"] > 0.9
     _nothing_is_left(namespace, shared)
+
+
+def _is_first_of_its_epoch(step: dict[str, Any], account: Account) -> bool:
+    return bool(step["samples"] == min(other["samples"] for other in account.steps if other["epoch"] == step["epoch"]))
 
 
 def _apply(site: Site, kubectl: Kubectl, target: str, command: list[str], **keys: Any) -> Path:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.system.processes import read_stat
 
 WORKER = Path(__file__).with_name("harness_worker.py")
@@ -39,6 +40,7 @@ class Job:
             "WORKER_TROUBLE": str(self.trouble),
             "WORKER_STEPS": str(steps),
             "WORKER_STEP_SECONDS": str(step_seconds),
+            "WORKER_MESSAGES": "json" if "worker-addresses" in installed_patches() else "pickle",
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
         }

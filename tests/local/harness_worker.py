@@ -216,24 +216,26 @@ class _Unpickler(pickle.Unpickler):
         return type(name, (), {"__init__": lambda self, *_: None})
 
 
+WRITES_JSON = ENV.get("WORKER_MESSAGES") == "json"
+"""As Horovod does with the patch `worker-addresses`."""
+PONG = {"service_name": "worker notification service", "source_address": "127.0.0.1"}
+
+
 class Notices:
     def __init__(self) -> None:
         self.count = 0
         self._key = os.urandom(32)
         self._server = socket.create_server(("127.0.0.1", 0), backlog=16)
         threading.Thread(target=self._serve, daemon=True).start()
-        address = ({"lo": [("127.0.0.1", self._server.getsockname()[1])]}, self._key)
-        request("PUT", f"/worker_addresses/{NAME}", base64.b64encode(pickle.dumps(address)))
+        table = {"lo": [("127.0.0.1", self._server.getsockname()[1])]}
+        if WRITES_JSON:
+            body = json.dumps({"addresses": table, "secret_key": self._key.hex()}).encode()
+        else:
+            body = base64.b64encode(pickle.dumps((table, self._key)))
+        request("PUT", f"/worker_addresses/{NAME}", body)
 
     def _serve(self) -> None:
-        module = types.ModuleType("horovod.runner.common.util.network")
-        ping, ack = (type(name, (), {"__module__": module.__name__}) for name in ("PingResponse", "AckResponse"))
-        module.PingResponse, module.AckResponse = ping, ack  # type: ignore[attr-defined]
-        sys.modules[module.__name__] = module
-        for name in ("horovod", "horovod.runner", "horovod.runner.common", "horovod.runner.common.util"):
-            sys.modules.setdefault(name, types.ModuleType(name))
-        pong = ping()
-        pong.service_name, pong.source_address = "worker notification service", "127.0.0.1"
+        replies = self._json_replies() if WRITES_JSON else self._pickled_replies()
         while True:
             connection, _ = self._server.accept()
             with connection, connection.makefile("rb") as reader:
@@ -242,13 +244,27 @@ class Notices:
                 body = reader.read(length)
                 if not hmac.compare_digest(digest, hmac.digest(self._key, body, "sha256")):
                     continue
-                if type(_Unpickler(io.BytesIO(body)).load()).__name__ == "PingRequest":
-                    message = pickle.dumps(pong)
-                else:
-                    message = pickle.dumps(ack())
+                kind = json.loads(body)["type"] if WRITES_JSON else type(_Unpickler(io.BytesIO(body)).load()).__name__
+                message = replies["PingResponse" if kind == "PingRequest" else "AckResponse"]
+                if kind != "PingRequest":
                     log("notified")
                     self.count += 1
                 connection.sendall(hmac.digest(self._key, message, "sha256") + struct.pack("i", len(message)) + message)
+
+    def _json_replies(self) -> dict[str, bytes]:
+        arguments = {"PingResponse": PONG, "AckResponse": {}}
+        return {kind: json.dumps({"type": kind, "arguments": given}).encode() for kind, given in arguments.items()}
+
+    def _pickled_replies(self) -> dict[str, bytes]:
+        module = types.ModuleType("horovod.runner.common.util.network")
+        ping, ack = (type(name, (), {"__module__": module.__name__}) for name in ("PingResponse", "AckResponse"))
+        module.PingResponse, module.AckResponse = ping, ack  # type: ignore[attr-defined]
+        sys.modules[module.__name__] = module
+        for name in ("horovod", "horovod.runner", "horovod.runner.common", "horovod.runner.common.util"):
+            sys.modules.setdefault(name, types.ModuleType(name))
+        pong = ping()
+        vars(pong).update(PONG)
+        return {"PingResponse": pickle.dumps(pong), "AckResponse": pickle.dumps(ack())}
 
 
 # --- Training --------------------------------------------------------------------------------------------------------

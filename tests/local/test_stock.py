@@ -17,6 +17,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from hvd_elastic.horovod.patch_set import installed_patches
 from tests.local.harness import WORKER, Job, own_addresses
 from tests.local.harness import job as make_job
 
@@ -135,6 +136,7 @@ def test_a_removed_worker_that_ends_with_0_after_its_name_is_back(job: Stock) ->
 
 
 def test_a_put_to_the_rendezvous_server_that_carries_code(job: Stock) -> None:
+    """Stock runs it (CVE-2024-10190). The patch `worker-addresses` closes that in `horovodrun` too."""
     job.hosts(A)
     job.run("-np", "1", "--min-np", "1")
     job.trains(f"{A}:0")
@@ -151,7 +153,7 @@ def test_a_put_to_the_rendezvous_server_that_carries_code(job: Stock) -> None:
     connection.request("PUT", f"/worker_addresses/{A}:0", base64.b64encode(cloudpickle.dumps(Evil())))
     with contextlib.suppress(OSError, http.client.HTTPException):
         connection.getresponse().read()
-    assert target.exists() is not job.product
+    assert target.exists() is not (job.product or "worker-addresses" in installed_patches())
 
 
 def test_a_first_run_of_the_script_that_fails(job: Stock) -> None:

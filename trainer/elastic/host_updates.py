@@ -57,7 +57,10 @@ def listening(state: ElasticState) -> Iterator[HostUpdates]:
     from horovod.runner.elastic import worker
 
     updates = HostUpdates(state)
-    worker.put_data_into_kvstore = rendezvous_client.register
+    if hasattr(worker, "put_bytes_into_kvstore"):  # Horovod has the patch `worker-addresses`
+        worker.put_bytes_into_kvstore = rendezvous_client.register_bytes
+    else:
+        worker.put_data_into_kvstore = rendezvous_client.register
     try:
         notification_manager.init()
     except (RuntimeError, OSError) as error:

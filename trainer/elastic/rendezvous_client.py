@@ -153,12 +153,17 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = nev
 
 
 def register(address: str, port: int, scope: str, key: str, value: object) -> None:
-    """In place of Horovod's `put_data_into_kvstore`: the same, with the job's token. Raises RuntimeError like it."""
+    """In place of stock Horovod's `put_data_into_kvstore`: the same, with the token. Raises RuntimeError like it."""
     from horovod.runner.common.util import codec
 
+    register_bytes(address, port, scope, key, codec.dumps_base64(value, to_ascii=False))
+
+
+def register_bytes(address: str, port: int, scope: str, key: str, data: bytes) -> None:
+    """The same in place of `put_bytes_into_kvstore`, which the patch `worker-addresses` of Horovod adds."""
     try:
         with contextlib.closing(http.client.HTTPConnection(address, port, CONNECT_TIMEOUT_SECONDS)) as connection:
-            connection.request("PUT", f"/{scope}/{key}", codec.dumps_base64(value, to_ascii=False), _proof())
+            connection.request("PUT", f"/{scope}/{key}", data, _proof())
             status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
         raise RuntimeError(f"{address}:{port} does not take a registration: {error}") from error

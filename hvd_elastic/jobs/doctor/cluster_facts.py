@@ -27,6 +27,7 @@ class Fact(StrEnum):
     RIGHTS = "rights of the caller"
     RESUME_RIGHTS = "rights of the MPI Operator"
     CONFIG_MAPS = "configmaps"
+    MPIJOBS = "mpijobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ class ClusterFacts:
     """Of the caller, in the namespace."""
     resume_rights: Mapping[ServiceAccount, bool] = field(default_factory=dict)
     """Whether each MPI Operator may update `jobs/status`."""
+    mpijobs: Sequence[Json] = ()
+    """Those in the namespace."""
     kueue_configuration: str = ""
     """The text of Kueue's configuration; empty without Kueue."""
     unreadable: Mapping[Fact, str] = field(default_factory=dict)

@@ -27,6 +27,7 @@ CHECKS: Final = (
     namespace_checks.quotas,
     namespace_checks.limit_ranges,
     namespace_checks.storage,
+    namespace_checks.launchers,
 )
 
 

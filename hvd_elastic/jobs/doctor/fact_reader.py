@@ -99,6 +99,7 @@ class FactReader:
             webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks(namespace), []),
             rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
             resume_rights=ask(Fact.RESUME_RIGHTS, lambda: self._resume_rights(accounts), {}),
+            mpijobs=listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs"),
             kueue_configuration=ask(Fact.CONFIG_MAPS, self._kueue_configuration, ""),
             unreadable=self._unreadable,
         )

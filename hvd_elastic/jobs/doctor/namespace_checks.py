@@ -1,17 +1,20 @@
-"""Checks of the namespace: what the caller may do there, and what would cut a job's pods."""
+"""Checks of the namespace: what the caller may do there, what would cut a job's pods, and its jobs' launchers."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.jobs.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.jobs.doctor.node_checks import GPU_RESOURCES
+from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.priorityclasses import DEFAULTS, Tier
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _OUR_CLASSES: Final = frozenset(one.name for one in DEFAULTS if one.tier is not Tier.INFERENCE)
 """Those of a job's pods. A quota of the class of inference limits no training."""
+_UNPICKLING_LAUNCHER: Final = "HE443"
 _NEVER_SET: Final = "limits.cpu"
 """What generated launchers and sidecars do not limit: a namespace that insists on it refuses their pods."""
 
@@ -145,3 +148,24 @@ def storage(facts: ClusterFacts) -> Iterator[Verdict]:
         yield ok(f"default: {defaults[0]}, of {len(facts.storage_classes)}")
     else:
         yield ok(f"{len(facts.storage_classes)} classes, none the default: name one where a job makes a volume")
+
+
+@check("launchers", Fact.MPIJOBS)
+def launchers(facts: ClusterFacts) -> Iterator[Verdict]:
+    """Another Horovod's `horovodrun` runs what anyone sends to it (CVE-2024-10190). The linter knows which that is."""
+    going = [job for job in facts.mpijobs if not _is_over(job)]
+    documents, _ = lint.read("\n---\n".join(json.dumps(job) for job in going))
+    found = lint.check(documents, lint.select_rules([_UNPICKLING_LAUNCHER])).findings
+    names = sorted({finding.job.name for finding in found})
+    if names:
+        yield warning(
+            f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}: {found[0].violation.message}",
+            f"hvd-elastic lint --explain {_UNPICKLING_LAUNCHER}",
+        )
+    else:
+        yield ok(f"of {len(going)} jobs none runs a horovodrun that unpickles what it is sent")
+
+
+def _is_over(job: Mapping[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", ())
+    return any(one["type"] in {"Succeeded", "Failed"} and one["status"] == "True" for one in conditions)

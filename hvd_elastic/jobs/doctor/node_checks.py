@@ -143,14 +143,15 @@ def addresses(facts: ClusterFacts) -> Iterator[Verdict]:
 
 @check("network-policies", Fact.DAEMON_SETS)
 def network_policies(facts: ClusterFacts) -> Iterator[Verdict]:
-    """Horovod unpickles what its ports are sent: only a NetworkPolicy keeps other pods away."""
+    """A job's ports believe whoever reaches them: only a NetworkPolicy keeps other pods away."""
     enforcing = sorted({name for one in facts.daemon_sets if (name := _enforcer(one))})
     if enforcing:
         yield ok(f"{', '.join(enforcing)} enforces them")
     else:
         yield warning(
             "no network plugin is recognized that enforces NetworkPolicies: any pod may reach the ports of a job",
-            "install one that does, for example Calico or Cilium; with AWS's VPC CNI set enableNetworkPolicy",
+            "install one that does, for example Calico or Cilium; with AWS's VPC CNI set enableNetworkPolicy. "
+            "Until then write `launcher: launch`: under horovodrun any pod may take a worker's place",
         )
 
 

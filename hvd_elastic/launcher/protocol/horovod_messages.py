@@ -1,19 +1,23 @@
 """Horovod's messages, read without running what they contain.
 
 Horovod 0.28.1 unpickles whatever is PUT to its rendezvous server and whatever answers a notification
-(CVE-2024-10190, unfixed), so anyone who reaches the launcher's port can run code in it. Here only plain containers and
-the two replies of the notification service are built. `test_horovod_messages.py` tests that.
+(CVE-2024-10190), so anyone who reaches the launcher's port can run code in it. With the patch `worker-addresses` its
+workers register and are notified in JSON. Here both are understood: a worker is answered in the form in which it has
+registered, and of a pickle only plain containers and the two replies of the notification service are built.
+`test_horovod_messages.py` tests that.
 """
 
 import base64
 import binascii
 import errno
 import io
+import json
 import pickle
 import socket
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from enum import StrEnum
+from typing import IO, Any, Final
 
 from horovod.runner.common.util import network, secret
 from horovod.runner.common.util.network import PingRequest, Wire
@@ -58,28 +62,47 @@ def load_plain(data: bytes) -> object:
         raise HorovodMessageError(f"not a message of Horovod's: {error}") from error
 
 
-class Registration:
-    """Where a worker's notification service listens, and the key that signs its messages."""
+def _load_json(data: bytes) -> Mapping[str, Any]:
+    """Read a JSON object. Raises HorovodMessageError for everything else."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise HorovodMessageError(f"not JSON: {error}") from error
+    if not isinstance(value, Mapping):
+        raise HorovodMessageError(f"{type(value).__name__} instead of a JSON object")
+    return value
 
-    def __init__(self, addresses: tuple[tuple[str, int], ...], key: bytes) -> None:
+
+class Form(StrEnum):
+    """How a worker's Horovod writes its messages."""
+
+    PICKLE = "pickle"
+    """As Horovod is published."""
+    JSON = "json"
+    """With the patch `worker-addresses`."""
+
+
+class Registration:
+    """Where a worker's notification service listens, the key that signs its messages, and their form."""
+
+    def __init__(self, addresses: tuple[tuple[str, int], ...], key: bytes, form: Form = Form.PICKLE) -> None:
         self.addresses = addresses
         self.key = key
+        self.form = form
 
     @classmethod
     def parse(cls, body: bytes) -> "Registration":
-        """Read the body of PUT worker_addresses: `({interface: [(address, port), ...]}, key)`.
+        """Read the body of PUT worker_addresses.
 
-        Raises HorovodMessageError if the body is anything else.
+        That is `{"addresses": {interface: [[address, port], ...]}, "secret_key": hexadecimal}` or, in base64, the
+        pickle of `({interface: [(address, port), ...]}, key)`. Raises HorovodMessageError if it is anything else.
         """
+        form = Form.JSON if body.startswith(b"{") else Form.PICKLE
         try:
-            value = load_plain(base64.b64decode(body, validate=False))
-            if not isinstance(value, tuple) or len(value) != 2:
-                raise TypeError(f"{type(value).__name__} instead of a pair")
-            table, key = value
-            if not isinstance(table, Mapping) or not isinstance(key, bytes):
-                raise TypeError("not addresses and a key")
-            return cls(tuple((str(host), int(port)) for pairs in table.values() for host, port in pairs), key)
-        except (binascii.Error, TypeError, ValueError) as error:
+            table, key = _parse_json(body) if form is Form.JSON else _parse_pickle(body)
+            addresses = tuple((str(host), int(port)) for pairs in table.values() for host, port in pairs)
+            return cls(addresses, key, form)
+        except (binascii.Error, ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise HorovodMessageError(f"not a worker's registration: {error}") from error
 
     def notify(self, stamp_nanoseconds: int) -> None:
@@ -117,13 +140,45 @@ class Registration:
             connection.makefile("rb") as reader,
             connection.makefile("wb") as writer,
         ):
-            Wire(self.key).write(request, writer)
+            self._write(request, writer)
             digest = reader.read(secret.DIGEST_LENGTH)
             (length,) = struct.unpack("i", reader.read(4))
             message = reader.read(max(0, min(length, _REPLY_LIMIT_BYTES)))
             if not secret.check_digest(self.key, message, digest):
                 raise HorovodMessageError("the reply is not signed with the worker's key")
+            self._check_reply(message)
+
+    def _write(self, request: object, writer: IO[bytes]) -> None:
+        if self.form is Form.PICKLE:
+            Wire(self.key).write(request, writer)
+            return
+        message = json.dumps({"type": type(request).__name__, "arguments": vars(request)}).encode()
+        writer.write(secret.compute_digest(self.key, message) + struct.pack("i", len(message)) + message)
+        writer.flush()
+
+    def _check_reply(self, message: bytes) -> None:
+        if self.form is Form.PICKLE:
             load_plain(message)
+        elif (kind := _load_json(message).get("type")) not in _REPLIES:
+            raise HorovodMessageError(f"{kind!r} is not a reply")
+
+
+def _parse_json(body: bytes) -> tuple[Mapping[str, Any], bytes]:
+    value = _load_json(body)
+    table = value["addresses"]
+    if not isinstance(table, Mapping):
+        raise TypeError("not addresses")
+    return table, bytes.fromhex(value["secret_key"])
+
+
+def _parse_pickle(body: bytes) -> tuple[Mapping[str, Any], bytes]:
+    value = load_plain(base64.b64decode(body, validate=False))
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise TypeError(f"{type(value).__name__} instead of a pair")
+    table, key = value
+    if not isinstance(table, Mapping) or not isinstance(key, bytes):
+        raise TypeError("not addresses and a key")
+    return table, key
 
 
 def _connect(address: tuple[str, int]) -> socket.socket:

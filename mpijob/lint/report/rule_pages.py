@@ -114,7 +114,7 @@ adds.
 select: [HE1, HE2]     # all rules if it is left out
 ignore: [HE441]
 fail_on: warning       # error, warning, info or never
-horovod: 0.28.1        # of all images
+horovod: 0.28.1+hvdelastic.2   # of all images
 baseline: lint.json    # beside this file
 allow_no_job: true
 ```

@@ -131,8 +131,8 @@ def missing_rights(job: LintedJob) -> Iterator[Violation]:
     "HE403",
     "excessive-rights",
     Severity.WARNING,
-    why="The launcher runs what users write, and Horovod 0.28.1 unpickles the data it receives: anyone who gets in "
-    "has these permissions. Only v1 needed `pods/exec`; secrets and wildcards are never needed.",
+    why="The launcher runs what users write, and Horovod 0.28.1 as it is published what anyone sends it (HE443): who "
+    "gets in has these permissions. Only v1 needed `pods/exec`; secrets and wildcards are never needed.",
     fix="Keep pods: get, list, watch, and delete if a reaper runs, all in the job's own namespace.",
     part=ManifestPart.RELATED_OBJECT,
     bad=_ROLE.format(resources="pods, pods/exec, secrets", verbs="get, list, watch, create"),

@@ -1,10 +1,11 @@
-"""HE44x: who can reach the job's ports."""
+"""HE44x: who can reach the job's ports, and what he can do there."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_OPERATOR_NAME, Role
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
+from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
@@ -25,8 +26,9 @@ spec:
     "HE441",
     "no-network-policy",
     Severity.WARNING,
-    why="Horovod 0.28.1 unpickles what is sent by PUT to its rendezvous server (CVE-2024-10190) and to its key-value "
-    "store (CVE-2026-31234). Neither is fixed: any pod that reaches the launcher can run code in it.",
+    why="A launcher on Horovod 0.28.1 as it is published runs the code that any pod sends it (HE443). No launcher is "
+    "safe without a policy: `horovodrun` believes whoever reaches its rendezvous server, who can take a worker's place "
+    "or stop the job, and what travels between processes (Gloo, NCCL) is neither encrypted nor signed.",
     fix="Add a NetworkPolicy that admits only the job's own pods. If the namespace already has one, silence the rule "
     "and give that reason.",
     part=ManifestPart.RELATED_OBJECT,
@@ -73,7 +75,7 @@ def _expression(expression: ManifestView, labels: dict[str, str]) -> bool:
     "open-network-policy",
     Severity.WARNING,
     why="A rule without `from`, an empty pod selector, a selector for every namespace, or 0.0.0.0/0 admits pods that "
-    "must not reach Horovod's unpickling servers (CVE-2024-10190, CVE-2026-31234).",
+    "must not reach the job's ports: HE441 says what they could do there.",
     fix="Select pods by `training.kubeflow.org/job-name`. Ports that only serve metrics may be open to the monitoring "
     "namespace.",
     part=ManifestPart.RELATED_OBJECT,
@@ -106,3 +108,30 @@ def _too_open(entry: ManifestView) -> str:
         if pods.exists and not pods.value and not namespaces.value:
             return "every pod in the namespace"
     return ""
+
+
+@rule(
+    "HE443",
+    "unpickling-launcher",
+    Severity.WARNING,
+    why="`horovodrun` of Horovod 0.28.1 as it is published unpickles what is sent by PUT to its rendezvous server "
+    "(CVE-2024-10190), and its workers what is sent to their notification service with a key that the same server "
+    "tells: whoever reaches these ports runs code in the job. Only a NetworkPolicy is between, which some network "
+    "plugins do not enforce. The Horovod that `hvd-elastic install-horovod` builds, and the image of hvd-elastic has, "
+    "reads JSON instead since its second set of patches.",
+    fix="Start with `hvd-elastic launch` or `hvd-elastic horovodrun` in an image that has hvd-elastic, or build the "
+    "image's Horovod with `hvd-elastic install-horovod` and say so: `--horovod 0.28.1+hvdelastic.2`, the same as "
+    "`horovod:` in the linter's settings, or `horovod0.28.1-hvdelastic.2` in the image's tag.",
+    part=ManifestPart.LAUNCHER,
+    bad="image: example.com/train:horovod0.28.1",
+    good="image: example.com/train:horovod0.28.1-hvdelastic.2",
+)
+def unpickling_launcher(job: LintedJob) -> Iterator[Violation]:
+    """Finds elastic `horovodrun` of a Horovod that runs what is sent to it, or of which nothing tells the opposite."""
+    if not job.elastic or job.command_line.program is not LauncherProgram.HOROVODRUN:
+        return
+    image, horovod = job.launcher.pod.main.view.get("image"), job.horovod
+    if horovod is None:
+        yield violation(image, "nothing says that the Horovod of this image is patched against CVE-2024-10190")
+    elif horovod.unpickles_requests:
+        yield violation(image, f"Horovod {horovod} runs what anyone sends to the launcher (CVE-2024-10190)")

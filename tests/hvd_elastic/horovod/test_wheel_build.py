@@ -49,6 +49,15 @@ def test_everything_that_changes_the_wheel_changes_its_key() -> None:
     assert len({recipe.key for recipe in [RECIPE, *others]}) == len(others) + 1
 
 
+def test_without_a_patch_those_that_need_it_are_missing_too() -> None:
+    names = {patch.name for patch in RECIPE.patches}
+    assert names - {patch.name for patch in RECIPE.without("rendezvous-token").patches} == {
+        "rendezvous-token",
+        "worker-addresses",
+    }
+    assert names - {patch.name for patch in RECIPE.without("worker-addresses").patches} == {"worker-addresses"}
+
+
 def test_the_version_says_whether_it_is_the_whole_set() -> None:
     assert RECIPE.local_version == f"hvdelastic.{NUMBER}"
     assert RECIPE.unpatched().local_version == RECIPE.without("gloo-message").local_version == "hvdelastic.0"
@@ -178,6 +187,24 @@ def test_a_tree_that_is_kept_has_new_times_only_where_a_patch_differs(tmp_path: 
     assert built.read_text() == "one\n"
     assert (tree / "source" / "two.cc").stat().st_mtime == 0
     assert (tree / "source" / "one.cc").stat().st_mtime > 0
+
+
+@pytest.mark.usefixtures("one_source")
+def test_tools_whose_interpreter_is_gone_are_fetched_again(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    lines: list[str] = []
+    cmake = tree / "tools" / "bin" / "cmake"
+    cmake.parent.mkdir(parents=True)
+
+    cmake.write_text("#!/bin/sh\n")
+    cmake.chmod(0o755)
+    wheel(SMALL, tmp_path / "cache", progress=lines.append, tree=tree)
+    assert not any("build tools" in line for line in lines)
+
+    cmake.write_text(f"#!{tmp_path}/gone/bin/python\n")
+    wheel(SMALL.without("one"), tmp_path / "cache", progress=lines.append, tree=tree)
+    assert any("build tools" in line for line in lines)
+    assert not cmake.exists()
 
 
 @pytest.mark.usefixtures("one_source")

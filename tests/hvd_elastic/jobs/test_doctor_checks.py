@@ -51,6 +51,19 @@ def daemon_set(name: str, *containers: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": inside}}}}
 
 
+def mpijob(image: str, *command: str, name: str = "fashion", condition: str = "Running") -> dict[str, Any]:
+    """An elastic job of horovodrun, unless `command` says otherwise."""
+    words = [*(command or ("horovodrun",)), "-np", "2", "--min-np", "1", "python", "train.py"]
+    container = {"name": "launcher", "image": image, "command": words}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"mpiReplicaSpecs": {"Launcher": {"template": {"spec": {"containers": [container]}}}}},
+        "status": {"conditions": [{"type": condition, "status": "True"}]},
+    }
+
+
 SOUND = ClusterFacts(
     namespace="team",
     version="v1.34.4",
@@ -69,6 +82,13 @@ SOUND = ClusterFacts(
         }
     ],
     namespace_object={"metadata": {"name": "team"}},
+    mpijobs=[
+        mpijob("example.com/train:1", "hvd-elastic", "horovodrun"),
+        mpijob("example.com/train:1", "hvd-elastic", "launch"),
+        mpijob("example.com/train:1", "mpirun"),
+        mpijob("example.com/train:horovod0.28.1-hvdelastic.2"),
+        mpijob("horovod/horovod:0.28.1", condition="Succeeded"),
+    ],
     rights={Right(verb="create", resource="mpijobs", group="kubeflow.org"): True},
     resume_rights={OPERATOR: True},
 )
@@ -123,6 +143,18 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
         (replace(SOUND, nodes=[node(gpus=0)]), "gpus", Level.ERROR, "none of 1 nodes offers"),
         (replace(SOUND, nodes=[node(cidr="fd00::/64")]), "addresses", Level.ERROR, "IPv6 addresses only"),
         (replace(SOUND, daemon_sets=[daemon_set("kube-flannel-ds")]), "network-policies", Level.WARNING, "any pod"),
+        (
+            replace(SOUND, mpijobs=[mpijob("horovod/horovod:0.28.1", name="b"), mpijob("train:1", name="a")]),
+            "launchers",
+            Level.WARNING,
+            "a, b: Horovod 0.28.1 runs what anyone sends to the launcher (CVE-2024-10190)",
+        ),
+        (
+            replace(SOUND, mpijobs=[mpijob("train:1")]),
+            "launchers",
+            Level.WARNING,
+            "fashion: nothing says that the Horovod of this image is patched",
+        ),
         (
             replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node")]),
             "network-policies",

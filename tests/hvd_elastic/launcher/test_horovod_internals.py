@@ -19,11 +19,17 @@ from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  #
 from horovod.runner.http import http_client  # noqa: E402
 
 from hvd_elastic.discovery.snapshot import Host  # noqa: E402
+from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
 from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
 from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
 from hvd_elastic.trainer.elastic import rendezvous_client  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
+
+
+def is_patched() -> bool:
+    """Whether workers register and are notified in JSON."""
+    return "worker-addresses" in installed_patches()
 
 
 def test_the_version_is_the_one_that_was_read() -> None:
@@ -51,7 +57,9 @@ def test_names_and_numbers() -> None:
     assert secret.DIGEST_LENGTH == 32, WHAT_TO_DO
     assert worker.HostUpdateResult.mixed == 3, WHAT_TO_DO
     assert hosts.INVALID_SLOT_INFO.to_response_string() == REMOVED_RESPONSE, WHAT_TO_DO
-    assert worker.put_data_into_kvstore, f"{WHAT_TO_DO} elastic/worker: host_updates replaces it"
+    put = "put_bytes_into_kvstore" if is_patched() else "put_data_into_kvstore"
+    assert hasattr(worker, put), f"{WHAT_TO_DO} elastic/worker: host_updates replaces it"
+    assert hasattr(worker, "put_bytes_into_kvstore") is is_patched(), f"{WHAT_TO_DO} elastic/worker"
     assert set(vars(network.AckResponse())) == set(), f"{WHAT_TO_DO} network.AckResponse: wire lets it be built"
     assert pickle.dumps(network.AckResponse()), WHAT_TO_DO
 

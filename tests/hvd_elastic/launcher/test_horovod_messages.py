@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import json
 import os
 import pickle
 import queue
@@ -13,13 +14,16 @@ from typing import Any
 
 import cloudpickle
 import pytest
+from horovod.runner.common.util import secret
 from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationService
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.protocol import horovod_messages
 from hvd_elastic.launcher.protocol.horovod_messages import (
+    Form,
     HorovodMessageError,
     HostUnreachableError,
     Registration,
@@ -44,10 +48,34 @@ def body(value: object) -> bytes:
     return base64.b64encode(cloudpickle.dumps(value))
 
 
-def test_a_workers_registration_is_read() -> None:
-    read = Registration.parse(body(({"lo": [("127.0.0.1", 4000)], "eth0": [("10.0.0.7", 4001)]}, KEY)))
+def json_body(table: object, key: bytes = KEY) -> bytes:
+    """What a worker registers whose Horovod has the patch `worker-addresses`."""
+    return json.dumps({"addresses": table, "secret_key": key.hex()}).encode()
+
+
+def registered(service: WorkerNotificationService) -> Registration:
+    """As the installed Horovod registers this service."""
+    is_patched = "worker-addresses" in installed_patches()
+    table = service.addresses()
+    return Registration.parse(json_body(table) if is_patched else body((table, KEY)))
+
+
+TABLE = {"lo": [("127.0.0.1", 4000)], "eth0": [("10.0.0.7", 4001)]}
+
+
+@pytest.mark.parametrize(("data", "form"), [(body((TABLE, KEY)), Form.PICKLE), (json_body(TABLE), Form.JSON)])
+def test_a_workers_registration_is_read(data: bytes, form: Form) -> None:
+    read = Registration.parse(data)
     assert read.addresses == (("127.0.0.1", 4000), ("10.0.0.7", 4001))
     assert read.key == KEY
+    assert read.form is form
+
+
+@pytest.mark.needs_patch("worker-addresses")
+def test_what_horovod_registers_in_json_is_read() -> None:
+    from horovod.runner.elastic.rendezvous import dumps_worker_addresses
+
+    assert dumps_worker_addresses(TABLE, KEY) == json_body(TABLE)
 
 
 def test_a_put_that_would_run_code_is_refused(tmp_path: Any) -> None:
@@ -65,7 +93,16 @@ def test_anything_but_a_registration_is_refused(value: object) -> None:
         Registration.parse(body(value))
 
 
-@given(st.binary(max_size=300))
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+ANY_OBJECT = st.fixed_dictionaries({}, optional={"addresses": JSON_VALUES, "secret_key": JSON_VALUES})
+
+
+@given(st.binary(max_size=300) | ANY_OBJECT.map(lambda value: json.dumps(value).encode()))
+@example(b'{"addresses":' + b"[" * 100_000)
 def test_any_bytes_are_refused_with_one_error(data: bytes) -> None:
     with contextlib.suppress(HorovodMessageError):
         Registration.parse(data)
@@ -97,7 +134,7 @@ def service() -> Iterator[tuple[Manager, WorkerNotificationService]]:
 
 def test_horovods_own_service_understands_the_notification(service: Any) -> None:
     manager, server = service
-    registration = Registration.parse(body((server.addresses(), KEY)))
+    registration = registered(server)
     registration.notify(time.time_ns())
     registration.notify(time.time_ns())
     assert [result for _, result in manager.heard] == [HostUpdateResult.mixed] * 2
@@ -110,7 +147,7 @@ def test_horovods_own_service_answers_a_ping_and_a_stopped_one_does_not(service:
     pings = ProcessPings(lambda number, outcome: outcomes.put((number, outcome)))
     for number in range(40):
         pings.ping(number, silent)
-    pings.ping(40, Registration.parse(body((server.addresses(), KEY))))
+    pings.ping(40, registered(server))
     expected = dict.fromkeys(range(40), PingOutcome.SILENT) | {40: PingOutcome.ANSWERED}
     assert dict(outcomes.get(timeout=30) for _ in range(41)) == expected
     assert not manager.heard, "a ping is no notification"
@@ -132,26 +169,47 @@ def test_a_ping_tells_a_lost_host_from_a_silent_process(silent: Registration) ->
         lost.ping()
 
 
-def test_a_reply_that_would_run_code_is_refused(tmp_path: Any) -> None:
-    target = tmp_path / "owned"
-    message = pickle.dumps(Evil(str(target)))
-    from horovod.runner.common.util import secret
+def signed(message: bytes) -> bytes:
+    return bytes(secret.compute_digest(KEY, message)) + len(message).to_bytes(4, "little") + message
 
-    answer = secret.compute_digest(KEY, message) + len(message).to_bytes(4, "little") + message
+
+@contextlib.contextmanager
+def answering(answer: bytes, form: Form, received: list[bytes]) -> Iterator[Registration]:
+    """A worker that answers one request with these bytes, whatever it is asked."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
             connection, _ = listener.accept()
             with connection:
-                connection.recv(65536)
+                received.append(connection.recv(65536))
                 connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(HorovodMessageError):
-            Registration((listener.getsockname(),), KEY).notify(1)
+        yield Registration((listener.getsockname(),), KEY, form)
         thread.join()
+
+
+@pytest.mark.parametrize("form", Form)
+def test_a_reply_that_would_run_code_is_refused(tmp_path: Any, form: Form) -> None:
+    target = tmp_path / "owned"
+    with answering(signed(pickle.dumps(Evil(str(target)))), form, []) as worker, pytest.raises(HorovodMessageError):
+        worker.notify(1)
     assert not target.exists()
+
+
+def test_a_worker_that_registered_in_json_is_notified_in_json() -> None:
+    received: list[bytes] = []
+    with answering(signed(b'{"type": "AckResponse", "arguments": {}}'), Form.JSON, received) as worker:
+        worker.notify(7)
+    message = b'{"type": "HostsUpdatedRequest", "arguments": {"timestamp": 7, "res": 3}}'
+    assert received == [signed(message)]
+
+
+@pytest.mark.parametrize("message", [b"{}", b"[]", b'{"type": "HostsUpdatedRequest"}', b"{", b"\xff"])
+def test_a_reply_in_json_that_is_none_is_refused(message: bytes) -> None:
+    with answering(signed(message), Form.JSON, []) as worker, pytest.raises(HorovodMessageError):
+        worker.notify(1)
 
 
 def test_a_silent_worker_does_not_hold_the_launcher(silent: Registration) -> None:

@@ -9,8 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from hvd_elastic.cli import horovodrun
 from hvd_elastic.discovery.sidecar.launcher_pods import exit_code_of
+from hvd_elastic.horovod import patch_set
+from hvd_elastic.launcher import supervisor as supervisor_module
+from hvd_elastic.launcher.core.supervision import Finish
 from hvd_elastic.mpijob.contract import Exit
 
 SUPERVISE = """
@@ -65,6 +70,19 @@ def test_the_sidecar_can_read_how_the_job_has_ended(tmp_path: Path, last_words: 
     process = subprocess.run([sys.executable, "-c", SUPERVISE, str(tmp_path), script], check=False, timeout=60)
     assert process.returncode == code
     assert exit_code_of(tmp_path) == code
+
+
+@pytest.mark.parametrize("patches", [(), ("cxx-standard", "worker-addresses")])
+def test_it_warns_of_a_horovod_that_runs_what_it_is_sent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, patches: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(supervisor_module, "supervise", lambda _: Finish(exit_code=0, reason=""))
+    monkeypatch.setattr(horovodrun, "configure", lambda **_: None)
+    monkeypatch.setattr(patch_set, "installed_patches", lambda: patches)
+    script = str(tmp_path / "discover-hosts")
+    done = CliRunner().invoke(horovodrun.command, ["-np", "1", "--host-discovery-script", script, "python", "train.py"])
+    assert done.exit_code == 0
+    assert ("CVE-2024-10190" in caplog.text) is not bool(patches)
 
 
 def _until(true: Callable[[], object]) -> None:

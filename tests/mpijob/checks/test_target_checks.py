@@ -46,6 +46,12 @@ def test_an_image_is_needed() -> None:
         ({"gloo_timeout": 60}, "gloo_timeout"),
         ({"read_nodes": True}, "read_nodes"),
         ({"log_format": "json"}, "log_format"),
+        ({"network__api_ports": [8443]}, "network.api_ports"),
+        ({"network__api_server": ["10.0.0.5/32"]}, "network.api_server"),
+        ({"network__monitoring_namespace": "metrics"}, "network.monitoring_namespace"),
+        ({"restarts": 3}, "restarts"),
+        ({"restarts": 0}, "restarts"),
+        ({"workers": "1:2:4"}, "workers.start"),
     ],
 )
 def test_a_pytorchjob_drops_nothing_in_silence(keys: dict[str, object], path: str) -> None:
@@ -76,6 +82,39 @@ def test_kueue_leaves_a_pytorchjob_no_way_out_but_an_mpijob() -> None:
         render(spec, Target.PYTORCHJOB)
 
 
-def test_legacy_refuses_what_it_cannot_hold() -> None:
-    with pytest.raises(InvalidInputError, match=r"launcher\.kind"):
-        render(job(launcher="launch"), Target.MPIJOB_V1)
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"launcher": "launch"}, "launcher.kind"),
+        ({"autoscale": "shared", "workers__gpus": 1}, "autoscale"),
+        ({"restarts": 3}, "restarts"),
+        ({"queue": {"system": "kueue", "name": "q"}, "checkpoint": "s3://bucket"}, "queue.system"),
+    ],
+)
+def test_legacy_refuses_what_it_cannot_hold(keys: dict[str, object], path: str) -> None:
+    spec = job(**keys)
+    assert render(spec), "an MPIJob has it"
+    with pytest.raises(InvalidInputError) as refused:
+        render(spec, Target.MPIJOB_V1)
+    assert [problem.path for problem in refused.value.problems] == [path]
+
+
+@pytest.mark.parametrize("target", [Target.MPIJOB_V1, Target.PYTORCHJOB])
+def test_the_training_operator_is_given_no_limit_that_a_lost_worker_would_reach(target: Target) -> None:
+    (owner,) = [each for each in render(job(), target) if each["kind"] in {"MPIJob", "PyTorchJob"}]
+    assert "backoffLimit" not in owner["spec"]["runPolicy"]
+
+
+def test_a_legacy_job_may_say_that_no_launcher_follows_a_failed_one() -> None:
+    assert render(job(restarts=0), Target.MPIJOB_V1)
+
+
+def test_gloo_uses_the_interface_that_is_named_unless_the_environment_names_another() -> None:
+    assert _gloo(network__interface="net1") == ["net1"]
+    assert _gloo(network__interface="net1", env={"GLOO_SOCKET_IFNAME": "net2"}) == ["net2"]
+
+
+def _gloo(**keys: object) -> list[str]:
+    (owner,) = [each for each in render(job(**keys), Target.PYTORCHJOB) if each["kind"] == "PyTorchJob"]
+    (container,) = owner["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    return [one["value"] for one in container["env"] if one["name"] == "GLOO_SOCKET_IFNAME"]

@@ -107,7 +107,7 @@ def test_a_pytorchjob_scales_between_the_same_bounds() -> None:
     assert (container["name"], container["command"]) == ("pytorch", ["torchrun", "train.py"])
     # Kubernetes' autoscaler leaves out pods that are not Ready, and nobody answers a probe of ours.
     assert not {"startupProbe", "readinessProbe", "ports", "lifecycle"} & container.keys()
-    without = one(job(workers="2:3:8"), "PyTorchJob", Target.PYTORCHJOB)
+    without = one(job(workers="2:8"), "PyTorchJob", Target.PYTORCHJOB)
     assert without["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 8
 
 

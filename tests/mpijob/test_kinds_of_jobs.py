@@ -1,0 +1,232 @@
+"""Every key means something in every kind of job, or is refused there. The table in docs/job.md says which.
+
+A key means something if it changes what is written, apart from the annotation that holds the description, and in a
+PyTorchJob also apart from the variables that only Horovod and hvd-elastic read.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ENV_DATA, ENV_OUTPUT, ENV_TENSORBOARD
+from hvd_elastic.mpijob.description.keys import KEYS
+from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.problems import InvalidInputError
+from tests.mpijob.jobs import job
+
+DOCS: Final = Path(__file__).parents[2] / "docs" / "job.md"
+HEADING: Final = "#### What each kind takes\n"
+FOLDERS: Final = (ENV_DATA, ENV_OUTPUT, ENV_TENSORBOARD)
+YES, NOTHING = "yes", "nothing"
+
+GPU: Final = {"workers": "1:4", "workers__gpus": 1}
+EKS: Final = {"cloud": "eks"}
+P4D: Final = {**EKS, **GPU, "instance_type": "p4d.24xlarge"}
+DATA: Final = {"data": "images"}
+STAGE: Final = {"data__claim": "images", "stage__source": "s3://bucket/images"}
+OUTPUT: Final = {"output": "results"}
+STORE: Final = {"checkpoint__url": "s3://bucket"}
+KAI: Final = {"queue__system": "kai", "queue__name": "team"}
+SHARED: Final = {**GPU, "autoscale__cooldown": 60}
+
+SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
+    # key: (the job without it, its value)
+    "name": ({}, "other"),
+    "namespace": ({}, "team"),
+    "image": ({}, "image:2"),
+    "image_pull_policy": ({}, "Always"),
+    "image_pull_secrets": ({}, ["registry"]),
+    "command": ({}, ["python", "other.py"]),
+    "workdir": ({}, "/work"),
+    "env": ({}, {"A": "b"}),
+    "secrets": ({}, ["s3"]),
+    "workers.min": ({}, 2),
+    "workers.start": ({}, 2),
+    "workers.max": ({}, 5),
+    "workers.gpus": ({}, 1),
+    "workers.slots": ({}, 2),
+    "workers.loaders": ({"workers__cpu": 4}, 2),
+    "workers.cpu": ({}, 2),
+    "workers.memory": ({}, "8Gi"),
+    "workers.shm": ({}, "2Gi"),
+    "workers.disk": ({}, "10Gi"),
+    "workers.efa": (P4D | {"network__interface": "eth0"}, 1),
+    "workers.grace": ({}, 60),
+    "workers.service_account": ({}, "reader"),
+    "launcher.kind": ({}, "launch"),
+    "launcher.cpu": ({}, 2),
+    "launcher.memory": ({}, "4Gi"),
+    "standby": ({}, "off"),
+    "batch.global": ({}, 64),
+    "batch.per_worker": ({}, 8),
+    "batch.learning_rate": ({"batch__per_worker": 8}, "constant"),
+    "cloud": ({}, "gke"),
+    "capacity": (EKS, "on-demand"),
+    "gpu_type": (EKS | GPU, "t4"),
+    "instance_type": (EKS | GPU, "g4dn.xlarge"),
+    "machine.gpus": (P4D, 8),
+    "machine.cpu": (P4D, 90),
+    "machine.memory": (P4D, "1000Gi"),
+    "machine.efa": (P4D, 4),
+    "zones": (EKS, ["eu-west-1a"]),
+    "one_zone": (EKS, False),
+    "node_labels": ({}, {"pool": "gpu"}),
+    "launcher_node_labels": ({}, {"pool": "cpu"}),
+    "tolerations": ({}, ["dedicated=training:NoSchedule"]),
+    "lost_node": ({}, 60),
+    "data.claim": ({}, "images"),
+    "data.mount": (DATA, "/images"),
+    "stage.source": ({"data__claim": "images"}, "s3://bucket/images"),
+    "stage.into": (STAGE, "/data/train"),
+    "stage.endpoint": (STAGE, "https://store.example.com"),
+    "stage.rearrange": (STAGE, ["sh", "-c", "true"]),
+    "stage.threads": (STAGE, 3),
+    "stage.cpu": (STAGE, 3),
+    "stage.memory": (STAGE, "3Gi"),
+    "output.claim": ({}, "results"),
+    "output.mount": (OUTPUT, "/results"),
+    "output.tensorboard": (OUTPUT, "/output/tb"),
+    "checkpoint.url": ({}, "s3://bucket"),
+    "checkpoint.every": (STORE, 60),
+    "checkpoint.steps": (STORE, 100),
+    "checkpoint.keep": (STORE, 9),
+    "checkpoint.endpoint": (STORE, "https://store.example.com"),
+    "elastic_timeout": ({}, 60),
+    "reset_limit": ({}, 3),
+    "restarts": ({}, 5),
+    "cooldown": ({}, [1, 2]),
+    "gloo_timeout": ({}, 60),
+    "deadline": ({}, 60),
+    "keep": ({}, 60),
+    "suspend": ({}, True),
+    "priority.launcher": ({}, "high"),
+    "priority.workers": ({}, "low"),
+    "queue.system": (KAI, "volcano"),
+    "queue.name": (KAI, "other"),
+    "network.policy": ({}, False),
+    "network.interface": ({}, "net1"),
+    "network.storage_ports": ({}, [9000]),
+    "network.egress": ({}, ["10.0.0.0/8"]),
+    "network.identity": (EKS | {"workers__service_account": "reader"}, False),
+    "network.dns": ({}, [{"namespace": "dns"}]),
+    "network.api_ports": ({}, [8443]),
+    "network.api_server": ({}, ["10.0.0.5/32"]),
+    "network.monitoring_namespace": ({}, "metrics"),
+    "disruption_budget": ({}, True),
+    "monitor": ({}, True),
+    "autoscale.cpu_percent": (GPU, 70),
+    "autoscale.cooldown": (GPU, 60),
+    "autoscale.weight": (SHARED, 2),
+    "autoscale.quota": (SHARED, 3),
+    "autoscale.buy": (SHARED, True),
+    "autoscale.budget": (SHARED | {"autoscale__buy": True}, 9),
+    "read_nodes": ({}, True),
+    "labels": ({}, {"team": "vision"}),
+    "annotations": ({}, {"note": "a"}),
+    "log_format": ({}, "json"),
+}
+
+READ_ELSEWHERE: Final = {
+    "machine": "what is refused before anything is written",
+    "autoscale": "`hvd-elastic autoscale`, from the annotation",
+}
+"""Sections that change no manifest of an MPIJob, and who reads them."""
+
+
+def section(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def written(keys: dict[str, Any], target: Target) -> str:
+    manifests = json.loads(json.dumps(render(job(**keys), target)))
+    for each in manifests:
+        each["metadata"].get("annotations", {}).pop(ANNOTATION_SPEC, None)
+        if each["kind"] == "PyTorchJob":
+            for container in each["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]:
+                container["env"] = [one for one in container["env"] if not is_ours(one["name"])]
+    return json.dumps(manifests, sort_keys=True)
+
+
+def is_ours(name: str) -> bool:
+    """Whether only hvd-elastic or Horovod reads it. A script of torchrun's may look for its folders there."""
+    return name.startswith(("HVD_ELASTIC_", "HOROVOD_")) and name not in FOLDERS
+
+
+@cache
+def outcome(key: str, target: Target) -> str:
+    """`yes`, `nothing`, or what is said of the key where it is refused."""
+    base, value = SAMPLES[key]
+    keys = {**base, key.replace(".", "__"): value}
+    try:
+        changed = written(keys, target)
+    except InvalidInputError as error:
+        (said,) = [problem.what for problem in error.problems if problem.path in {key, section(key)}]
+        return said
+    return YES if changed != written(base, target) else NOTHING
+
+
+def test_no_key_is_forgotten() -> None:
+    leaves = {path for path, key in KEYS.items() if key.section is None and not is_storage(path)}
+    assert leaves == set(SAMPLES)
+
+
+def is_storage(path: str) -> bool:
+    """All volumes are written by one module, for all kinds of jobs: one sample of each of the two stands for them."""
+    return section(path) in {"data", "output"} and path.partition(".")[2] not in {"claim", "mount", "tensorboard"}
+
+
+@pytest.mark.parametrize("key", SAMPLES)
+def test_a_key_means_something_in_an_mpijob(key: str) -> None:
+    found = outcome(key, Target.MPIJOB)
+    if found == NOTHING:
+        assert section(key) in READ_ELSEWHERE
+    else:
+        assert found == YES or key == "autoscale.cpu_percent", found
+
+
+@pytest.mark.parametrize("target", [Target.MPIJOB_V1, Target.PYTORCHJOB])
+@pytest.mark.parametrize("key", SAMPLES)
+def test_a_key_means_something_in_another_kind_or_is_refused(key: str, target: Target) -> None:
+    if outcome(key, target) == NOTHING:
+        assert outcome(key, Target.MPIJOB) == NOTHING
+
+
+def rows() -> Iterator[str]:
+    """The keys that are refused somewhere; a section in one row if what is said of all its keys is the same."""
+    said: set[str] = set()
+    for key in SAMPLES:
+        inside = [other for other in SAMPLES if section(other) == section(key)]
+        same = len({cells(other) for other in inside}) == 1
+        shown = section(key) if same else key
+        if shown not in said and any(cell != YES for cell in cells(key)):
+            said.add(shown)
+            yield f"| `{shown}` | {' | '.join(cells(key))} |"
+
+
+def cells(key: str) -> tuple[str, ...]:
+    """How each kind of job takes the key."""
+    found = [outcome(key, target) for target in Target]
+    if found == [NOTHING] * 3:
+        return (YES,) * 3
+    read = f"yes: {READ_ELSEWHERE.get(section(key))}"
+    errors = [f"error: {each.removeprefix('has no effect: ')}" for each in found]
+    return tuple({YES: YES, NOTHING: read}.get(each, error) for each, error in zip(found, errors, strict=True))
+
+
+def test_the_table_of_the_documentation_is_this() -> None:
+    header = f"| key | {' | '.join(f'`{target}`' for target in Target)} |"
+    table = "\n".join([header, "| --- | --- | --- | --- |", *rows()])
+    text = DOCS.read_text(encoding="utf-8")
+    start = text.index("| key |", text.index(HEADING))
+    end = text.index("\n\n", start)
+    if os.environ.get("HVD_ELASTIC_UPDATE_GOLDEN"):
+        text = text[:start] + table + text[end:]
+        DOCS.write_text(text, encoding="utf-8")
+        end = start + len(table)
+    assert text[start:end] == table
