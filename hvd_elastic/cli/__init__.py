@@ -30,6 +30,7 @@ VERBS: Final = {
     "list": "List the jobs of a namespace or of all: state, size, steps, useful time, GPU-hours.",
     "logs": "Print what all ranks of a job print, over resizes and launcher restarts.",
     "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
+    "platform-kit": "Write what a platform team sets up once for all jobs into a folder, as a kustomize base.",
     "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
     "profile": "Say how long a job's steps take at any size, from what it has reported at some.",
     "restart": "Begin a job anew from its last durable checkpoint, whether it goes on or has ended.",

@@ -69,14 +69,12 @@ def _rights(spec: JobSpec) -> list[Manifest]:
     """What discovery cannot do without.
 
     A pod has one account, so its token is also in the launcher's container, where stock Horovod runs what its ports
-    receive. It may delete this job's workers, which the operator names by their index (training-operator 1.8,
-    `pkg/controller.v1/mpi/mpijob_controller.go`, `getOrCreateWorker`) and never makes again once they have failed. It
-    may not patch the MPIJob: whoever does has the operator make any pod.
+    receive. It may delete this job's workers, which the operator never makes again once they have failed. It may not
+    patch the MPIJob: whoever does has the operator make any pod.
     """
-    workers = [f"{spec.name}-worker-{index}" for index in range(spec.workers.max)]
     return [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": [""], "resources": ["pods"], "resourceNames": workers, "verbs": ["delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        rbac.reaper_rule(spec),
         {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
         rbac.ledger_rule(spec),
         {

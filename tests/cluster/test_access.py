@@ -38,7 +38,11 @@ def applied(cluster: Site) -> Iterator[Kubectl]:
     [
         ("list", "pods", False, True),
         ("watch", "pods", False, True),
-        ("delete", "pods", False, True),
+        ("delete", "pods/probe-worker-0", False, True),
+        ("delete", "pods/probe-worker-2", False, True),
+        ("delete", "pods/probe-worker-3", False, False),
+        ("delete", "pods/another-worker-0", False, False),
+        ("delete", "pods", False, False),
         ("get", "mpijobs/probe", False, True),
         ("patch", "mpijobs/probe", False, True),
         ("get", "mpijobs/another", False, False),
@@ -50,7 +54,7 @@ def applied(cluster: Site) -> Iterator[Kubectl]:
         ("list", "configmaps", False, False),
         ("create", "rolebindings", False, False),
         ("list", "pods", True, False),
-        ("delete", "pods", True, False),
+        ("delete", "pods/probe-worker-0", True, False),
         ("list", "nodes", False, False),
     ],
 )

@@ -240,9 +240,9 @@ def without(kubectl: Kubectl, kind: str, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kueue(kubectl: Kubectl) -> Iterator[None]:
+def kueue(kubectl: Kubectl, setting: str = "manageJobsWithoutQueueName: true") -> Iterator[None]:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}}
-    text = "apiVersion: config.kueue.x-k8s.io/v1beta1\nmanageJobsWithoutQueueName: true\n"
+    text = f"apiVersion: config.kueue.x-k8s.io/v1beta1\n{setting}\n"
     configuration = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -309,6 +309,10 @@ SEEDS: dict[str, tuple[Seed, str, Level, str]] = {
     ),
     "Kueue takes every job": (
         kueue, "queues", Level.WARNING, "also those that name no queue",
+    ),
+    "Kueue waits for all pods": (
+        lambda k: kueue(k, "waitForPodsReady: {enable: true, timeout: 7m}"),
+        "queues", Level.WARNING, "have not all run at once within 7m",
     ),
     "quota of no pods": (
         lambda k: applied(k, quota(k, {"pods": "0"})), "quotas", Level.ERROR, "pods 0",

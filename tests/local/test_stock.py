@@ -135,6 +135,35 @@ def test_a_removed_worker_that_ends_with_0_after_its_name_is_back(job: Stock) ->
     assert not job.events("finished")
 
 
+def test_a_worker_that_leaves_below_the_minimum(job: Stock) -> None:
+    """Stock: it waits with the others until there are enough, and holds its GPU. If it ends before that, the next world
+    counts it as one that has asked: at the change that follows, the first worker to ask is answered at once, and waits
+    for the others until the Gloo time-out.
+    """
+    job.hosts(A, B)
+    told = [] if job.product else ["--log-level", "INFO"]
+    job.run("-np", "2", "--min-np", "2", "--max-np", "3", "--gloo-timeout-seconds", "5", *told)
+    job.trains(f"{A}:0", f"{B}:0")
+    job.hosts(B)
+    if job.product:
+        job.until(lambda: job.events("removed", f"{A}:0"), "it need not wait for a replacement")
+    else:
+        job.until(lambda: job.said().count("wait for available slots: 2") == 2, "the driver waits for a second worker")
+        assert not job.events("removed")
+        job.kill(f"{A}:0")  # the end of its grace
+        job.until(lambda: "exit with status code 137" in job.said(), "the driver knows of its end")
+    job.hosts(B, C)
+    job.trains(f"{B}:0", f"{C}:0")
+    resets = len(job.events("reset"))
+    job.hosts(A, B, C)
+    if job.product:
+        job.trains(f"{A}:0", f"{B}:0", f"{C}:0")
+        job.check_no_step_was_lost()
+        return
+    job.until(lambda: [e["why"] for e in job.events("reset")[resets:]].count("PeerLost"), "one that waits in vain")
+    assert not [e for e in job.events("joined") if e["time"] > job.events("reset")[resets]["time"]]
+
+
 def test_a_put_to_the_rendezvous_server_that_carries_code(job: Stock) -> None:
     """Stock runs it (CVE-2024-10190). The patch `worker-addresses` closes that in `horovodrun` too."""
     job.hosts(A)

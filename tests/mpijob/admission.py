@@ -21,6 +21,8 @@ _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _CRDS = (modules.MPI_OPERATOR, modules.LEGACY_MPIJOB, modules.PYTORCHJOB, modules.POD_MONITOR, modules.PROMETHEUS_RULE)
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_RBAC_NAME = re.compile(r"(?!\.\.?$)[^/%]+")
+"""Any segment of a path (`ValidateRBACName` in Kubernetes' `pkg/apis/rbac/validation`)."""
 
 
 def errors(manifest: Manifest) -> list[str]:
@@ -124,7 +126,8 @@ def _close(schema: Any) -> None:
 
 def _names(manifest: Manifest) -> Iterator[str]:
     """What the schemas leave to the API server's code: names, labels, and names that appear twice."""
-    if not _NAME.fullmatch(manifest["metadata"]["name"]):
+    allowed = _RBAC_NAME if manifest["apiVersion"].startswith("rbac.authorization.k8s.io/") else _NAME
+    if not allowed.fullmatch(manifest["metadata"]["name"]):
         yield f"metadata.name: {manifest['metadata']['name']!r}"
     labelled = [manifest["metadata"], *(template["metadata"] for _, template in templates(manifest))]
     for labels in (meta.get("labels", {}) for meta in labelled):

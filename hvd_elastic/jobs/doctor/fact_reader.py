@@ -37,7 +37,7 @@ NEEDED_RIGHTS: Final = (
     ),
     Right(verb="get", resource="pods/log"),
     # RBAC lets nobody give a right away that he lacks: what follows is in the Role of the discovery sidecar.
-    *(Right(verb=verb, resource="pods") for verb in ("get", "list", "watch", "delete")),
+    *(Right(verb=verb, resource="pods") for verb in ("list", "watch", "delete")),
     *(Right(verb=verb, resource="events") for verb in ("list", "create")),
     *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "patch")),
 )

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.jobs.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.jobs.doctor.kueue_configuration import ON_BY_DEFAULT, PodsReadyWait, kueue_configuration
 from hvd_elastic.jobs.doctor.operators import arguments, images, operators, release_of
 
 CRD: Final = "mpijobs.kubeflow.org"
@@ -107,19 +108,48 @@ def resume(facts: ClusterFacts) -> Iterator[Verdict]:
             )
 
 
-@check("queues", Fact.CRDS, Fact.CONFIG_MAPS)
+@check("queues", Fact.CRDS, Fact.CONFIG_MAPS, Fact.DEPLOYMENTS)
 def queues(facts: ClusterFacts) -> Iterator[Verdict]:
-    """What admits jobs here."""
+    """What admits jobs here, and whether it takes back whole what could give workers back one by one."""
     known = {
         "clusterqueues.kueue.x-k8s.io": "Kueue",
         _POD_GROUPS["volcano"]: "Volcano",
         "queues.scheduling.run.ai": "KAI",
     }
     found = [name for crd, name in known.items() if crd in facts.crds]
-    if re.search(r"^\s*manageJobsWithoutQueueName:\s*true\b", facts.kueue_configuration, re.MULTILINE):
+    manager, release = _kueue_manager(facts)
+    kueue = kueue_configuration(facts.kueue_configuration, release=release, arguments=manager)
+    if kueue.manages_all_jobs:
         yield warning(
             "Kueue suspends every job, also those that name no queue (manageJobsWithoutQueueName)",
             "name a queue in each job: `queue: {system: kueue, name: ...}`",
         )
-    else:
+    if kueue.pods_ready_wait:
+        yield _eviction_for_want_of_pods(kueue.pods_ready_wait, release)
+    if not kueue.manages_all_jobs and not kueue.pods_ready_wait:
         yield ok(f"installed: {', '.join(found)}" if found else "none is installed: jobs start as they are applied")
+
+
+def _kueue_manager(facts: ClusterFacts) -> tuple[list[str], tuple[int, int] | None]:
+    """Arguments and release of Kueue's manager; nothing if its Deployment is not recognized by its image."""
+    for deployment in facts.deployments:
+        for image in images(deployment):
+            if release := re.search(r"/kueue:v?(\d+)\.(\d+)", image):
+                return arguments(deployment), (int(release[1]), int(release[2]))
+    return [], None
+
+
+def _eviction_for_want_of_pods(wait: PodsReadyWait, release: tuple[int, int] | None) -> Verdict:
+    default = ", which is on by default in this release" if wait.is_default else ""
+    others = ", and admits no other job meanwhile" if wait.blocks_others else ""
+    off = (
+        "`featureGates: {DisableWaitForPodsReady: true}`"
+        if release and release >= ON_BY_DEFAULT
+        else "no waitForPodsReady"
+    )
+    return warning(
+        f"Kueue evicts a job whole whose workers have not all run at once within {wait.timeout} (waitForPodsReady"
+        f"{default}){others}: an elastic job in its queues that is content with fewer starts again and again",
+        f"in the ConfigMap kueue-system/kueue-manager-config have {off}, or a timeout within which every job gets "
+        "`workers.max`; then restart Kueue",
+    )

@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion, run
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
 
 _READ: Final = frozenset(("get", "list", "watch"))
-_NEEDED: Final = _READ
+_NEEDED: Final = frozenset(("list", "watch"))
 _OF_THE_JOB: Final = frozenset(
     (
         "configmaps",
@@ -108,13 +108,13 @@ def _texts(view: ManifestView) -> set[str]:
     Severity.ERROR,
     why="If its requests are denied, discovery has no list that it can trust, and a failure of the first discovery "
     "ends the job.",
-    fix="Bind the account to a Role with pods: get, list, watch.",
+    fix="Bind the account to a Role with pods: list, watch.",
     part=ManifestPart.RELATED_OBJECT,
     bad=_ROLE.format(resources="pods", verbs="get"),
     good=_ROLE.format(resources="pods", verbs="get, list, watch, delete"),
 )
 def missing_rights(job: LintedJob) -> Iterator[Violation]:
-    """Checks that the launcher's account may get, list and watch pods, if the files include its roles."""
+    """Checks that the launcher's account may list and watch pods, if the files include its roles."""
     account = _account(job)
     if not _asks_api(job) or not account.text or next(job.related_objects.of_kind("Role", "ClusterRole"), None) is None:
         return

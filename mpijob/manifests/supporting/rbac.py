@@ -1,10 +1,16 @@
 """RBAC: what discovery may do in the cluster, which is limited to its own namespace and its own job."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata
 from hvd_elastic.mpijob.manifests.supporting import ledger, ownership
+
+MOST_NAMED_WORKERS: Final = 1_000
+"""Workers up to which the right to delete them names each. A Role lists names one by one: 1,000 of the longest, 63
+characters, are 66 KB, and as much again in the annotation of `kubectl apply`, which may hold 256 KiB
+(`TotalAnnotationSizeLimitB` in Kubernetes' `apimachinery/pkg/api/validation/objectmeta.go`)."""
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -22,6 +28,17 @@ def ledger_rule(spec: JobSpec) -> Manifest:
         "resourceNames": [ledger.name(spec)],
         "verbs": ["get", "patch"],
     }
+
+
+def reaper_rule(spec: JobSpec) -> Manifest:
+    """The right to delete the job's workers: by name, or in a job of very many every pod of the namespace.
+
+    The operators name a worker by its index: mpi-operator 0.8.2 (`pkg/controller/mpi_job_controller.go`, `workerName`),
+    training-operator 1.8 (`pkg/controller.v1/mpi/mpijob_controller.go`, `getOrCreateWorker`).
+    """
+    names = [f"{spec.name}-worker-{index}" for index in range(spec.workers.max)]
+    only = {"resourceNames": names} if len(names) <= MOST_NAMED_WORKERS else {}
+    return {"apiGroups": [""], "resources": ["pods"], **only, "verbs": ["delete"]}
 
 
 def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | None = None) -> list[Manifest]:
@@ -42,9 +59,10 @@ def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | 
 def _role(spec: JobSpec) -> Manifest:
     """What discovery does, and nothing else.
 
-    RBAC selects objects by name only, and fields not at all. So two rights are wider than their use: `delete` covers
-    all pods of the namespace, where discovery deletes dead workers of its own job; and `patch` of the one MPIJob covers
-    its pod templates, where discovery writes annotations and the number of workers (docs/discovery.md, "Rights").
+    RBAC selects objects by name only, and fields not at all. So `patch` of the one MPIJob covers its pod templates too,
+    where discovery writes annotations and the number of workers (docs/discovery.md, "Rights"). Pods cannot be listed or
+    watched by label alone, so all of the namespace may be seen; a single one is never asked for. The MPIJob is listed
+    and watched by the field selector `metadata.name`, to which RBAC applies names.
 
     Events are listed for the scheduler's word on who preempted a worker, and created, but never changed.
     """
@@ -53,7 +71,8 @@ def _role(spec: JobSpec) -> Manifest:
         "kind": "Role",
         "metadata": metadata(spec, name(spec)),
         "rules": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+            reaper_rule(spec),
             {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
             ledger_rule(spec),
             {

@@ -14,6 +14,7 @@ from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.priorityclasses import DEFAULTS, manifest
 
+KUEUE = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 OPERATOR = ServiceAccount(namespace="mpi-operator", name="mpi-operator")
 
 
@@ -43,6 +44,18 @@ def node(name: str = "gpu", *, spot: bool = False, gpus: int = 4, cidr: str = "1
             "allocatable": {"nvidia.com/gpu": str(gpus)},
             "nodeInfo": {"kubeletVersion": "v1.34.4"},
         },
+    }
+
+
+def kueue(tag: str, *arguments: str) -> dict[str, Any]:
+    containers = [
+        {"image": "registry.k8s.io/kubebuilder/kube-rbac-proxy:v0.8.0"},
+        {"image": f"registry.k8s.io/kueue/kueue:{tag}", "args": list(arguments)},
+    ]
+    return {
+        "metadata": {"name": "kueue-controller-manager", "namespace": "kueue-system"},
+        "spec": {"template": {"spec": {"containers": containers}}},
+        "status": {"availableReplicas": 1},
     }
 
 
@@ -138,6 +151,18 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             Level.ERROR,
             "podgroups.scheduling.volcano.sh",
         ),
+        (
+            replace(SOUND, deployments=[operator(), kueue("v0.19.1")], kueue_configuration=KUEUE),
+            "queues",
+            Level.WARNING,
+            "within 30m (waitForPodsReady, which is on by default in this release)",
+        ),
+        (
+            replace(SOUND, kueue_configuration=f"{KUEUE}waitForPodsReady: {{timeout: 5m, blockAdmission: true}}"),
+            "queues",
+            Level.WARNING,
+            "within 5m (waitForPodsReady), and admits no other job meanwhile",
+        ),
         (replace(SOUND, resume_rights={OPERATOR: False}), "suspend-and-resume", Level.WARNING, "jobs/status"),
         (replace(SOUND, nodes=[node(spot=True)]), "launcher-nodes", Level.WARNING, "spot node"),
         (replace(SOUND, nodes=[node(gpus=0)]), "gpus", Level.ERROR, "none of 1 nodes offers"),
@@ -185,6 +210,9 @@ def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, ev
         replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node", "aws-eks-nodeagent")]),
         replace(SOUND, deployments=[operator("x:0.8.2", "--gang-scheduling=volcano")], crds={
             **SOUND.crds, "podgroups.scheduling.volcano.sh": {}}),
+        replace(SOUND, deployments=[operator(), kueue("v0.18.3")], kueue_configuration=KUEUE),
+        replace(SOUND, deployments=[operator(), kueue("v0.19.0", "--feature-gates=DisableWaitForPodsReady=true")],
+                kueue_configuration=KUEUE),
         replace(SOUND, webhooks=[
             Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=2)]),
         replace(SOUND, nodes=[node(spot=True), node("plain", gpus=0)]),

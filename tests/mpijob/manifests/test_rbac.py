@@ -1,15 +1,21 @@
+import json
+from typing import Any
+
 import pytest
 
 from hvd_elastic.mpijob.contract import ENV_OWNED
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.supporting import rbac
 from tests.mpijob.jobs import job, one, pods
 
 
 def test_discovery_may_do_what_it_does_and_no_more() -> None:
-    rules = one(job(), "Role")["rules"]
+    watching, reaping, *rules = one(job(workers="1:3"), "Role")["rules"]
+    assert watching == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
+    assert (reaping["resources"], reaping["verbs"]) == (["pods"], ["delete"])
+    assert reaping["resourceNames"] == ["fashion-worker-0", "fashion-worker-1", "fashion-worker-2"]
     rights = {(rule["apiGroups"][0], rule["resources"][0]): rule for rule in rules}
-    assert set(rights["", "pods"]["verbs"]) == {"get", "list", "watch", "delete"}
     assert set(rights["", "events"]["verbs"]) == {"list", "create"}
     assert rights["kubeflow.org", "mpijobs"]["resourceNames"] == ["fashion"]
     assert set(rights["kubeflow.org", "mpijobs"]["verbs"]) == {"get", "list", "watch", "patch"}
@@ -24,7 +30,33 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
         "rolebindings": ["fashion-discovery"],
         "networkpolicies": ["fashion", "fashion.api-server"],
     }
-    assert len(rules) == len(own) + 3
+    assert len(rules) == len(own) + 2
+
+
+def test_what_a_job_does_not_use_its_sidecar_may_not_touch() -> None:
+    """Each optional object brings the right to own it."""
+
+    def touched(**keys: Any) -> set[str]:
+        return {resource for rule in one(job(**keys), "Role")["rules"] for resource in rule["resources"]}
+
+    assert touched(monitor=True) - touched() == {"podmonitors"}
+    assert touched(disruption_budget=True) - touched() == {"poddisruptionbudgets"}
+    assert touched() - touched(network={"policy": False}) == {"networkpolicies"}
+
+
+def test_a_role_that_names_every_worker_can_be_applied_from_a_client() -> None:
+    """`kubectl apply` writes the object into an annotation, as JSON in JSON, and 256 KiB are the most."""
+    index = len(f"-worker-{rbac.MOST_NAMED_WORKERS - 1}")
+    spec = job(name="j" * (63 - index), workers=f"1:{rbac.MOST_NAMED_WORKERS}")
+    role = one(spec, "Role")
+    (reaping,) = (rule for rule in role["rules"] if rule["verbs"] == ["delete"])
+    assert len(reaping["resourceNames"]) == rbac.MOST_NAMED_WORKERS
+    assert len(json.dumps(json.dumps(role))) < (256 << 10) / 2
+
+
+def test_beyond_that_the_right_is_wide() -> None:
+    rules = one(job(workers=f"1:{rbac.MOST_NAMED_WORKERS + 1}"), "Role")["rules"]
+    assert {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]} in rules
 
 
 def test_everything_beside_the_job_goes_with_it() -> None:
@@ -97,7 +129,7 @@ def test_the_legacy_launcher_has_few_rights_in_reach_of_its_open_port() -> None:
         for verb in rule["verbs"]
         for name in rule.get("resourceNames", ["*"])
     }
-    reads = {(resource, verb, "*") for resource, verbs in {"pods": ["get", "list", "watch"]}.items() for verb in verbs}
+    reads = {(resource, verb, "*") for resource, verbs in {"pods": ["list", "watch"]}.items() for verb in verbs}
     changes = {right for right in granted - reads if right[1] not in {"get", "list", "watch"}}
     assert changes == {
         *(("pods", "delete", f"fashion-worker-{index}") for index in range(3)),

@@ -1,0 +1,123 @@
+"""Options that `priorityclasses` and `platform-kit` share: the classes, and who may use the one of inference."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any, Final, TypeVar
+
+import click
+
+from hvd_elastic.priorityclasses import (
+    AUTOSCALER_CUTOFF,
+    DEFAULTS,
+    ClassQuota,
+    ClassUser,
+    PriorityClass,
+    Problem,
+    Tier,
+    check,
+    check_guard,
+)
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_CLASS_OPTIONS: Final = (
+    click.option("--inference", metavar="NAME[=VALUE]", help="The class of inference."),
+    click.option("--preserved", metavar="NAME[=VALUE]", help="The class of launchers."),
+    click.option("--preemptible", metavar="NAME[=VALUE]", help="The class of workers."),
+    click.option("--global-default", metavar="NAME", multiple=True, help="The class of pods that name none."),
+    click.option(
+        "--cutoff",
+        type=int,
+        default=AUTOSCALER_CUTOFF,
+        show_default=True,
+        help="The Cluster Autoscaler's --expendable-pods-priority-cutoff.",
+    ),
+)
+
+
+def class_options(command: _Command) -> _Command:
+    """`--inference`, `--preserved`, `--preemptible`, `--global-default` and `--cutoff`, for `chosen_classes`."""
+    return reduce(lambda decorated, option: option(decorated), reversed(_CLASS_OPTIONS), command)
+
+
+def guard_options(*, when: str) -> Callable[[_Command], _Command]:
+    """`--allow` and `--quota`, for `chosen_guard`. `when`: begins their help."""
+    allow = click.option(
+        "--allow",
+        metavar="NAMESPACE[/ACCOUNT]",
+        multiple=True,
+        help=f"{when}: pods that may use it, all of a namespace or those of one ServiceAccount.",
+    )
+    quota = click.option(
+        "--quota", metavar="NAMESPACE=GPUS", multiple=True, help=f"{when}: GPUs of its pods in a namespace, at most."
+    )
+    return lambda command: allow(quota(command))
+
+
+def chosen_classes(
+    problems: list[Problem],
+    *,
+    inference: str | None,
+    preserved: str | None,
+    preemptible: str | None,
+    global_default: Sequence[str],
+    cutoff: int,
+) -> list[PriorityClass]:
+    """The three classes as the options have them. What is wrong with them is added to `problems`."""
+    wanted = {Tier.INFERENCE: inference, Tier.PRESERVED: preserved, Tier.PREEMPTIBLE: preemptible}
+    classes = [_redefined(default, wanted[default.tier], problems) for default in DEFAULTS]
+    classes = [replace(one, global_default=one.name in global_default) for one in classes]
+    problems += [*_unknown(global_default, classes), *check(classes, cutoff=cutoff)]
+    return classes
+
+
+def chosen_guard(
+    problems: list[Problem], *, allow: Sequence[str], quota: Sequence[str]
+) -> tuple[list[ClassUser], list[ClassQuota]]:
+    """Who may use the class of inference, and how much of it. What is wrong with them is added to `problems`."""
+    users, quotas = [_user(text) for text in allow], [_quota(text, problems) for text in quota]
+    problems += check_guard(users, quotas)
+    return users, quotas
+
+
+def _user(text: str) -> ClassUser:
+    namespace, slash, account = text.partition("/")
+    return ClassUser(namespace=namespace if account or not slash else text, account=account)
+
+
+def _quota(text: str, problems: list[Problem]) -> ClassQuota:
+    namespace, _, gpus = text.partition("=")
+    try:
+        return ClassQuota(namespace=namespace, gpus=int(gpus))
+    except ValueError:
+        way_out = f"write {namespace}=16"
+        problems.append(Problem(path="--quota", value=text, what="has no whole number of GPUs", way_out=way_out))
+        return ClassQuota(namespace=namespace, gpus=0)
+
+
+def _redefined(default: PriorityClass, text: str | None, problems: list[Problem]) -> PriorityClass:
+    if text is None:
+        return default
+    name, equals, value = text.partition("=")
+    if not equals:
+        return replace(default, name=name)
+    try:
+        return replace(default, name=name or default.name, value=int(value))
+    except ValueError:
+        way_out = f"write {name or default.name}={default.value}"
+        problems.append(Problem(path=f"--{default.tier}", value=value, what="is not a whole number", way_out=way_out))
+        return replace(default, name=name or default.name)
+
+
+def _unknown(names: Sequence[str], classes: list[PriorityClass]) -> Iterator[Problem]:
+    known = {one.name for one in classes}
+    for name in names:
+        if name not in known:
+            way_out = f"choose among {', '.join(sorted(known))}"
+            yield Problem(path="--global-default", value=name, what="is not one of the classes", way_out=way_out)
+    if len(set(names) & known) > 1:
+        value = ", ".join(names)
+        yield Problem(
+            path="--global-default", value=value, what="names more than one default", way_out="name one class"
+        )

@@ -1,0 +1,131 @@
+"""The platform team's kit, applied to the real API server: every object is taken, and the guard keeps strangers out."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hvd_elastic.autoscale.controller_manifests import NAME as AUTOSCALER
+from tests.cluster.kube import store, waiting
+from tests.cluster.kube.errors import ClusterError
+from tests.cluster.kube.kubectl import Kubectl, as_list
+from tests.cluster.pods import pod
+from tests.cluster.site import Site, make_namespace, remove_namespace
+from tests.mpijob import modules
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
+
+CLASS = "kit-inference-pc"
+CLASSES = ("--inference", CLASS, "--preserved", "kit-preserved-pc", "--preemptible", "kit-preemptible-pc")
+"""Names of their own: the kit goes again, and other tests need the usual classes."""
+SERVING, ELSEWHERE = "kit-serving", "kit-elsewhere"
+GPUS = 2
+RULES = "prometheusrules.monitoring.coreos.com"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """A kit that was applied: the guard lets the namespace `serving` in."""
+
+    folder: Path
+    serving: Kubectl
+    elsewhere: Kubectl
+
+
+def written(folder: Path, *options: str) -> None:
+    command = [sys.executable, "-m", "hvd_elastic.cli", "platform-kit", str(folder), *options]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def kit(cluster: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+    cluster.local()  # another cluster may have a kit already, which would go with ours
+    folder = tmp_path_factory.mktemp("kit")
+    serving, elsewhere = make_namespace(cluster, SERVING), make_namespace(cluster, ELSEWHERE)
+    # On the server: the object is too large for the annotation of a client's apply.
+    cluster.kubectl("apply", "--server-side", "-f", str(modules.PROMETHEUS_RULE.local()))
+    cluster.kubectl("wait", "--for=condition=Established", f"crd/{RULES}", "--timeout=30s")
+    guard = ("--allow", SERVING, "--quota", f"{SERVING}={GPUS}")
+    monitoring = ("--with", "alerts", "--with", "dashboard", "--monitoring-namespace", SERVING)
+    written(folder, *CLASSES, *guard, *monitoring, "--image", cluster.image, "--namespace", SERVING)
+    try:
+        cluster.kubectl("apply", "--server-side", "-k", str(folder))
+        yield Kit(folder=folder, serving=serving, elsewhere=elsewhere)
+    finally:
+        cluster.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--wait=false")
+        for name in (SERVING, ELSEWHERE):
+            remove_namespace(cluster, name)
+
+
+@pytest.mark.core
+def test_the_api_server_has_every_object_of_the_kit(cluster: Site, kit: Kit) -> None:
+    """`kubectl get` fails if one is missing."""
+    built = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(kit.folder))))
+    names = cluster.kubectl("get", "-k", str(kit.folder), "-o", "name").split()
+    assert len(names) == len(built)
+    assert f"prometheusrule.{RULES.partition('.')[2]}/hvd-elastic" in names
+    assert "configmap/hvd-elastic-dashboard" in names
+
+
+@pytest.mark.core
+def test_the_kit_applied_again_changes_nothing(cluster: Site, kit: Kit) -> None:
+    """By the generation, which the API server raises with each change of a spec."""
+
+    def generations() -> dict[str, Any]:
+        listed = yaml.safe_load(cluster.kubectl("get", "-k", str(kit.folder), "-o", "yaml"))["items"]
+        return {f"{one['kind']}/{one['metadata']['name']}": one["metadata"].get("generation") for one in listed}
+
+    before = generations()
+    cluster.kubectl("apply", "--server-side", "-k", str(kit.folder))
+    assert generations() == before
+
+
+@pytest.mark.core
+def test_the_guard_admits_the_namespace_that_it_names_and_no_other(cluster: Site, kit: Kit) -> None:
+    waiting.until(
+        "the policy is in force",
+        lambda: f"{ELSEWHERE}/default may not use the PriorityClass {CLASS}" in refusal(cluster, kit.elsewhere),
+        within_seconds=60,
+        seen=lambda: refusal(cluster, kit.elsewhere),
+    )
+    assert refusal(cluster, kit.elsewhere, priority="kit-preemptible-pc") == ""
+    # Until the quota's controller has counted, every pod of the class is refused.
+    waiting.until(
+        "the quota is counted",
+        lambda: refusal(cluster, kit.serving) == "",
+        within_seconds=60,
+        seen=lambda: refusal(cluster, kit.serving),
+    )
+
+
+@pytest.mark.core
+def test_the_quota_of_the_guard_ends_what_an_allowed_namespace_may_take(cluster: Site, kit: Kit) -> None:
+    waiting.until(
+        "one pod more than the quota is refused",
+        lambda: "exceeded quota" in refusal(cluster, kit.serving, gpus=GPUS + 1),
+        within_seconds=60,
+        seen=lambda: refusal(cluster, kit.serving, gpus=GPUS + 1),
+    )
+
+
+@pytest.mark.core
+def test_the_autoscaler_of_the_kit_takes_its_turns(kit: Kit) -> None:
+    """Ready after the first turn: its rights over all namespaces suffice."""
+    kit.serving.wait("deployment", AUTOSCALER, condition="Available", within_seconds=150)
+
+
+def refusal(cluster: Site, namespace: Kubectl, *, priority: str = CLASS, gpus: int = 1) -> str:
+    """What the API server answers to whoever would make such a pod; empty: it is admitted. None is made."""
+    image = store.PAUSE_IMAGE if cluster.machine else cluster.image
+    asked = pod("asked", image=image, selector={}, priority=priority, gpus=gpus)
+    try:
+        namespace("create", "--dry-run=server", "-f", "-", stdin=as_list([asked]))
+    except ClusterError as error:
+        return str(error)
+    return ""

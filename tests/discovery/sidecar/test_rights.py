@@ -1,0 +1,131 @@
+"""The sidecar works with the rights of its job's Role: the API server refuses everything else, as RBAC does."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_STATUS,
+    ANNOTATION_WANTED_WORKERS,
+    ENV_OWNED,
+    LEDGER_KEY,
+    WorkerState,
+)
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.supporting import ownership
+from tests.discovery.conftest import Start, until
+from tests.discovery.kubeapi import EVENTS, JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, pod
+from tests.discovery.sidecar.test_launcher_job import BATCH, launcher
+from tests.discovery.workers import Workers
+from tests.mpijob.jobs import job, pods
+
+JOB = job(name="job", namespace="default", workers="1:3", disruption_budget=True, monitor=True)
+VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+
+
+def attributes(request: Request) -> tuple[str, str, str, str]:
+    """Group, resource, verb and name, as the API server takes them from a request (`RequestInfoFactory`).
+
+    The name of a list or a watch is that of its field selector `metadata.name`.
+    """
+    parts = request.path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    resource, *name = rest[2:] if rest[0] == "namespaces" else rest
+    if name:
+        return group, resource, VERBS.get(request.method, "get"), name[0]
+    selected = dict(pair.split("=", 1) for pair in request.query.get("fieldSelector", "").split(",") if pair)
+    verb = VERBS.get(request.method, "watch" if request.is_watch else "list")
+    return group, resource, verb, selected.get("metadata.name", "") if request.method == "GET" else ""
+
+
+def allows(rules: Sequence[Mapping[str, Any]], request: Request) -> bool:
+    """Whether a rule covers the request (`RuleAllows` in Kubernetes' `plugin/pkg/auth/authorizer/rbac`)."""
+    group, resource, verb, name = attributes(request)
+    return any(
+        group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and verb in rule["verbs"]
+        and name in rule.get("resourceNames", [name])
+        for rule in rules
+    )
+
+
+@pytest.fixture
+def refused(api: KubeApi) -> list[tuple[str, str, str, str]]:
+    """What was refused. The job's objects are there, as `generate` wrote them."""
+    made = render(JOB)
+    (rules,) = (one["rules"] for one in made if one["kind"] == "Role")
+    for one in made:
+        if one["kind"] == "MPIJob":
+            continue
+        (path,) = ownership.paths([one])
+        api.objects.setdefault(path.rpartition("/")[0], {})
+        api.put(path.rpartition("/")[0], one)
+    api.objects[BATCH] = {}
+    api.put(BATCH, {"metadata": {"name": "job-launcher", "uid": "job-uid"}, "spec": {"backoffLimit": 3}, "status": {}})
+    found: list[tuple[str, str, str, str]] = []
+
+    def ask(request: Request) -> None:
+        if not allows(rules, request):
+            found.append(attributes(request))
+            raise Status(403)
+
+    api.fault = ask
+    return found
+
+
+def test_all_that_the_sidecar_does_is_allowed(
+    api: KubeApi, start: Start, workers: Workers, refused: list[tuple[str, str, str, str]]
+) -> None:
+    environment = pods(JOB)[0]["initContainers"][0]["env"]
+    owned = next(one["value"] for one in environment if one["name"] == ENV_OWNED).split()
+    for index in (1, 2, 3):
+        workers.say(f"127.0.1.{index}", state=WorkerState.TRAINING)
+    api.put(PODS, launcher("now"))
+    api.put(PODS, launcher("drained", deletionTimestamp="2026-01-01T00:00:00Z"))
+    for index in (0, 1, 2):
+        api.put(PODS, pod(index))
+    running = start(pod_uid="now", owned=tuple(owned))
+    running.shows(0, 1, 2)
+
+    until(lambda: api.objects[BATCH]["job-launcher"]["spec"]["backoffLimit"] > 3)
+    until(lambda: all(_object(api, path)["metadata"].get("ownerReferences") for path in owned))
+    until(lambda: LEDGER_KEY in _object(api, "/api/v1/namespaces/default/configmaps/job-ledger").get("data", {}))
+    until(lambda: ANNOTATION_STATUS in api.objects[JOBS]["job"]["metadata"]["annotations"])
+
+    api.put(PODS, pod(2, phase="Failed", ready=False, reason="Evicted"))
+    until(lambda: "job-worker-2" not in api.objects[PODS])
+    assert "Evicted" in json.dumps(list(api.objects[EVENTS].values()))
+
+    api.patch(JOBS, "job", {"metadata": {"annotations": {ANNOTATION_WANTED_WORKERS: "1"}}})
+    running.shows(0)
+    workers.say("127.0.1.2", generation=1)
+    until(lambda: api.objects[JOBS]["job"]["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1)
+    assert set(refused) <= {("", "nodes", "list", "")}, "nodes are read only where the job has `read_nodes`"
+
+
+def _object(api: KubeApi, path: str) -> Mapping[str, Any]:
+    collection, _, name = path.rpartition("/")
+    return api.objects[collection][name]
+
+
+def test_a_pod_of_another_job_is_out_of_reach(api: KubeApi, refused: list[tuple[str, str, str, str]]) -> None:
+    """What a stolen token could ask for."""
+
+    def may(method: str, path: str) -> bool:
+        try:
+            api.fault(Request(method, path, {}, None, {}))
+        except Status:
+            return False
+        return True
+
+    assert may("DELETE", f"{PODS}/job-worker-0")
+    assert not may("DELETE", f"{PODS}/job-worker-3"), "the job has three workers"
+    assert not may("DELETE", f"{PODS}/another-worker-0")
+    assert not may("DELETE", PODS)
+    assert not may("GET", NODES)
+    assert not may("PATCH", f"{JOBS}/another")
+    assert not may("DELETE", f"{JOBS}/{mpijob()['metadata']['name']}")
+    assert refused
