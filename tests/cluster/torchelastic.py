@@ -59,6 +59,7 @@ def _pytorchjob(site: Site, name: str, sizes: tuple[int, int, int], node_labels:
         "kind": "PyTorchJob",
         "metadata": {"name": name},
         "spec": {
+            "nprocPerNode": "1",
             "elasticPolicy": {
                 "rdzvBackend": "c10d",
                 "minReplicas": sizes[0],
