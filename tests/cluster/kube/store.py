@@ -26,6 +26,8 @@ PAUSE_IMAGE: Final = "hvd-elastic.test/pause:1"
 """A pod's sandbox, and the inference server of the tests: a program that waits to be ended."""
 
 _LABEL: Final = "io.containerd.image.name"
+_LOADS: Final = 3
+"""Attempts at an import. containerd may collect a blob that no image names yet, just before one would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +127,23 @@ def load(socket: Path, root: Path, layout: Layout, tag: str, name: str) -> None:
     gigabytes would take minutes through the socket, hashed three times on the way.
     """
     manifest = layout.manifest(tag)
+    for _ in range(_LOADS):
+        _add_blobs(socket, root, layout, tag)
+        said = _import(socket, manifest, name)
+        if not said:
+            return
+    raise ClusterError(f"ctr images import {name}: {said}")
+
+
+def _add_blobs(socket: Path, root: Path, layout: Layout, tag: str) -> None:
     there = set(_call(socket, "content", "ls", "-q").split())
-    for digest in layout.blobs(manifest):
+    for digest in layout.blobs(layout.manifest(tag)):
         if digest not in there:
             _ingest(socket, root, layout.blob(digest), digest)
+
+
+def _import(socket: Path, manifest: dict[str, Any], name: str) -> str:
+    """What went wrong; empty if nothing did."""
     command = [*_ctr(socket), "images", "import", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         if process.stdin is None or process.stdout is None:
@@ -137,8 +152,7 @@ def load(socket: Path, root: Path, layout: Layout, tag: str, name: str) -> None:
             _send_index(process.stdin, manifest, name)
             process.stdin.close()
         said = process.stdout.read().decode(errors="replace")
-    if process.returncode:
-        raise ClusterError(f"ctr images import {name}: {said.strip()}")
+    return said.strip() or f"exit code {process.returncode}" if process.returncode else ""
 
 
 def remove_older(socket: Path, name: str) -> None:
