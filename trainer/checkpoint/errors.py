@@ -19,6 +19,12 @@ class PrefixOwnedError(CheckpointError):
     exit_code = Exit.BAD_INPUT
 
 
+class CheckpointNotFoundError(CheckpointError):
+    """There is no such checkpoint below the prefix. The message names those that are nearest."""
+
+    exit_code = Exit.BAD_INPUT
+
+
 class FencedError(CheckpointError):
     """A newer writer has claimed the prefix; this one no longer writes or deletes anything."""
 
