@@ -47,5 +47,11 @@ class IncompatibleError(CheckpointError):
     exit_code = Exit.SCRIPT_MISTAKE
 
 
+class ExchangeError(CheckpointError):
+    """A file of another format cannot be written or read as asked. The message says why, and the way out."""
+
+    exit_code = Exit.BAD_INPUT
+
+
 class CaptureError(CheckpointError):
     """The snapshot cannot be stored: a value needs pickle, or a buffer changed while it was held."""

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import torch
 
-from hvd_elastic.trainer.checkpoint.claim import OWNER, Owner
+from hvd_elastic.trainer.checkpoint.claim import LATEST, OWNER, Head, Owner
 from hvd_elastic.trainer.checkpoint.errors import CheckpointNotFoundError, CorruptError, StoreError
 from hvd_elastic.trainer.checkpoint.format.archive import HEAD_BYTES, Outline, head_bytes, outline, restore
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId, Manifest, step_in
@@ -247,6 +247,28 @@ class CheckpointReader:
                 raise CorruptError("no manifest can be read\n" + "\n".join(broken))
             raise CheckpointNotFoundError("there is no checkpoint")
         return whole[0]
+
+    def job(self) -> str | None:
+        """Return the job that the prefix belongs to, NAMESPACE/NAME; None: it is nobody's, and has no checkpoint.
+
+        Raises:
+            CorruptError: nothing tells, though there is something.
+            StoreError: the store did not answer.
+        """
+        owner = self._owner(_newest_first(self._store))
+        return owner.job if owner is not None else None
+
+    def latest_name(self) -> str | None:
+        """Return the name of the checkpoint that `latest` names: the last one that the job's writer has finished.
+
+        None: there is no `latest`, or the prefix was claimed and nothing was stored yet.
+
+        Raises:
+            CorruptError: it cannot be read.
+            StoreError: the store did not answer.
+        """
+        found = read_sealed(self._store, LATEST, Head.decode)
+        return found[0].manifest if found is not None else None
 
     def _owner(self, listed: Sequence[str]) -> Owner | None:
         """Return whose checkpoints these are; None if nothing tells."""

@@ -67,7 +67,7 @@ class Payload:
         try:
             tree = self._tree()
             _Values(capture.tensors, copy_arrays=False).restored(json.loads(tree)["values"])
-        except (*_DAMAGE, CheckpointError) as error:
+        except (*DAMAGE, CheckpointError) as error:
             raise CaptureError(f"the snapshot's header cannot be read back: {error!r}") from error
         self._starts = [0]
         self._pieces: list[Bytes] = [np.frombuffer(MAGIC + struct.pack("<Q", len(tree)) + tree, np.uint8)]
@@ -105,10 +105,12 @@ class Payload:
 
 
 def _raw(tensor: torch.Tensor) -> Bytes:
-    return tensor.reshape(-1).view(torch.uint8).numpy()
+    # Not reshape(-1): it may keep the stride of a dimension of length 1, and then its bytes cannot be viewed.
+    flat = tensor.as_strided((tensor.numel(),), (1,))
+    return flat.view(torch.uint8).numpy()
 
 
-_DAMAGE: Final = (
+DAMAGE: Final = (
     ValueError,
     KeyError,
     TypeError,
@@ -139,9 +141,14 @@ def restore(buffer: torch.Tensor, *, stand_ins: bool = False) -> dict[str, objec
         tree = _tree(buffer, end)
         tensors = [_view(buffer, aligned(end), entry) for entry in tree["tensors"]]
         values = _Values(tensors, copy_arrays=True, stand_ins=stand_ins).restored(tree["values"])
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise CorruptError(f"not an archive of this format: {error!r}") from error
     return _checked_root(values)
+
+
+def restore_values(values: object, tensors: list[torch.Tensor]) -> object:
+    """Return what the `values` of a tree stand for, with these tensors. Raises one of DAMAGE if they do not fit."""
+    return _Values(tensors, copy_arrays=True).restored(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +171,7 @@ def outline(head: torch.Tensor) -> Outline:
         ]
         values = _Values(tensors, copy_arrays=False, stand_ins=True).restored(tree["values"])
         writer = {str(name): str(version) for name, version in tree.get("writer", {}).items()}
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise CorruptError(f"not an archive of this format: {error!r}") from error
     return Outline(values=_checked_root(values), writer=writer)
 
