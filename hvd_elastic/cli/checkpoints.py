@@ -98,13 +98,14 @@ def show_command(*, url: str, version: str | None, output: Format) -> None:
         outline = found.outline()
     saved = SavedState.of(found, outline.values)
     rows = [leaf.row() for leaf in leaves_of(saved)]
+    shown = [{**row, "shape": "scalar" if row["shape"] == [] else row["shape"]} for row in rows]
     facts = {**_row(found, None), "progress": saved.words, "writer": dict(outline.writer)}
     del facts["status"]
     show(
         Result(
             data={**facts, "content": rows},
             names=[row["name"] for row in rows],
-            written={Format.TABLE: lambda: _heading(facts) + table(rows, _HELD, styled=sys.stdout.isatty())},
+            written={Format.TABLE: lambda: _heading(facts) + table(shown, _HELD, styled=sys.stdout.isatty())},
         ),
         output,
     )

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 NEAREST: Final = 4
 """Steps that are named to someone who has asked for one that is not there."""
+NOTHING_THERE: Final = (
+    "there is no checkpoint. The URL must be that of one job: its `checkpoint` with /NAMESPACE/NAME added"
+)
 LISTINGS: Final = 5
 """Attempts of a reader while the writer deletes what it reads."""
 
@@ -245,7 +248,7 @@ class CheckpointReader:
             broken = [f"{each.manifest}: {each.why}" for each in listed if isinstance(each, Rejected)]
             if broken:
                 raise CorruptError("no manifest can be read\n" + "\n".join(broken))
-            raise CheckpointNotFoundError("there is no checkpoint")
+            raise CheckpointNotFoundError(NOTHING_THERE)
         return whole[0]
 
     def job(self) -> str | None:
@@ -314,7 +317,7 @@ def choose_version(listed: Sequence[str], version: int | str) -> str:
         return matching[0]
     known = sorted({step for step in steps.values() if step is not None})
     if not known:
-        raise CheckpointNotFoundError("there is no checkpoint")
+        raise CheckpointNotFoundError(NOTHING_THERE)
     if text.isdecimal():
         nearest = sorted(sorted(known, key=lambda step: abs(step - int(text)))[:NEAREST])
         told = f"the nearest are {', '.join(map(str, nearest))}; the newest is {listed[0]}"

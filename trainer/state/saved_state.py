@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from hvd_elastic.trainer.checkpoint import Checkpoint, CheckpointNotFoundError, CorruptError, read_checkpoints
+from hvd_elastic.trainer.checkpoint.reading import NOTHING_THERE
 from hvd_elastic.trainer.state.progress import TRAIN, Progress, progress_words, upgrade
 
 _TREE: Final = frozenset({"objects", "values", "progress"})
@@ -123,9 +124,9 @@ def read_state(url: str, version: int | str | None = None, *, stand_ins: bool = 
         try:
             found = reader.latest(stand_ins=stand_ins) if version is None else reader.find(version)
         except CheckpointNotFoundError as error:
-            raise _not_found(place, str(error)) from error
+            raise CheckpointNotFoundError(f"{place}: {error}") from error
         if found is None:
-            raise _not_found(place, "there is no checkpoint")
+            raise CheckpointNotFoundError(f"{place}: {NOTHING_THERE}")
         try:
             tree = found.load(stand_ins=stand_ins)
         except CorruptError as error:
@@ -135,8 +136,3 @@ def read_state(url: str, version: int | str | None = None, *, stand_ins: bool = 
                 "`hvd-elastic checkpoints verify` says which are whole"
             ) from error
     return SavedState.of(found, tree)
-
-
-def _not_found(place: str, why: str) -> CheckpointNotFoundError:
-    hint = "" if "step" in why else ". It is the URL of one job: its `checkpoint` with /NAMESPACE/NAME added"
-    return CheckpointNotFoundError(f"{place}: {why}{hint}")

@@ -63,7 +63,7 @@ def test_threads_are_shared_out() -> None:
 
 
 def test_a_warm_start_travels_by_the_contract() -> None:
-    given = {"url": "s3://b/p", "warm_start": "s3://models/bert.safetensors"}
+    given: dict[str, object] = {"url": "s3://b/p", "warm_start": "s3://models/bert.safetensors"}
     values = environment(worker(checkpoint=given))
     assert values[contract.ENV_CHECKPOINT_WARM_START] == "s3://models/bert.safetensors"
     assert contract.ENV_CHECKPOINT_WARM_START_STRICT not in values

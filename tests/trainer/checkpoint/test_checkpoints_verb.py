@@ -109,6 +109,7 @@ def test_show_says_what_a_checkpoint_holds(url: str) -> None:
     table = done("show", url, 2)
     assert table.startswith("step 2 (epoch 0, 16 of 40 samples), stored 20"), table
     assert "written by hvd_elastic" in table.splitlines()[1]
+    assert ["model.1.num_batches_tracked", "int64", "scalar", "8", "-"] in [line.split() for line in table.splitlines()]
     assert "model.0.weight" in done("show", url, "-o", "name").split()
 
 

@@ -83,7 +83,7 @@ def test_each_version_is_found_by_its_step_and_by_its_name(tmp_path: Path) -> No
 
 def test_it_says_that_there_is_nothing_and_makes_nothing(tmp_path: Path) -> None:
     for version in (None, 3):
-        with pytest.raises(CheckpointNotFoundError, match=f"{tmp_path}/none: there is no checkpoint. It is the URL of"):
+        with pytest.raises(CheckpointNotFoundError, match=f"{tmp_path}/none: there is no checkpoint. The URL must be"):
             load(f"file://{tmp_path}/none", version)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     with pytest.raises(CheckpointUrlError, match="write s3://bucket/prefix or file:///path"):
