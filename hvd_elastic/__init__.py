@@ -14,6 +14,8 @@
                 ...
                 state.commit()                                         # memory now; durable in the background
 
+    saved = elastic.load("s3://bucket/prefix/NAMESPACE/NAME")          # in a notebook: saved["model"]; needs no Horovod
+
     cluster = elastic.Cluster()                                        # jobs in a cluster: submit, scale, restart ...
 
 Importing this package imports nothing else and changes nothing. `elastic.init()` and `elastic.run` patch the imported
@@ -26,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hvd_elastic.jobs.cluster import Cluster
-    from hvd_elastic.trainer import State, Trainer, agree, init, run
+    from hvd_elastic.trainer import State, Trainer, agree, init, load, run
 
-__all__ = ["Cluster", "State", "Trainer", "agree", "init", "run"]
+__all__ = ["Cluster", "State", "Trainer", "agree", "init", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:

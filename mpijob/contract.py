@@ -134,6 +134,11 @@ ENV_CHECKPOINT_KEEP: Final = "HVD_ELASTIC_CHECKPOINT_KEEP"
 ENV_CHECKPOINT_ALLOW_MISSING: Final = "HVD_ELASTIC_CHECKPOINT_ALLOW_MISSING"
 """Names, with commas between, that either the State or the checkpoint it resumes from may lack."""
 
+ENV_CHECKPOINT_WARM_START: Final = "HVD_ELASTIC_CHECKPOINT_WARM_START"
+ENV_CHECKPOINT_WARM_START_STRICT: Final = "HVD_ELASTIC_CHECKPOINT_WARM_START_STRICT"
+"""Whose weights a job takes that has no checkpoint yet: URL of a file, a folder or another job's checkpoints. Strict is
+the default; `0`: those that do not fit are listed, and the others are loaded."""
+
 ENV_OUTPUT: Final = "HVD_ELASTIC_OUTPUT"
 ENV_TENSORBOARD: Final = "HVD_ELASTIC_TENSORBOARD"
 ENV_DATA: Final = "HVD_ELASTIC_DATA"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hvd_elastic.cli import VERBS
+from hvd_elastic.cli.default_command import GroupWithDefault
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -56,7 +57,8 @@ def test_a_command_that_a_page_shows_is_a_verb_with_these_flags(page: Path) -> N
         assert verb in VERBS, line
         command = import_module(f"hvd_elastic.cli.{verb.replace('-', '_')}").command
         if isinstance(command, click.Group):
-            command = command.commands.get(words[0]) or command.commands["submit"]
+            default = command.default if isinstance(command, GroupWithDefault) else words[0]
+            command = command.commands.get(words[0]) or command.commands[default]
         assert isinstance(command, click.Command)
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= known | {"--help"}, line

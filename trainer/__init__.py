@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from hvd_elastic.trainer.fit.trainer import Trainer
     from hvd_elastic.trainer.state.agreement import agree
     from hvd_elastic.trainer.state.elastic_state import State
+    from hvd_elastic.trainer.state.saved_state import load
     from hvd_elastic.trainer.telemetry.events import subscribe
 
-__all__ = ["State", "Trainer", "agree", "init", "run", "subscribe"]
+__all__ = ["State", "Trainer", "agree", "init", "load", "run", "subscribe"]
 
 _HOMES = {
     "State": "hvd_elastic.trainer.state.elastic_state",
     "Trainer": "hvd_elastic.trainer.fit.trainer",
     "agree": "hvd_elastic.trainer.state.agreement",
     "init": "hvd_elastic.trainer.elastic.horovod_patches",
+    "load": "hvd_elastic.trainer.state.saved_state",
     "run": "hvd_elastic.trainer.elastic.run",
     "subscribe": "hvd_elastic.trainer.telemetry.events",
 }

@@ -12,7 +12,7 @@ VERBS: Final = {
     "alerts": "Print alert rules for Prometheus: stalled training, too few workers, late checkpoints, crashes.",
     "autoscale": "Share idle GPUs among several jobs, and give them back before inference asks.",
     "bench": "Measure the network of a job, and how well the job scales over it.",
-    "checkpoints": "List the durable checkpoints below a URL. The job that writes them does not notice.",
+    "checkpoints": "List, show, verify, export and import durable checkpoints, beside the job that writes them.",
     "cluster": "Make a cluster on EKS, GKE or AKS with the cloud's own tools, or take it away.",
     "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",
     "dashboard": "Print a Grafana dashboard: sizes, throughput, loss, pauses, checkpoints, workers, GPUs.",

@@ -11,6 +11,7 @@ import click
 
 from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.confirmation import confirm
+from hvd_elastic.cli.default_command import GroupWithDefault
 from hvd_elastic.cli.job_options import JobCommand, job_input, job_options, only_in
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.mpijob.contract import ENV_NAMESPACE
@@ -25,16 +26,7 @@ if TYPE_CHECKING:
 SUBMIT = "submit"
 
 
-class SweepGroup(click.Group):
-    """`sweep JOB.yaml ...` is `sweep submit JOB.yaml ...`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what is no command for the arguments of `submit`."""
-        known = {*self.commands, *self.get_help_option_names(ctx)}
-        return super().parse_args(ctx, args if not args or args[0] in known else [SUBMIT, *args])
-
-
-@click.group(cls=SweepGroup)
+@click.group(cls=GroupWithDefault, default=SUBMIT)
 def command() -> None:
     """Run one job with many values: `hvd-elastic sweep JOB.yaml --grid lr=0.1,0.01 --grid batch=256,512 --at-once 2`.
 

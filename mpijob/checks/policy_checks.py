@@ -24,19 +24,29 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
         what = "would block every node drain: the job cannot spare a worker"
         yield Problem(path="disruption_budget", value=True, what=what, way_out="set workers.max above workers.min")
     if spec.checkpoint is not None:
-        yield from _checkpoint(spec.checkpoint.url)
+        yield from _stored("checkpoint.url", spec.checkpoint.url, shape="s3://BUCKET/PREFIX or file:///FOLDER")
+        if spec.checkpoint.warm_start is not None:
+            yield from _warm_start(spec.checkpoint.warm_start.url)
         yield from _endpoint(spec)
 
 
-def _checkpoint(url: str) -> Iterator[Problem]:
+def _warm_start(url: str) -> Iterator[Problem]:
+    path, shape = "checkpoint.warm_start.url", "s3://BUCKET/FILE or file:///FILE"
+    yield from _stored(path, url, shape=shape)
     parts = _split(url)
-    shape = "write s3://BUCKET/PREFIX or file:///FOLDER"
+    if parts is not None and parts[0] == "s3" and parts[1] and not parts[2].strip("/"):
+        yield Problem(path=path, value=url, what="names no file in the bucket", way_out=f"write {shape}")
+
+
+def _stored(path: str, url: str, *, shape: str) -> Iterator[Problem]:
+    parts = _split(url)
+    way_out = f"write {shape}"
     if parts is None or parts[0] not in {"s3", "file"}:
-        yield Problem(path="checkpoint.url", value=url, what="is not a URL for checkpoints", way_out=shape)
+        yield Problem(path=path, value=url, what="is not a URL for checkpoints", way_out=way_out)
     elif parts[0] == "s3" and not parts[1]:
-        yield Problem(path="checkpoint.url", value=url, what="names no bucket", way_out=shape)
+        yield Problem(path=path, value=url, what="names no bucket", way_out=way_out)
     elif parts[0] == "file" and (parts[1] or len(parts[2].strip("/")) == 0):
-        yield Problem(path="checkpoint.url", value=url, what="names no folder", way_out=shape)
+        yield Problem(path=path, value=url, what="names no path", way_out=way_out)
 
 
 def _endpoint(spec: JobSpec) -> Iterator[Problem]:

@@ -161,6 +161,24 @@ class BatchSpec(Section):
         return {"global": value} if isinstance(value, int | str) and not isinstance(value, bool) else value
 
 
+class WarmStartSpec(Section):
+    """Weights with which a job begins that has no checkpoint of its own. Later starts go on from its checkpoints."""
+
+    short_form: ClassVar[str | None] = "`s3://bucket/model.safetensors`"
+
+    url: Text
+    """`s3://` or `file:///`: a file of safetensors or `torch.save`, a folder of torch.distributed.checkpoint, or the
+    checkpoints of another job, with its `/NAMESPACE/NAME`."""
+    strict: bool = True
+    """Whether weights that do not fit the model end the job. If not, they are listed in the log, and the others are
+    loaded."""
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        """`warm_start: URL` keeps all defaults."""
+        return {"url": value} if isinstance(value, str) else value
+
+
 class CheckpointSpec(Section):
     """Where commits become durable. Without it they exist only in the workers' memory."""
 
@@ -175,6 +193,8 @@ class CheckpointSpec(Section):
     """Commits between two durable checkpoints, if that is sooner than `every`."""
     keep: Count = 3
     """Durable checkpoints that are kept. While one is being stored there is one more; a full store keeps fewer."""
+    warm_start: WarmStartSpec | None = None
+    """Weights with which the job begins while it has no checkpoint of its own."""
     endpoint: Text | None = None
     """URL of an S3 service other than that of AWS."""
 

@@ -91,6 +91,10 @@ def _checkpoint(spec: JobSpec) -> dict[str, str]:
     }
     if spec.checkpoint.steps is not None:
         values[contract.ENV_CHECKPOINT_STEPS] = str(spec.checkpoint.steps)
+    if spec.checkpoint.warm_start is not None:
+        values[contract.ENV_CHECKPOINT_WARM_START] = spec.checkpoint.warm_start.url
+        if not spec.checkpoint.warm_start.strict:
+            values[contract.ENV_CHECKPOINT_WARM_START_STRICT] = "0"
     if spec.checkpoint.endpoint is not None:
         values["AWS_ENDPOINT_URL_S3"] = spec.checkpoint.endpoint
     return values

@@ -16,7 +16,7 @@ def python(code: str) -> str:
 
 
 def test_the_public_names() -> None:
-    assert hvd_elastic.__all__ == ["Cluster", "State", "Trainer", "agree", "init", "run"]
+    assert hvd_elastic.__all__ == ["Cluster", "State", "Trainer", "agree", "init", "load", "run"]
     for name in hvd_elastic.__all__:
         assert callable(getattr(hvd_elastic, name))
         assert name in dir(hvd_elastic)

@@ -118,7 +118,13 @@ jobs = st.fixed_dictionaries(
         "output": st.sampled_from(
             ["claim", {"claim": "b", "mount": "/mnt/output"}, {"size": 2**31, "storage_class": "x"}]
         ),
-        "checkpoint": st.sampled_from(["s3://bucket", {"url": "s3://b/c/", "every": "10m", "steps": 7}]),
+        "checkpoint": st.sampled_from(
+            [
+                "s3://bucket",
+                {"url": "s3://b/c/", "every": "10m", "steps": 7},
+                {"url": "s3://b/c", "warm_start": "s3://b/model.pt"},
+            ]
+        ),
         "elastic_timeout": st.integers(1, 10**6),
         "reset_limit": st.integers(1, 100),
         "restarts": st.integers(0, 9),

@@ -19,6 +19,12 @@ class PrefixOwnedError(CheckpointError):
     exit_code = Exit.BAD_INPUT
 
 
+class CheckpointNotFoundError(CheckpointError):
+    """There is no such checkpoint below the prefix. The message names those that are nearest."""
+
+    exit_code = Exit.BAD_INPUT
+
+
 class FencedError(CheckpointError):
     """A newer writer has claimed the prefix; this one no longer writes or deletes anything."""
 
@@ -39,6 +45,12 @@ class IncompatibleError(CheckpointError):
     """The checkpoint is whole, but this script cannot take it. The message names what differs, and the way out."""
 
     exit_code = Exit.SCRIPT_MISTAKE
+
+
+class ExchangeError(CheckpointError):
+    """A file of another format cannot be written or read as asked. The message says why, and the way out."""
+
+    exit_code = Exit.BAD_INPUT
 
 
 class CaptureError(CheckpointError):

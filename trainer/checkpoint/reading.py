@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from hvd_elastic.trainer.checkpoint.claim import OWNER, Owner
-from hvd_elastic.trainer.checkpoint.errors import CorruptError, StoreError
-from hvd_elastic.trainer.checkpoint.format.archive import restore
-from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId, Manifest
+import torch
+
+from hvd_elastic.trainer.checkpoint.claim import LATEST, OWNER, Head, Owner
+from hvd_elastic.trainer.checkpoint.errors import CheckpointNotFoundError, CorruptError, StoreError
+from hvd_elastic.trainer.checkpoint.format.archive import HEAD_BYTES, Outline, head_bytes, outline, restore
+from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId, Manifest, step_in
 from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed
 from hvd_elastic.trainer.checkpoint.stores.location import Location
 from hvd_elastic.trainer.checkpoint.stores.store import Store
@@ -17,6 +19,11 @@ from hvd_elastic.trainer.checkpoint.stores.transfer import download
 
 log = logging.getLogger(__name__)
 
+NEAREST: Final = 4
+"""Steps that are named to someone who has asked for one that is not there."""
+NOTHING_THERE: Final = (
+    "there is no checkpoint. The URL must be that of one job: its `checkpoint` with /NAMESPACE/NAME added"
+)
 LISTINGS: Final = 5
 """Attempts of a reader while the writer deletes what it reads."""
 
@@ -76,26 +83,54 @@ class Checkpoint:
         """Read every part, and keep none. Raises CorruptError."""
         download(self._store, self.manifest, threading.Event())
 
-    def load(self) -> dict[str, object]:
+    def outline(self) -> Outline:
+        """Return what it holds without the content of its tensors, from the first parts of the archive alone.
+
+        Raises:
+            CorruptError: these parts do not verify.
+        """
+        beginning = self._beginning(HEAD_BYTES)
+        try:
+            end = head_bytes(beginning)
+        except ValueError as error:
+            raise CorruptError(f"not an archive of this format: {error}") from error
+        return outline(beginning if end <= beginning.numel() else self._beginning(end))
+
+    def _beginning(self, first_bytes: int) -> torch.Tensor:
+        return download(self._store, self.manifest, threading.Event(), first_bytes=first_bytes)
+
+    def load(self, *, stand_ins: bool = False) -> dict[str, object]:
         """Return the values, each of the type that was saved. Tensors are on the CPU, row-major.
 
         The tensors are views of one buffer, which exists as long as any of them. No code from the checkpoint is run.
-        What `latest()` has read is returned once; any other call reads and verifies.
+        What `latest()` has read is returned once, as it was read; any other call reads and verifies.
+
+        Args:
+            stand_ins: take a tuple for a named tuple, and `Class.MEMBER` for a member of an enumeration: the script's
+                classes need not be there. Default False.
 
         Raises:
             CorruptError: it does not verify. Not on the first call on what `latest()` returned.
-            IncompatibleError: it has a class that this program lacks. Not on that first call either.
+            IncompatibleError: it has a class that this program lacks. Not with `stand_ins`.
         """
         values, self._values = self._values, None
-        return values if values is not None else restore(download(self._store, self.manifest, threading.Event()))
+        if values is not None:
+            return values
+        return restore(download(self._store, self.manifest, threading.Event()), stand_ins=stand_ins)
 
 
 def find_newest(
-    store: Store, owner: Owner, stop: threading.Event, *, latest_manifest: str | None = None
+    store: Store,
+    owner: Owner,
+    stop: threading.Event,
+    *,
+    latest_manifest: str | None = None,
+    stand_ins: bool = False,
 ) -> tuple[Checkpoint | None, tuple[Rejected, ...]]:
     """Return the newest checkpoint that verifies, and the newer ones that do not.
 
-    `latest_manifest` is the manifest that `latest` names: a stale listing may lack it.
+    `latest_manifest` is the manifest that `latest` names: a stale listing may lack it. `stand_ins` is as for
+    `Checkpoint.load`.
 
     Checkpoints of another job are not used: they are the former owner's, or were copied here.
 
@@ -111,7 +146,7 @@ def find_newest(
         keys.add(latest_manifest)
     for key in sorted(keys, key=_id_of, reverse=True):
         try:
-            return _verified(store, key, owner, stop), tuple(rejected)
+            return _verified(store, key, owner, stop, stand_ins=stand_ins), tuple(rejected)
         except (CorruptError, _ForeignError) as error:
             log.warning("checkpoint %s is not used: %s", key, error)
             rejected.append(Rejected(manifest=key, why=str(error)))
@@ -160,23 +195,83 @@ class CheckpointReader:
         except CorruptError as error:
             return Rejected(manifest=key, why=str(error))
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self, *, stand_ins: bool = False) -> Checkpoint | None:
         """Find the newest checkpoint that verifies, and read it whole. Returns None if there is none.
+
+        Args:
+            stand_ins: as for `Checkpoint.load`.
 
         Raises:
             StoreError: the store did not answer.
             CorruptError: there are checkpoints, but none verifies.
-            IncompatibleError: it has a class that this program lacks.
+            IncompatibleError: it has a class that this program lacks. Not with `stand_ins`.
         """
         for _ in range(LISTINGS):
             listed = _newest_first(self._store)
             owner = self._owner(listed)
             try:
-                return find_newest(self._store, owner, threading.Event())[0] if owner is not None else None
+                if owner is None:
+                    return None
+                return find_newest(self._store, owner, threading.Event(), stand_ins=stand_ins)[0]
             except CorruptError:
                 if _newest_first(self._store) == listed:
                     raise
         raise StoreError(f"the checkpoints were deleted while they were read, {LISTINGS} times: keep more of them")
+
+    def find(self, version: int | str) -> Checkpoint:
+        """Return the checkpoint of one step or one name. Its archive is not read: `Checkpoint.load` verifies it.
+
+        Args:
+            version: number of a step, of whose checkpoints the newest is returned; or the name of a checkpoint.
+
+        Raises:
+            CheckpointNotFoundError: there is none.
+            CorruptError: its manifest cannot be read.
+            StoreError: the store did not answer.
+        """
+        key = choose_version(_newest_first(self._store), version)
+        manifest = _manifest(self._store, key)
+        _check_key(manifest, key)
+        return Checkpoint(manifest=manifest, _store=self._store, _values=None)
+
+    def newest(self) -> Checkpoint:
+        """Return the newest checkpoint whose manifest can be read. Its archive is not read.
+
+        Raises:
+            CheckpointNotFoundError: there is none.
+            CorruptError: there are checkpoints, but no manifest can be read.
+            StoreError: the store did not answer.
+        """
+        listed = self.checkpoints()
+        whole = [each for each in listed if isinstance(each, Checkpoint)]
+        if not whole:
+            broken = [f"{each.manifest}: {each.why}" for each in listed if isinstance(each, Rejected)]
+            if broken:
+                raise CorruptError("no manifest can be read\n" + "\n".join(broken))
+            raise CheckpointNotFoundError(NOTHING_THERE)
+        return whole[0]
+
+    def job(self) -> str | None:
+        """Return the job that the prefix belongs to, NAMESPACE/NAME; None: it is nobody's, and has no checkpoint.
+
+        Raises:
+            CorruptError: nothing tells, though there is something.
+            StoreError: the store did not answer.
+        """
+        owner = self._owner(_newest_first(self._store))
+        return owner.job if owner is not None else None
+
+    def latest_name(self) -> str | None:
+        """Return the name of the checkpoint that `latest` names: the last one that the job's writer has finished.
+
+        None: there is no `latest`, or the prefix was claimed and nothing was stored yet.
+
+        Raises:
+            CorruptError: it cannot be read.
+            StoreError: the store did not answer.
+        """
+        found = read_sealed(self._store, LATEST, Head.decode)
+        return found[0].manifest if found is not None else None
 
     def _owner(self, listed: Sequence[str]) -> Owner | None:
         """Return whose checkpoints these are; None if nothing tells."""
@@ -203,6 +298,34 @@ def read_checkpoints(url: str) -> CheckpointReader:
     return CheckpointReader(Location.parse(url).open())
 
 
+def choose_version(listed: Sequence[str], version: int | str) -> str:
+    """Return which of the names a version means.
+
+    Args:
+        listed: names of all checkpoints, newest first.
+        version: number of a step, of whose checkpoints the newest is returned; or a name.
+
+    Raises:
+        CheckpointNotFoundError: none of them. The message says which steps are nearest, and the newest.
+    """
+    text = str(version)
+    if text in listed:
+        return text
+    steps = {key: step_in(key) for key in listed}
+    matching = [key for key, step in steps.items() if text == str(step)]
+    if matching:
+        return matching[0]
+    known = sorted({step for step in steps.values() if step is not None})
+    if not known:
+        raise CheckpointNotFoundError(NOTHING_THERE)
+    if text.isdecimal():
+        nearest = sorted(sorted(known, key=lambda step: abs(step - int(text)))[:NEAREST])
+        told = f"the nearest are {', '.join(map(str, nearest))}; the newest is {listed[0]}"
+    else:
+        told = f"write the number of a step, such as {known[-1]}, or a name, such as {listed[0]}"
+    raise CheckpointNotFoundError(f"there is no checkpoint of step {text}: {told}")
+
+
 def _newest_first(store: Store) -> list[str]:
     keys = {checkpoint: key for key in store.keys(FOLDER) if (checkpoint := CheckpointId.from_key(key))}
     return [keys[checkpoint] for checkpoint in sorted(keys, reverse=True)]
@@ -224,10 +347,11 @@ def _id_of(key: str) -> CheckpointId:
     return CheckpointId.from_key(key) or CheckpointId(epoch=0, sequence=0)
 
 
-def _verified(store: Store, key: str, owner: Owner, stop: threading.Event) -> Checkpoint:
+def _verified(store: Store, key: str, owner: Owner, stop: threading.Event, *, stand_ins: bool) -> Checkpoint:
     manifest = _manifest(store, key)
     if manifest.owner != owner.nonce:
         raise _ForeignError(f"it is of another prefix, job {manifest.job!r}, or of a former owner of this one")
     _check_key(manifest, key)
     # Loaded at once: what has the right bytes but cannot be loaded is passed over, too.
-    return Checkpoint(manifest=manifest, _store=store, _values=restore(download(store, manifest, stop)))
+    values = restore(download(store, manifest, stop), stand_ins=stand_ins)
+    return Checkpoint(manifest=manifest, _store=store, _values=values)

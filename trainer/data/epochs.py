@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import horovod.torch as hvd
 
@@ -13,13 +13,11 @@ from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
-from hvd_elastic.trainer.state.progress import Progress, Samples
+from hvd_elastic.trainer.state.progress import TRAIN, Progress, Samples
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.console import say
 
 logger = logging.getLogger(__name__)
-
-TRAIN: Final = "train"
 
 
 class EpochsMixin:

@@ -1,13 +1,18 @@
 """Compares what a State holds with what a checkpoint holds: a pure decision over the names of both."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_ALLOW_MISSING
 from hvd_elastic.trainer.checkpoint import IncompatibleError
 
+IMPORTED: Final = "import"
+"""The reason of a checkpoint that was made from a file. It has what the file had: the State may hold more."""
 
-def check_names(stored: Mapping[str, Any], present: Mapping[str, Any], *, allow_missing: Collection[str]) -> bool:
+
+def check_names(
+    stored: Mapping[str, Any], present: Mapping[str, Any], *, allow_missing: Collection[str], is_part: bool = False
+) -> bool:
     """Compare the trees of a checkpoint and of a State. Returns whether they differ, in names that may be missing.
 
     A value that is None has nothing to lose: the other side may lack it.
@@ -16,12 +21,14 @@ def check_names(stored: Mapping[str, Any], present: Mapping[str, Any], *, allow_
         stored: the tree of the checkpoint.
         present: the tree of the State that is to be restored.
         allow_missing: names that either side may lack.
+        is_part: the checkpoint may lack any name. Default False.
 
     Raises:
         IncompatibleError: they differ in other names. It would train on with what the script gave, and delete in time
             what had been trained.
     """
-    unused, fresh = _held(stored) - _names(present), _held(present) - _names(stored)
+    unused = _held(stored) - _names(present)
+    fresh = set() if is_part else _held(present) - _names(stored)
     if not unused and not fresh:
         return False
     if unused | fresh <= set(allow_missing):

@@ -30,7 +30,7 @@ from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.interval import fixed_seconds
 from hvd_elastic.trainer.checkpoint.save_cost import SaveCost
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
-from hvd_elastic.trainer.state.changed_state import check_names
+from hvd_elastic.trainer.state.changed_state import IMPORTED, check_names
 from hvd_elastic.trainer.state.tier_opening import TierOpening
 
 logger = logging.getLogger(__name__)
@@ -252,7 +252,9 @@ class DurableTier:
         """
         given = self._environ.get(ENV_CHECKPOINT_ALLOW_MISSING, "").split(",")
         allowed = {*self._allow_missing, *(name.strip() for name in given)}
-        if check_names(stored, present, allow_missing=allowed) and self._checkpoints is not None:
+        is_part = self.restored_reason == IMPORTED
+        differ = check_names(stored, present, allow_missing=allowed, is_part=is_part)
+        if differ and self._checkpoints is not None:
             logger.warning("the state is another than that of its checkpoints: these are kept until you delete them")
             self._checkpoints.protect_found()
 

@@ -6,6 +6,7 @@ broadcast (`broadcast`). The position in the data is part of it, so going back t
 """
 
 import logging
+import os
 import time
 from collections.abc import Collection
 from typing import Any
@@ -18,7 +19,7 @@ from horovod.torch.elastic.state import TorchState
 
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
-from hvd_elastic.trainer.data.epochs import TRAIN, EpochsMixin
+from hvd_elastic.trainer.data.epochs import EpochsMixin
 from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.elastic import departure, horovod_patches
 from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
@@ -26,9 +27,10 @@ from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
-from hvd_elastic.trainer.state.progress import Progress, progress_words, upgrade
+from hvd_elastic.trainer.state.progress import TRAIN, Progress, progress_words, upgrade
 from hvd_elastic.trainer.state.state_objects import StateError, StateObjects
 from hvd_elastic.trainer.state.state_tree import Tree
+from hvd_elastic.trainer.state.warm_start import WarmStart
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.console import say
 from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest, HeartbeatWriter
@@ -309,29 +311,40 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         return {**self._state_objects.tree(), "progress": progress, "randomness": randomness}
 
     def _restore_durable(self) -> None:
-        """On rank 0, when no worker holds a state: load the newest durable checkpoint, if there is one."""
+        """On rank 0, when no worker holds a state: load the newest durable checkpoint, if there is one.
+
+        Without one, the job's warm start: the other workers get it with the state that they receive.
+        """
         if hvd.rank() != 0:
             return
         self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
         found = self._commits.durable.restore(self._progress.lineage)
-        if found is not None:
-            self._commits.durable.check_names(found, self._tree())
-            lineage, found = self._progress.lineage, upgrade(found)
-            self._go_to(Progress.from_state_dict(found["progress"]))
-            self._progress.lineage = lineage
-            self._progress.full_losses += self._commits.has_lost_all
-            self._state_objects.load_stored(found)
-            self._randomness.load(found.get("randomness", {}))
-            self._restored_step = self.step_count
+        words = self._begin_anew() if found is None else self._load_durable(found)
         if self._commits.durable.configured:
-            say(logger, self._words_of_beginning(is_restored=found is not None))
+            say(logger, words)
 
-    def _words_of_beginning(self, *, is_restored: bool) -> str:
+    def _load_durable(self, found: Tree) -> str:
+        """Go on from a durable checkpoint. Returns what is said of it."""
         durable = self._commits.durable
-        if not is_restored:
-            return f"no checkpoint in {durable.place}, beginning anew"
+        durable.check_names(found, self._tree())
+        lineage, found = self._progress.lineage, upgrade(found)
+        self._go_to(Progress.from_state_dict(found["progress"]))
+        self._progress.lineage = lineage
+        self._progress.full_losses += self._commits.has_lost_all
+        self._state_objects.load_stored(found)
+        self._randomness.load(found.get("randomness", {}))
+        self._restored_step = self.step_count
         where = progress_words(self._progress, self.epoch, TRAIN)
         return f"restored {where} from {durable.place}/{durable.restored_name}"
+
+    def _begin_anew(self) -> str:
+        """Take the weights of the job's warm start, if it has one. Returns what is said of it."""
+        words = f"no checkpoint in {self._commits.durable.place}, beginning anew"
+        warm_start = WarmStart.of_job(os.environ)
+        if warm_start is None:
+            return words
+        warmed = warm_start.load(self._state_objects.modules())
+        return f"{words}, with {', '.join(warmed)} of {warm_start.place.partition('?')[0]}"
 
     def _receive(self, root: int, *, save: bool) -> None:
         """Load the root's state. A worker that holds a commit receives into its own tensors: it can go back."""

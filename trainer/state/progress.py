@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import groupby
-from typing import Any, Optional
+from typing import Any, Final, Optional
+
+TRAIN: Final = "train"
+"""The pass over data whose samples count as those of an epoch, where a script gives it no name."""
 
 
 @dataclass(slots=True, kw_only=True)

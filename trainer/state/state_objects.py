@@ -96,6 +96,10 @@ class StateObjects:
         for name, value in received["values"].items():
             setattr(self._owner, name, value)
 
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """Return the modules of the state by name."""
+        return {name: value for name, value in self._present() if isinstance(value, torch.nn.Module)}
+
     def drop_gradients(self) -> None:
         """Forget the gradients of all modules, and what gradient scalers know of them."""
         for _, target in self._present():

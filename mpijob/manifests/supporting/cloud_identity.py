@@ -68,4 +68,6 @@ def _needs_credentials(spec: JobSpec) -> bool:
 
 def _texts(spec: JobSpec) -> Iterable[str]:
     """Where a user writes the URL of an object store that his workers use."""
-    return [*([spec.checkpoint.url] if spec.checkpoint else []), *spec.command, *spec.env.values()]
+    checkpoint = [spec.checkpoint.url] if spec.checkpoint else []
+    warm_start = [spec.checkpoint.warm_start.url] if spec.checkpoint and spec.checkpoint.warm_start else []
+    return [*checkpoint, *warm_start, *spec.command, *spec.env.values()]

@@ -175,6 +175,11 @@ def test_with_blocks_named_nothing_else_is_open(blocks: list[str], address: str)
         ),
         ({"cloud": "aks", "workers__service_account": "az"}, [(INTERNET, 443)], [(METADATA, 80)]),
         ({"cloud": "aks", "command": ["train", "az://c/p"]}, [(METADATA, 80)], []),
+        (
+            {"cloud": "eks", "checkpoint": {"url": "file:///output/c", "warm_start": "s3://b/m.pt"}, "output": "o"},
+            [(POD_IDENTITY, 80), (METADATA, 80)],
+            [(METADATA, 81)],
+        ),
         ({"cloud": "any", "checkpoint": "s3://b/p"}, [], [(METADATA, 80), (POD_IDENTITY, 80)]),
     ],
 )

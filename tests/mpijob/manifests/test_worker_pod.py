@@ -62,6 +62,18 @@ def test_threads_are_shared_out() -> None:
     assert environment(worker(env={"OMP_NUM_THREADS": "7"}))["OMP_NUM_THREADS"] == "7"
 
 
+def test_a_warm_start_travels_by_the_contract() -> None:
+    given: dict[str, object] = {"url": "s3://b/p", "warm_start": "s3://models/bert.safetensors"}
+    values = environment(worker(checkpoint=given))
+    assert values[contract.ENV_CHECKPOINT_WARM_START] == "s3://models/bert.safetensors"
+    assert contract.ENV_CHECKPOINT_WARM_START_STRICT not in values
+    given["warm_start"] = {"url": "file:///data/bert.pt", "strict": False}
+    values = environment(worker(checkpoint=given))
+    assert values[contract.ENV_CHECKPOINT_WARM_START] == "file:///data/bert.pt"
+    assert values[contract.ENV_CHECKPOINT_WARM_START_STRICT] == "0"
+    assert contract.ENV_CHECKPOINT_WARM_START not in environment(worker(checkpoint="s3://b/p"))
+
+
 def test_batch_and_checkpoint_travel_by_the_contract() -> None:
     values = environment(worker(batch__per_worker=32, checkpoint="s3://b/p/", checkpoint__every="2m", namespace="team"))
     assert values[contract.ENV_BATCH_PER_WORKER] == "32"

@@ -129,7 +129,7 @@ def test_a_class_that_the_script_lacks_is_no_damage(
         writer.save(small(step), step=step, world_size=1, reason="interval")
         assert writer.flush(30)
 
-    def lacks(buffer: torch.Tensor) -> dict[str, object]:
+    def lacks(buffer: torch.Tensor, *, stand_ins: bool) -> dict[str, object]:
         raise IncompatibleError("no such class")
 
     monkeypatch.setattr("hvd_elastic.trainer.checkpoint.reading.restore", lacks)

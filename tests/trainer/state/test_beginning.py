@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_STEPS, ENV_RUN_DIR
 from hvd_elastic.trainer.checkpoint import read_checkpoints
 from hvd_elastic.trainer.checkpoint.reading import Checkpoint
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Progress, progress_words
+from hvd_elastic.trainer.state.saved_state import load
 
 EPOCHS = 2
 
@@ -61,6 +62,20 @@ def test_a_finished_job_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.
     assert names(place) == before
     said = capsys.readouterr().err
     assert f"all {EPOCHS} epochs were done before this start, at step 4: nothing is left to train" in said
+
+
+def test_the_end_is_durable_and_latest_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit more than the steps: what stands in the last epoch's body is in it, and `epoch` is that of the end."""
+    place = tmp_path / "store"
+    monkeypatch.setenv(ENV_CHECKPOINT_STEPS, "1")
+    assert run(place) == 4
+    with read_checkpoints(f"file://{place}") as reader:
+        newest = reader.newest()
+        assert reader.latest_name() == newest.name
+    saved = load(f"file://{place}")
+    assert (saved.name, saved["epoch"]) == (newest.name, EPOCHS)
+    assert saved.progress is not None
+    assert (saved.progress.steps, saved.step) == (4, 5)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ Layout, all integers little-endian::
 
     8 bytes   MAGIC
     8 bytes   length of the tree
-    tree      JSON: {"values": VALUE, "tensors": [{"dtype": "float32", "shape": [..], "offset": O}, ...]}
+    tree      JSON: {"values": VALUE, "tensors": [{"dtype": "float32", "shape": [..], "offset": O}, ...],
+              "writer": {"hvd_elastic": "0.1.0", "torch": "2.9.0"}}; archives of earlier versions have no writer
     tensors   at multiples of 64 from the start of the archive, row-major
 
 VALUE is null, a boolean, a number or a string as in JSON, a list, or an object with one key, its kind:
@@ -21,6 +22,9 @@ import struct
 from bisect import bisect_right
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +43,16 @@ HEAD_BYTES: Final = 16
 Bytes = npt.NDArray[np.uint8]
 
 
+@cache
+def _writer() -> dict[str, str]:
+    """Return the versions that write archives in this process."""
+    try:
+        own = metadata.version("hvd-elastic")
+    except metadata.PackageNotFoundError:
+        own = "not installed"
+    return {"hvd_elastic": own, "torch": str(torch.__version__)}
+
+
 def aligned(offset: int) -> int:
     """Return the next multiple of ALIGNMENT."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
@@ -53,7 +67,7 @@ class Payload:
         try:
             tree = self._tree()
             _Values(capture.tensors, copy_arrays=False).restored(json.loads(tree)["values"])
-        except (*_DAMAGE, CheckpointError) as error:
+        except (*DAMAGE, CheckpointError) as error:
             raise CaptureError(f"the snapshot's header cannot be read back: {error!r}") from error
         self._starts = [0]
         self._pieces: list[Bytes] = [np.frombuffer(MAGIC + struct.pack("<Q", len(tree)) + tree, np.uint8)]
@@ -70,7 +84,8 @@ class Payload:
         for tensor in self.capture.tensors:
             table.append({"dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape), "offset": offset})
             offset = aligned(offset + tensor.numel() * tensor.element_size())
-        return json.dumps({"values": self.capture.values, "tensors": table}, separators=(",", ":")).encode()
+        tree = {"values": self.capture.values, "tensors": table, "writer": _writer()}
+        return json.dumps(tree, separators=(",", ":")).encode()
 
     def copy(self, offset: int, target: bytearray) -> None:
         """Fill `target` with the bytes from `offset` on. numpy releases the interpreter lock meanwhile."""
@@ -90,10 +105,12 @@ class Payload:
 
 
 def _raw(tensor: torch.Tensor) -> Bytes:
-    return tensor.reshape(-1).view(torch.uint8).numpy()
+    # Not reshape(-1): it may keep the stride of a dimension of length 1, and then its bytes cannot be viewed.
+    flat = tensor.as_strided((tensor.numel(),), (1,))
+    return flat.view(torch.uint8).numpy()
 
 
-_DAMAGE: Final = (
+DAMAGE: Final = (
     ValueError,
     KeyError,
     TypeError,
@@ -107,43 +124,92 @@ _DAMAGE: Final = (
 """What reading a damaged tree may raise."""
 
 
-def restore(buffer: torch.Tensor) -> dict[str, object]:
+def restore(buffer: torch.Tensor, *, stand_ins: bool = False) -> dict[str, object]:
     """Return the values of an archive. Its tensors are views of `buffer`, a tensor of uint8 in one dimension.
+
+    Args:
+        buffer: the whole archive.
+        stand_ins: take a tuple for a named tuple, and `Class.MEMBER` for a member of an enumeration: who reads does not
+            have the script's classes. Default False.
 
     Raises:
         CorruptError: it is not an archive, or its tree points outside of it.
-        IncompatibleError: a class that it names is not there.
+        IncompatibleError: a class that it names is not there. Not with `stand_ins`.
     """
     try:
-        length = _tree_length(buffer)
-        tree = json.loads(buffer[HEAD_BYTES : HEAD_BYTES + length].numpy().tobytes())
-        first = aligned(HEAD_BYTES + length)
-        tensors = [_view(buffer, first, entry) for entry in tree["tensors"]]
-        values = _Values(tensors, copy_arrays=True).restored(tree["values"])
-    except _DAMAGE as error:
+        end = head_bytes(buffer)
+        tree = _tree(buffer, end)
+        tensors = [_view(buffer, aligned(end), entry) for entry in tree["tensors"]]
+        values = _Values(tensors, copy_arrays=True, stand_ins=stand_ins).restored(tree["values"])
+    except DAMAGE as error:
         raise CorruptError(f"not an archive of this format: {error!r}") from error
+    return _checked_root(values)
+
+
+def restore_values(values: object, tensors: list[torch.Tensor]) -> object:
+    """Return what the `values` of a tree stand for, with these tensors. Raises one of DAMAGE if they do not fit."""
+    return _Values(tensors, copy_arrays=True).restored(values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What an archive holds, without the content of its tensors."""
+
+    values: dict[str, object]
+    """As `restore` returns them with `stand_ins`. Tensors are on the device `meta`; arrays have the right shape and
+    dtype, and take no memory."""
+    writer: Mapping[str, str]
+    """Versions of hvd_elastic and torch that wrote it, by name; empty for one of an earlier version."""
+
+
+def outline(head: torch.Tensor) -> Outline:
+    """Read the first `head_bytes` of an archive, or more of it. Raises CorruptError."""
+    try:
+        tree = _tree(head, head_bytes(head))
+        tensors = [
+            torch.empty(_sizes(entry), dtype=dtype_named(entry["dtype"]), device="meta") for entry in tree["tensors"]
+        ]
+        values = _Values(tensors, copy_arrays=False, stand_ins=True).restored(tree["values"])
+        writer = {str(name): str(version) for name, version in tree.get("writer", {}).items()}
+    except DAMAGE as error:
+        raise CorruptError(f"not an archive of this format: {error!r}") from error
+    return Outline(values=_checked_root(values), writer=writer)
+
+
+def _checked_root(values: object) -> dict[str, object]:
     if not isinstance(values, dict):
         raise CorruptError("not an archive of this format: its root is not a dictionary")
     return values
 
 
-def _tree_length(buffer: torch.Tensor) -> int:
-    head = buffer[:HEAD_BYTES].numpy().tobytes()
+def head_bytes(beginning: torch.Tensor) -> int:
+    """Return where the tree ends, from the first HEAD_BYTES or more of an archive. Raises ValueError."""
+    head = beginning[:HEAD_BYTES].numpy().tobytes()
     if len(head) < HEAD_BYTES or not head.startswith(MAGIC):
         raise ValueError("it does not begin with the archive's magic bytes")
     length: int = struct.unpack("<Q", head[len(MAGIC) :])[0]
-    if length > buffer.numel() - HEAD_BYTES:
+    return HEAD_BYTES + length
+
+
+def _tree(buffer: torch.Tensor, end: int) -> Any:
+    if end > buffer.numel():
         raise ValueError("its tree is longer than the archive")
-    return length
+    return json.loads(buffer[HEAD_BYTES:end].numpy().tobytes())
+
+
+def _sizes(entry: Mapping[str, object]) -> torch.Size:
+    shape = entry["shape"]
+    if not isinstance(shape, list) or any(length < 0 for length in shape):
+        raise TypeError(f"a tensor is described as {entry}")
+    return torch.Size(shape)
 
 
 def _view(buffer: torch.Tensor, first: int, entry: Mapping[str, object]) -> torch.Tensor:
-    dtype, shape, offset = dtype_named(entry["dtype"]), entry["shape"], entry["offset"]
-    if not isinstance(offset, int) or not isinstance(shape, list) or any(length < 0 for length in shape):
+    dtype, sizes, offset = dtype_named(entry["dtype"]), _sizes(entry), entry["offset"]
+    if not isinstance(offset, int):
         raise TypeError(f"a tensor is described as {entry}")
-    sizes = torch.Size(shape)
     start = first + offset
-    end = start + math.prod(shape) * dtype.itemsize
+    end = start + math.prod(sizes) * dtype.itemsize
     if offset < 0 or end > max(buffer.numel(), start):
         raise ValueError(f"a tensor ends at {end} of {buffer.numel()} bytes")
     if start == end:
@@ -156,9 +222,10 @@ def _view(buffer: torch.Tensor, first: int, entry: Mapping[str, object]) -> torc
 class _Values:
     """Builds the values of a tree."""
 
-    def __init__(self, tensors: list[torch.Tensor], *, copy_arrays: bool) -> None:
+    def __init__(self, tensors: list[torch.Tensor], *, copy_arrays: bool, stand_ins: bool = False) -> None:
         self._tensors = tensors
         self._copy_arrays = copy_arrays
+        self._stand_ins = stand_ins
         self._with_grad: dict[tuple[str, int, bool], torch.Tensor] = {}
         """Made once for each tensor: what was one object is one object again."""
 
@@ -168,6 +235,9 @@ class _Values:
         if not isinstance(node, dict):
             return node
         ((kind, content),) = node.items()
+        if self._stand_ins and kind == "enum":
+            _, name, member = content
+            return f"{name}.{member}"
         container = _KINDS.get(kind)
         return DECODERS[kind](content) if container is None else container(self, content)
 
@@ -197,6 +267,8 @@ class _Values:
 
     def ndarray(self, content: Any) -> object:
         index, dtype, shape = content
+        if self.tensor(index).is_meta:
+            return np.broadcast_to(np.zeros((), number_dtype(dtype, more="SU")), shape)
         array = self.tensor(index).numpy().view(number_dtype(dtype, more="SU")).reshape(shape)
         return array.copy() if self._copy_arrays else array
 
@@ -218,6 +290,8 @@ class _Values:
 
     def named_tuple(self, content: Any) -> object:
         module, name, fields, items = content
+        if self._stand_ins:
+            return tuple(self.items(items))
         # Not the class's own __new__, which is the script's code.
         return tuple.__new__(find_named_tuple(module, name, fields), self.items(items))
 

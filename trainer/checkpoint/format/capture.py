@@ -40,6 +40,8 @@ class Capture:
 
     values: object = None
     tensors: list[torch.Tensor] = field(default_factory=list)
+    places: list[list[tuple[object, ...]]] = field(default_factory=list)
+    """For each tensor, the paths at which it stands: more than one if it is tied. As `_path` has them."""
     _versions: list[int | None] = field(default_factory=list)
     _seen: dict[tuple[object, ...], int] = field(default_factory=dict)
     _problems: list[str] = field(default_factory=list)
@@ -173,6 +175,7 @@ class Capture:
         conjugate, negative = value.is_conj(), value.is_neg()
         identity = (value.data_ptr(), value.device, value.dtype, value.shape, value.stride(), conjugate, negative)
         if value.numel() and identity in self._seen:
+            self.places[self._seen[identity]].append(tuple(self._path))
             return self._seen[identity]
         self._seen[identity] = len(self.tensors)
         value = value.detach()
@@ -182,6 +185,7 @@ class Capture:
 
     def _add(self, value: torch.Tensor) -> int:
         self.tensors.append(value)
+        self.places.append([tuple(self._path)])
         self._versions.append(_version(value))
         return len(self.tensors) - 1
 

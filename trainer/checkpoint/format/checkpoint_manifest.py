@@ -18,6 +18,7 @@ MOST_PARTS: Final = 10_000
 MOST_SECONDS: Final = 253_402_300_800
 """The year 10,000, in UNIX seconds: no calendar goes further."""
 _ID: Final = re.compile(r"^(?:manifests|data)/([0-9]{8,18})-([0-9]{8,18})-")
+_STEP: Final = re.compile(r"-step-([0-9]+)\.json$")
 _DATA: Final = re.compile(r"data/[0-9]{8,18}-[0-9]{8,18}-[0-9a-z]+")
 """The only keys that a manifest may name: nothing outside of the prefix, and nothing else in it."""
 
@@ -48,6 +49,12 @@ class CheckpointId:
         """Return the id in the key of a manifest or of data; None for any other key."""
         match = _ID.match(key)
         return cls(epoch=int(match[1]), sequence=int(match[2])) if match else None
+
+
+def step_in(key: str) -> int | None:
+    """Return the step in the key of a manifest; None for any other key."""
+    match = _STEP.search(key)
+    return int(match[1]) if match else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

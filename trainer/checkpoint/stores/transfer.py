@@ -52,8 +52,16 @@ def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> S
     return StoredParts(part_bytes=part_bytes, sha256=tuple(digests))
 
 
-def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.Tensor:
+def download(
+    store: Store, manifest: Manifest, stop: threading.Event, *, first_bytes: int | None = None
+) -> torch.Tensor:
     """Return the archive of `manifest`, a tensor of uint8 in one dimension.
+
+    Args:
+        store: has the archive.
+        manifest: describes it.
+        stop: once it is set, no further part is asked for.
+        first_bytes: only the parts that hold so many first bytes are read and returned. Default None: all.
 
     Raises:
         CorruptError: the archive is missing, has another size than the manifest names, or a part did not match its
@@ -63,7 +71,10 @@ def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.T
     if stored != manifest.size_bytes:
         has = "is missing" if stored is None else f"has {stored} bytes"
         raise CorruptError(f"{manifest.data} {has}, its manifest names {manifest.size_bytes}")
-    buffer = torch.empty(manifest.size_bytes, dtype=torch.uint8)
+    parts = split_into_parts(manifest.size_bytes, manifest.part_bytes)
+    if first_bytes is not None:
+        parts = tuple((offset, length) for offset, length in parts if offset < first_bytes)
+    buffer = torch.empty(sum(length for _, length in parts), dtype=torch.uint8)
     view = memoryview(buffer.numpy())  # type: ignore[arg-type]
 
     def get(part: NumberedPart) -> None:
@@ -75,7 +86,6 @@ def download(store: Store, manifest: Manifest, stop: threading.Event) -> torch.T
                 return
         raise CorruptError(f"part {number + 1} of {len(manifest.sha256)} does not match its SHA-256")
 
-    parts = split_into_parts(manifest.size_bytes, manifest.part_bytes)
     for_each_part(get, enumerate(parts), threads=store.threads, stop=stop)
     return buffer
 

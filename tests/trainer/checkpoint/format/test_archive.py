@@ -60,6 +60,13 @@ def test_any_snapshot_comes_back_whatever_the_parts(snapshot: dict[str, object],
     assert same(there_and_back(snapshot, part=part), snapshot)
 
 
+def test_a_single_element_out_of_a_larger_tensor_is_stored() -> None:
+    """Its stride is not 1, although it counts as row-major."""
+    one = torch.arange(6.0).reshape(3, 2)[1:2, 1]
+    assert one.is_contiguous()
+    assert there_and_back({"one": one})["one"].tolist() == [3.0]
+
+
 def test_a_training_process_goes_on_from_what_comes_back() -> None:
     model = torch.nn.Linear(5, 3)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
