@@ -20,6 +20,11 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     if spec.queue and spec.queue.system is QueueSystem.KUEUE and spec.checkpoint is None:
         what = "suspends whole jobs, and what workers hold in memory is lost"
         yield Problem(path="queue.system", value="kueue", what=what, way_out="set checkpoint")
+    if spec.queue and spec.queue.system is QueueSystem.KUEUE and spec.autoscale is not None:
+        # Kueue `pkg/controller/jobframework/reconciler.go`: EquivalentToWorkload compares the numbers of pods, and
+        # ensureOneWorkload suspends a running job that is no longer as it was admitted.
+        what = "changes the number of workers, and Kueue suspends a job whole whose number changes while it runs"
+        yield Problem(path="autoscale", value=..., what=what, way_out="leave it out, or use another queue")
     if spec.disruption_budget and not spec.workers.elastic:
         what = "would block every node drain: the job cannot spare a worker"
         yield Problem(path="disruption_budget", value=True, what=what, way_out="set workers.max above workers.min")

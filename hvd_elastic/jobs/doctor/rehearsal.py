@@ -40,7 +40,7 @@ _WHOLE_SECONDS: Final = 3600
 _RIGHTS: Final = (
     *(Right(verb=verb, resource="namespaces") for verb in ("create", "get", "delete")),
     Right(verb="list", resource="nodes"),
-    Right(verb="create", resource="pods"),
+    *(Right(verb=verb, resource="pods") for verb in ("create", "get")),
     *NEEDED_RIGHTS,
 )
 """In every namespace: the one of the rehearsal is not there yet."""

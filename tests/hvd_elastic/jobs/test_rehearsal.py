@@ -182,8 +182,8 @@ def test_all_of_it_is_removed_however_it_ends(
 
 
 def test_missing_rights_are_all_named_before_anything_is_made(there: Cluster, client: ClusterClient) -> None:
-    there.denied = {"create namespaces", "list nodes"}
-    with pytest.raises(RehearsalRefusedError, match="you lack: create namespaces, list nodes"):
+    there.denied = {"create namespaces", "list nodes", "get pods"}
+    with pytest.raises(RehearsalRefusedError, match="you lack: create namespaces, list nodes, get pods"):
         rehearse(client)
     assert {request.path for request in there.api.requests} == {REVIEWS}
 

@@ -67,6 +67,10 @@ _PERSISTENT_2 = {"deployment": "PERSISTENT_2", "throughput": 250}
         ({"node_labels": {"cloud.google.com/gke-spot": "true"}}, "node_labels"),
         ({"env": {"HOROVOD_AUTOTUNE": "1"}}, "env"),
         ({"queue": {"system": "kueue", "name": "q"}}, "queue"),
+        (
+            {"queue": {"system": "kueue", "name": "q"}, "checkpoint": "s3://b/p", "autoscale": "shared"},
+            "autoscale",
+        ),
         ({"queue": {"system": "kai", "name": "q"}, "priority__workers": "a" * 64}, "priority.workers"),
         ({"workers": "2", "disruption_budget": True}, "disruption_budget"),
         ({"env": {"HVD_ELASTIC_JOB": "x"}}, "env"),
