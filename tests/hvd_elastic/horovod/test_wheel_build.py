@@ -54,6 +54,7 @@ def test_without_a_patch_those_that_need_it_are_missing_too() -> None:
     assert names - {patch.name for patch in RECIPE.without("rendezvous-token").patches} == {
         "rendezvous-token",
         "worker-addresses",
+        "run-function-token",
     }
     assert names - {patch.name for patch in RECIPE.without("worker-addresses").patches} == {"worker-addresses"}
 
