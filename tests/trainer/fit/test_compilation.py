@@ -1,5 +1,7 @@
 """`torch.compile` with batches of several sizes, as before and after a resize."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch._dynamo.utils import counters
@@ -16,7 +18,7 @@ def graphs(sizes: list[int], *, marked: bool) -> int:
     counters.clear()
     model = compiled(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)), EAGER)
     for size in sizes:
-        batch = {"inputs": [torch.randn(size, 4)], "scale": torch.tensor(1.0)}
+        batch: dict[str, Any] = {"inputs": [torch.randn(size, 4)], "scale": torch.tensor(1.0)}
         if marked:
             mark_batch(batch)
         (model(batch["inputs"][0]) * batch["scale"]).sum().backward()

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ SCRIPT = Path(__file__).with_name("train_exactly.py")
 EVERYTHING = ("kind", "step", "epoch", "metrics", "is_best")
 
 
-def alone(folder: Path, *, code: int = 0, **environment: str) -> dict[str, Any]:
-    """Train in one process without a launcher. Returns what it found, and what its callback was told."""
+def alone(folder: Path, tier: Mapping[str, str] | None = None, *, code: int = 0, **options: str) -> dict[str, Any]:
+    """Train in one process without a launcher. Returns what it found, and what its callback was told.
+
+    `tier`: the environment of the durable tier, if there is one.
+    """
     folder.mkdir(exist_ok=True)
-    job = Training(folder, KEEP=str(folder / "keep"), **environment)
+    job = Training(folder, KEEP=str(folder / "keep"), **(tier or {}), **options)
     done = subprocess.run(
         [*forkserver.python(), str(SCRIPT)], env=job.environment, check=False, timeout=280, capture_output=True
     )
@@ -127,18 +131,18 @@ def test_a_restart_goes_on_as_if_nothing_had_been(
     run, files = undisturbed
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints", ENV_CHECKPOINT_STEPS: "17"}
     die_at = run["best"][0] // 3 * 3 + 3
-    first = alone(tmp_path, code=9, COMMIT_EVERY=commit_every, DIE_AT=str(die_at), **durable)
+    first = alone(tmp_path, durable, code=9, COMMIT_EVERY=commit_every, DIE_AT=str(die_at))
     assert first["results"] == 0
-    second = alone(tmp_path, COMMIT_EVERY=commit_every, **durable)
+    second = alone(tmp_path, durable, COMMIT_EVERY=commit_every)
     assert outcome(second) == outcome(run)
     assert best_files(tmp_path) == files
     resumed = [moment["step"] for moment in second["moments"] if moment["kind"] == "resume"]
     assert 0 < resumed[-1] < die_at
     assert set(facts(second["moments"])) == set(facts(run["moments"]))
-    third = alone(tmp_path, COMMIT_EVERY=commit_every, **durable)
+    third = alone(tmp_path, durable, COMMIT_EVERY=commit_every)
     assert outcome(third) == outcome(run)
     assert f"training had ended before this start, at step {run['steps']}: stopped early" in third["said"]
-    more = alone(tmp_path, COMMIT_EVERY=commit_every, PATIENCE="6", **durable)
+    more = alone(tmp_path, durable, COMMIT_EVERY=commit_every, PATIENCE="6")
     assert more["steps"] == run["steps"] + 10, "more patience goes on"
     assert more["best"][:3] == run["best"][:3]
 
@@ -146,11 +150,11 @@ def test_a_restart_goes_on_as_if_nothing_had_been(
 @pytest.mark.horovod
 def test_a_number_of_steps_ends_the_job_and_more_of_them_go_on(tmp_path: Path) -> None:
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"}
-    first = alone(tmp_path, MAX_STEPS="13", EVALUATE_EVERY="0", COMMIT_EVERY="4", **durable)
+    first = alone(tmp_path, durable, MAX_STEPS="13", EVALUATE_EVERY="0", COMMIT_EVERY="4")
     assert (first["steps"], first["why"]) == (13, "all 13 steps are done")
     evaluated = [m["step"] for m in first["moments"] if m["kind"] == "evaluation"]
     assert evaluated == [8, 13], "at the end of the epoch, and of training"
-    second = alone(tmp_path, MAX_STEPS="100", EPOCHS="3", EVALUATE_EVERY="0", COMMIT_EVERY="4", **durable)
+    second = alone(tmp_path, durable, MAX_STEPS="100", EPOCHS="3", EVALUATE_EVERY="0", COMMIT_EVERY="4")
     assert (second["steps"], second["why"]) == (24, "all 3 epochs are done"), "the epoch went on where it was"
     evaluated = [m["step"] for m in second["moments"] if m["kind"] == "evaluation"]
     assert evaluated == [8, 13, 13, 16, 24], "told again by the process that knows nothing of the first"
@@ -158,8 +162,21 @@ def test_a_number_of_steps_ends_the_job_and_more_of_them_go_on(tmp_path: Path) -
 
 @pytest.mark.horovod
 def test_a_callback_may_stop_training_and_may_fail(tmp_path: Path) -> None:
-    run = alone(tmp_path, FAIL_AT="6", STOP_AT="12", **{ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"})
+    durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"}
+    run = alone(tmp_path, durable, FAIL_AT="6", STOP_AT="12")
     assert (run["steps"], run["why"]) == (12, "the test wants it")
     assert "a mistake in a callback" in run["said"]
-    again = alone(tmp_path, **{ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"})
+    again = alone(tmp_path, durable)
     assert (again["steps"], again["why"]) == (12, "the test wants it")
+
+
+@pytest.mark.horovod
+@pytest.mark.timeout(600)
+def test_a_callback_stops_all_workers_at_the_same_step(tmp_path: Path) -> None:
+    with training(tmp_path, KEEP=str(tmp_path / "keep"), STOP_AT="12") as job:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "2", script=SCRIPT)
+        assert job.ends() == 0, job.said()
+        ended = job.written("result")
+    assert [(each["steps"], each["why"]) for each in ended] == [(12, "the test wants it")] * 2
+    assert ended[0]["weights"] == ended[1]["weights"]

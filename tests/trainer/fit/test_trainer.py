@@ -207,7 +207,7 @@ def test_without_a_folder_or_the_package_there_are_no_tensorboard_events(
 
 
 def test_a_metric_that_is_not_measured_is_named() -> None:
-    judges = {"early_stop": EarlyStop(metric="accuracy"), "keep_best": KeepBest()}
+    judges: dict[str, EarlyStop | KeepBest] = {"early_stop": EarlyStop(metric="accuracy"), "keep_best": KeepBest()}
     with pytest.raises(TrainerError, match=r"early_stop.metric: 'accuracy' is not measured: .* returned error, loss$"):
         check_measured({"loss": 0.5, "error": 0.1}, judges)
 
