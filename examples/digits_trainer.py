@@ -59,7 +59,8 @@ def tell(moment):
     elif moment.kind == "evaluation" and moment.is_best:
         print(f"step {moment.step}: accuracy {moment.metrics['accuracy']:.3f} in {moment.best.url}", flush=True)
     elif moment.kind == "end":
-        print(f"{moment.why}: {moment.step} of {total_steps} steps, best accuracy {moment.best.value:.3f}", flush=True)
+        best = f", best accuracy {moment.best.value:.3f}" if moment.best else ""
+        print(f"{moment.why}: {moment.step} of {total_steps} steps{best}", flush=True)
 
 
 def watch_the_clock(moment):

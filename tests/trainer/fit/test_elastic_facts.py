@@ -161,6 +161,17 @@ def test_a_number_of_steps_ends_the_job_and_more_of_them_go_on(tmp_path: Path) -
 
 
 @pytest.mark.horovod
+def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """It counted no steps: they are counted from there. The weights and the position in the data are not touched."""
+    whole = alone(tmp_path / "whole", EPOCHS="3", EVALUATE_EVERY="0")
+    durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"}
+    alone(tmp_path, durable, MAX_STEPS="13", EVALUATE_EVERY="0", EARLIER_VERSION="1")
+    rest = alone(tmp_path, durable, EPOCHS="3", EVALUATE_EVERY="0")
+    assert (whole["steps"], rest["steps"]) == (24, 24 - 13)
+    assert rest["weights"] == whole["weights"]
+
+
+@pytest.mark.horovod
 def test_a_callback_may_stop_training_and_may_fail(tmp_path: Path) -> None:
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"}
     run = alone(tmp_path, durable, FAIL_AT="6", STOP_AT="12")

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import hvd_elastic as elastic
+from hvd_elastic.trainer.fit.trainer import FIT_PROGRESS
 
 ENV = os.environ
 LENGTH, GLOBAL_BATCH = 256, 32
@@ -81,6 +82,9 @@ def main() -> None:
         progress=False,
         seed=1,
     )
+    if "EARLIER_VERSION" in ENV:  # whose state had no such name
+        objects = trainer.state._state_objects
+        objects._names = tuple(name for name in objects._names if name != FIT_PROGRESS)
     outcome = trainer.fit()
     best = outcome.best
     results = {
