@@ -10,16 +10,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hvd_elastic.trainer.elastic.horovod_patches import init
     from hvd_elastic.trainer.elastic.run import run
+    from hvd_elastic.trainer.fit.best_model import KeepBest
+    from hvd_elastic.trainer.fit.early_stop import EarlyStop
+    from hvd_elastic.trainer.fit.moments import Moment, Stop
     from hvd_elastic.trainer.fit.trainer import Trainer
     from hvd_elastic.trainer.state.agreement import agree
     from hvd_elastic.trainer.state.elastic_state import State
     from hvd_elastic.trainer.state.saved_state import load
     from hvd_elastic.trainer.telemetry.events import subscribe
 
-__all__ = ["State", "Trainer", "agree", "init", "load", "run", "subscribe"]
+__all__ = [
+    "EarlyStop",
+    "KeepBest",
+    "Moment",
+    "State",
+    "Stop",
+    "Trainer",
+    "agree",
+    "init",
+    "load",
+    "run",
+    "subscribe",
+]
 
 _HOMES = {
+    "EarlyStop": "hvd_elastic.trainer.fit.early_stop",
+    "KeepBest": "hvd_elastic.trainer.fit.best_model",
+    "Moment": "hvd_elastic.trainer.fit.moments",
     "State": "hvd_elastic.trainer.state.elastic_state",
+    "Stop": "hvd_elastic.trainer.fit.moments",
     "Trainer": "hvd_elastic.trainer.fit.trainer",
     "agree": "hvd_elastic.trainer.state.agreement",
     "init": "hvd_elastic.trainer.elastic.horovod_patches",

@@ -16,7 +16,8 @@ def python(code: str) -> str:
 
 
 def test_the_public_names() -> None:
-    assert hvd_elastic.__all__ == ["Cluster", "State", "Trainer", "agree", "init", "load", "run"]
+    values = ["EarlyStop", "KeepBest", "Moment", "State", "Stop", "Trainer"]
+    assert hvd_elastic.__all__ == ["Cluster", *values, "agree", "init", "load", "run"]
     for name in hvd_elastic.__all__:
         assert callable(getattr(hvd_elastic, name))
         assert name in dir(hvd_elastic)

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.local import forkserver
 from tests.local.training import training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMPLETE = EXAMPLES / "digits_complete.py"
+TRAINER = EXAMPLES / "digits_trainer.py"
 
 
 def code(name: str) -> list[str]:
@@ -93,6 +95,39 @@ def test_the_script_with_everything_stops_early_on_all_workers() -> None:
 
     assert done.returncode == 0, done.stderr
     assert "stopped early: " in done.stdout
+
+
+@pytest.mark.horovod
+@pytest.mark.timeout(600)
+def test_the_trainer_with_everything_goes_on_over_a_resize(tmp_path: Path) -> None:
+    """It tells each best model once, and the file of the last one holds its accuracy."""
+    with training(tmp_path) as job:
+        keep = ["--keep", f"file://{tmp_path}/keep", "--epochs", "12", "--patience", "1000"]
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", script=TRAINER, arguments=keep)
+        job.trains(2)
+        job.offer("b")
+        job.trains(1)
+        assert job.ends() == 0, job.said()
+        said = (job.folder / "out").read_text()
+    steps = 12 * -(-1438 // 64)
+    (best,) = re.findall(rf"all 12 epochs are done: {steps} of {steps} steps, best accuracy (\d\.\d+)", said)
+    assert float(best) > 0.8
+    kept = re.findall(r"step (\d+): accuracy (\d\.\d+) in file", said)
+    assert len({step for step, _ in kept}) == len(kept), "each is told once"
+    assert kept[-1][1] == best
+    stored = torch.load(tmp_path / "keep" / "best" / f"step-{kept[-1][0]}.pt")
+    assert f"{stored['metrics']['accuracy']:.3f}" == best
+    assert re.search(r"step \d+: 2 workers(.|\n)*step \d+: 1 workers", said)
+
+
+@pytest.mark.horovod
+def test_the_trainer_stops_early_on_all_workers(tmp_path: Path) -> None:
+    flags = ["--epochs", "40", "--evaluate-every", "5", "--patience", "1", "--keep", f"file://{tmp_path}"]
+    done = run("--workers", "2", "--", "python", str(TRAINER), *flags)
+
+    assert done.returncode == 0, done.stderr
+    assert "stopped early: accuracy has not improved in 1 evaluations" in done.stdout
 
 
 @pytest.mark.horovod

@@ -1,46 +1,66 @@
 """`Trainer`: the complete elastic training loop.
 
-It uses only public parts (`State`, `run`, `batches`), so that a script can replace it by its own loop at any time.
+It uses only public parts (`State`, `run`, `batches`, `agree`), so that a script can replace it by its own loop at any
+time.
 """
 
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import horovod.torch as hvd
 import torch
 
-from hvd_elastic.mpijob.contract import ENV_TENSORBOARD, Exit, HvdElasticError
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_OUTPUT, ENV_TENSORBOARD
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
+from hvd_elastic.trainer.fit.best_model import BestFiles, KeepBest, best_url
+from hvd_elastic.trainer.fit.compilation import compiled, mark_batch
+from hvd_elastic.trainer.fit.early_stop import EarlyStop, why_ended
 from hvd_elastic.trainer.fit.evaluation import Measure, evaluate, samples_in
+from hvd_elastic.trainer.fit.fit_progress import FitProgress, Outbox
+from hvd_elastic.trainer.fit.moments import Best, Callback, Moment, MomentKind
 from hvd_elastic.trainer.fit.precision import MixedPrecision, Precision
-from hvd_elastic.trainer.fit.training_log import ProgressLog, TensorBoardWriter
+from hvd_elastic.trainer.fit.progress_display import progress_display
+from hvd_elastic.trainer.fit.reporting import Reporter
+from hvd_elastic.trainer.fit.trainer_checks import (
+    SchedulePer,
+    TrainerError,
+    check_arguments,
+    check_measured,
+    check_scheduler,
+)
+from hvd_elastic.trainer.state.agreement import agree
 from hvd_elastic.trainer.state.elastic_state import State
+from hvd_elastic.trainer.telemetry.console import say
+
+logger = logging.getLogger(__name__)
 
 Loss = Callable[[torch.nn.Module, Any], torch.Tensor]
 """Takes the model and a batch, both on the device; returns the mean loss over the batch."""
 
-
-class TrainerError(HvdElasticError):
-    """Arguments of the Trainer cannot be used; the message names every problem."""
-
-    exit_code = Exit.SCRIPT_MISTAKE
+FIT_PROGRESS: Final = "fit_progress"
+"""The name of a `FitProgress` in the state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOutcome:
-    """The result of `Trainer.fit()`."""
+    """The result of `Trainer.fit()`, the same on every worker, and the same when a finished job is started again."""
 
     steps: int
-    """Commits since the job began, over all its workers and restarts."""
+    """Optimizer steps since the job began, over all its workers and restarts."""
+    why: str
+    """Why training has ended: `all 20 epochs are done`, `stopped early: ...`, or the words of a callback's `Stop`."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
-    """Means over the evaluation set after the last epoch, by name; empty without an evaluation set."""
+    """Means of the last evaluation, by name; empty without an evaluation set."""
+    best: Best | None = None
+    """The best evaluation, and its file; None without `keep_best`."""
 
 
 class Trainer:
-    """Trains a model for a number of epochs, over any resizes and restarts of the job.
+    """Trains a model for a number of epochs or steps, over any resizes and restarts of the job.
 
     Example:
         ```python
@@ -56,9 +76,10 @@ class Trainer:
             epochs=20,
             global_batch_size=1024,
             evaluation=test_set,
+            early_stop=elastic.EarlyStop(metric="loss", patience=3),
         )
         result = trainer.fit()
-        print(result.steps, result.evaluation["loss"])
+        print(result.steps, result.why, result.evaluation["loss"])
         ```
 
     Creating a Trainer initializes Horovod and joins the job. Nothing is trained before `fit()`.
@@ -72,24 +93,37 @@ class Trainer:
             tensor.
         data: the training data set, map-style or iterable, the same on every worker (see `State.batches`).
         epochs: number of epochs of the whole job, over all restarts; at least 1.
+        max_steps: most optimizer steps of the whole job, over all restarts; at least 1. The last one is evaluated. A
+            job that is started again with more goes on. Default None: until all epochs are done.
         batch_size: samples per step and worker. Give either this or `global_batch_size`. The job's own batch size
             (`HVD_ELASTIC_BATCH_GLOBAL`, `HVD_ELASTIC_BATCH_PER_WORKER`) takes precedence over both.
         global_batch_size: samples per step over all workers.
         micro_batch_size: most samples in one forward and backward pass. The gradients of a larger share are
             accumulated. Default None: the whole share at once.
-        evaluation: a map-style data set that is evaluated after every epoch, on all workers together. Default None: no
-            evaluation.
+        evaluation: a map-style data set that is evaluated on all workers together. Default None: no evaluation.
+        evaluate_every: steps between two evaluations, at least 1; the end of the last epoch is evaluated too. Default
+            None: after every epoch.
         measure: takes the model and an evaluation batch, both on the device, and returns means over the batch by name,
             as scalar tensors. Default None: the loss, as `loss`.
-        scheduler: takes the wrapped optimizer and returns a learning-rate scheduler, which is stepped after every
-            epoch. Default None: a constant learning rate.
+        scheduler: takes the wrapped optimizer and returns a learning-rate scheduler. Default None: a constant learning
+            rate.
+        schedule_per: `"epoch"` or `"step"`: when the scheduler is stepped. Default `"epoch"`.
+        early_stop: when to stop because a metric of the evaluation no longer improves. Default None: never.
+        keep_best: by which metric of the evaluation the best model is kept, and where. Default None: it is not.
+        callbacks: functions that rank 0 calls with a `Moment`, in this order. Default none.
+        log_every: steps between two steps that callbacks and TensorBoard are told, at least 1. Default 50, as in
+            PyTorch Lightning.
         precision: `"full"`, `"bf16"` or `"fp16"`. The last two use `torch.autocast`, `"fp16"` a gradient scaler too.
             Default `"full"`.
         clip_norm: upper bound on the norm of the averaged gradient, above 0. Default None: no clipping.
+        torch_compile: compile the model with `torch.compile`, for batches of any size, so that a resize needs no other
+            code. A mapping has arguments for `torch.compile`. Default False.
         commit_every: optimizer steps between two commits, at least 1. Default 1. A lost worker costs the steps since
-            the last commit, and hosts are added and removed only at commits.
+            the last commit, and hosts are added and removed only at commits. An evaluation is always committed.
         tensorboard: folder for TensorBoard events. The job's own (`HVD_ELASTIC_TENSORBOARD`) takes precedence. Default
             None: no events, unless the job names a folder.
+        progress: show on rank 0 how far training is: a bar on a terminal, elsewhere a line each 10 s and at each
+            evaluation. Default True.
         checkpoint: URL of the durable tier, as for `State`. Default None: no durable tier, unless the job names one.
         overlap: copy parameters and optimizer state while the next step computes, as for `State`. Only if `loss`,
             `measure` and the model never change a parameter themselves. Default False.
@@ -109,30 +143,53 @@ class Trainer:
         loss: Loss,
         data: Any,
         epochs: int,
+        max_steps: int | None = None,
         batch_size: int | None = None,
         global_batch_size: int | None = None,
         micro_batch_size: int | None = None,
         evaluation: Any = None,
+        evaluate_every: int | None = None,
         measure: Measure | None = None,
         scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
+        schedule_per: SchedulePer | str = SchedulePer.EPOCH,
+        early_stop: EarlyStop | None = None,
+        keep_best: KeepBest | None = None,
+        callbacks: Sequence[Callback] = (),
+        log_every: int = 50,
         precision: Precision | str = Precision.FULL,
         clip_norm: float | None = None,
+        torch_compile: bool | Mapping[str, Any] = False,
         commit_every: int = 1,
         tensorboard: str | None = None,
+        progress: bool = True,
         checkpoint: str | None = None,
         overlap: bool = False,
         seeding: bool = True,
         device: torch.device | str | None = None,
         **loading: Any,
     ) -> None:
-        _validate(
-            epochs=epochs, commit_every=commit_every, clip_norm=clip_norm, precision=precision, optimizer=optimizer
+        self._judges: Mapping[str, EarlyStop | KeepBest | None] = {"early_stop": early_stop, "keep_best": keep_best}
+        check_arguments(
+            counts={
+                "epochs": epochs,
+                "max_steps": max_steps,
+                "commit_every": commit_every,
+                "evaluate_every": evaluate_every,
+                "log_every": log_every,
+            },
+            clip_norm=clip_norm,
+            precision=precision,
+            schedule_per=schedule_per,
+            optimizer=optimizer,
+            evaluation=evaluation,
+            judges=self._judges,
         )
         horovod_patches.init()
         self._device = torch.device(device) if device is not None else _default_device()
         self._model = model.to(self._device)
+        self._called, self._marks_batches = compiled(self._model, torch_compile), torch_compile is not False
         self._optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-        self._loss, self._data, self._epochs = loss, data, epochs
+        self._loss, self._data, self._epochs, self._max_steps = loss, data, epochs, max_steps
         self._batch_options = {
             **loading,
             "batch_size": batch_size,
@@ -141,130 +198,255 @@ class Trainer:
         }
         self._evaluation_batch = micro_batch_size or batch_size or global_batch_size or 1
         self._evaluation, self._measure = evaluation, measure or (lambda model, batch: {"loss": loss(model, batch)})
+        self._evaluate_every, self._log_every, self._commit_every = evaluate_every, log_every, commit_every
+        self._early_stop, self._keep_best = early_stop, keep_best
         self._scheduler = scheduler(self._optimizer) if scheduler is not None else None
+        check_scheduler(self._scheduler)
+        self._schedule_per = SchedulePer(schedule_per)
         self._mixed_precision = MixedPrecision(Precision(precision), device=self._device, clip_norm=clip_norm)
-        self._commit_every = commit_every
-        self._tensorboard = TensorBoardWriter(os.environ.get(ENV_TENSORBOARD) or tensorboard)
-        self._progress = ProgressLog()
-        self._result: dict[str, float] = {}
-        self.state = self._make_state(checkpoint, overlap=overlap, seeding=seeding)
+        self._folder, self._checkpoint = tensorboard, checkpoint
+        self._display = progress_display(enabled=progress)
+        self._progress = FitProgress()
+        self._outbox = Outbox(self._progress)
+        self._begun = False
+        self.state = self._make_state(overlap=overlap, seeding=seeding)
+        self._reporter = Reporter(self._progress, callbacks, model=self._model, commits=self.state._commits)
+        self._has_callbacks = bool(callbacks)
 
-    def _make_state(self, checkpoint: str | None, *, overlap: bool, seeding: bool) -> State:
-        objects: dict[str, Any] = {"scheduler": self._scheduler, "scaler": self._mixed_precision.scaler}
+    def _make_state(self, *, overlap: bool, seeding: bool) -> State:
+        objects = {"scheduler": self._scheduler, "scaler": self._mixed_precision.scaler, FIT_PROGRESS: self._progress}
+        values: dict[str, Any] = {name: value for name, value in objects.items() if value is not None}
         return State(
             model=self._model,
             optimizer=self._optimizer,
-            checkpoint=checkpoint,
+            checkpoint=self._checkpoint,
+            allow_missing=(FIT_PROGRESS,),  # a checkpoint of an earlier version has none
             overlap=overlap,
             seeding=seeding,
-            **{name: value for name, value in objects.items() if value is not None},
+            **values,
         )
 
     def fit(self) -> FitOutcome:
-        """Train until all epochs are done. Returns on every worker of the last world; other workers exit in it.
+        """Train until all epochs or steps are done, or something stops training.
 
-        Returns:
-            The number of commits and the result of the last evaluation.
+        Returns on every worker of the last world; other workers exit in it.
         """
         try:
             run(self._train)(self.state)
+            outcome = self._outcome()
+            if hvd.rank() == 0:
+                self._end(outcome)
         finally:
-            self._tensorboard.close()
-        return FitOutcome(steps=self.state.step_count, evaluation=self._result)
+            self._display.close()
+            self._reporter.close()
+        return outcome
+
+    def _outcome(self) -> FitOutcome:
+        return FitOutcome(
+            steps=self._progress.step,
+            why=self._why_ended() or f"all {self._epochs} epochs are done",
+            evaluation=self._progress.evaluation,
+            best=self._reporter.best,
+        )
+
+    def _end(self, outcome: FitOutcome) -> None:
+        self._reporter.end()
+        self._reporter.call(
+            Moment(
+                kind=MomentKind.END,
+                step=outcome.steps,
+                epoch=min(self.state.epoch, self._epochs - 1),
+                size=hvd.size(),
+                metrics=outcome.evaluation,
+                best=outcome.best,
+                why=outcome.why,
+            )
+        )
+
+    def _why_ended(self) -> str:
+        return why_ended(self._progress, early_stop=self._early_stop, max_steps=self._max_steps)
+
+    # --- Worlds ------------------------------------------------------------------------------------------------------
 
     def _train(self, state: State) -> None:
-        self._tensorboard.close()
+        self._enter_world(state)
+        if self._why_ended():
+            return
         for state.epoch in state.remaining_epochs(self._epochs):
+            self._tell(state)  # what the commit at the end of the epoch before holds
+            if self._why_ended():
+                break
             self._train_epoch(state)
-            # Evaluated before the commit that ends the epoch: after an interruption, training comes back to this place.
-            if self._evaluation is not None:
-                self._evaluate(state)
-            if self._scheduler is not None:
-                self._scheduler.step()
-            state.commit()
+            if self._why_ended():
+                break
+            self._end_epoch(state)
+        self._tell(state)
+
+    def _enter_world(self, state: State) -> None:
+        """Begin a world on every worker: rank 0 tells what may not have been told."""
+        if self._why_ended() and not self._begun and hvd.rank() == 0:
+            say(logger, f"training had ended before this start, at step {self._progress.step}: {self._why_ended()}")
+        self._begun = True
+        self._display.close()
+        self._reporter.begin_world(
+            tensorboard=os.environ.get(ENV_TENSORBOARD) or self._folder, best_files=self._best_files()
+        )
+        if hvd.rank() == 0:
+            where = {"step": self._progress.step, "epoch": min(state.epoch, self._epochs - 1), "size": hvd.size()}
+            self._reporter.call(Moment(kind=MomentKind.RESUME, **where, best=self._reporter.best))
+        self._tell(state, decides=True)
+
+    def _best_files(self) -> BestFiles | None:
+        if self._keep_best is None:
+            return None
+        place = os.environ.get(ENV_CHECKPOINT) or self._checkpoint
+        url = best_url(self._keep_best, checkpoint=place, output=os.environ.get(ENV_OUTPUT))
+        if url is None:
+            raise TrainerError(
+                "Trainer: keep_best: there is no place for the best model: give KeepBest(url=...) or `checkpoint`, or"
+                " the job `checkpoint` or `output`"
+            )
+        known = self._reporter.best_files
+        if known is not None and known.url == url and hvd.rank() == 0:
+            return known  # it may hold a file that is not written yet
+        return BestFiles(url)
+
+    def _tell(self, state: State, *, decides: bool = False) -> None:
+        """Tell what the last commit holds, and stop if a callback wants to. Called on every worker at the same places.
+
+        `decides`: the callbacks may have answered even if there is nothing new to tell.
+        """
+        decides |= bool(self._progress.facts)
+        for fact in self._outbox.take():
+            if hvd.rank() == 0:
+                self._reporter.tell(fact)
+                self._outbox.mark_told(fact)
+        if decides and self._has_callbacks:
+            why = agree(self._reporter.stop_asked)
+            if why and not self._progress.stopped:
+                self._progress.stopped = why
+                state.commit()
+
+    # --- Steps -------------------------------------------------------------------------------------------------------
 
     def _train_epoch(self, state: State) -> None:
-        self._model.train()
+        self._called.train()
         loss: torch.Tensor | None = None
-        steps = 0
         for batch in state.batches(self._data, **self._batch_options):
             batch_loss = self._backward(batch, state.weight)
             loss = batch_loss if loss is None else loss + batch_loss
-            self._progress.count(samples_in(batch) * hvd.size())
+            self._count(samples_in(batch) * hvd.size())
             if state.accumulating:
                 continue
             self._mixed_precision.step(self._model, self._optimizer)
-            self._log_progress(state, loss)
-            steps += 1
-            if steps == self._commit_every:
-                state.commit(loss=loss)
-                steps = 0
+            self._outbox.step_done()
+            self._progress.step += 1
+            self._end_step(state, loss)
+            if self._why_ended():
+                break
             loss = None
 
     def _backward(self, batch: Any, weight: float) -> torch.Tensor:
         with self._mixed_precision.autocast():
-            loss = self._loss(self._model, self._to_device(batch))
+            loss = self._loss(self._called, self._to_device(batch))
         if weight != 1.0:
             loss = loss * weight
         self._mixed_precision.backward(loss)
         return loss.detach()
 
-    def _log_progress(self, state: State, loss: torch.Tensor) -> None:
-        """Write a progress line if one is due. Only here is the loss copied from the device."""
-        if hvd.rank() == 0 and self._progress.due():
-            values = {"loss": float(loss), "learning_rate": self._optimizer.param_groups[0]["lr"]}
-            written = self._progress.write(
-                epoch=state.epoch, epochs=self._epochs, step=state.step_count, size=hvd.size(), values=values
-            )
-            self._tensorboard.write(state.step_count, {f"train/{name}": value for name, value in written.items()})
+    def _end_step(self, state: State, loss: torch.Tensor) -> None:
+        step = self._progress.step
+        if step % self._log_every == 0:
+            self._record_step(state, loss)
+        if self._scheduler is not None and self._schedule_per is SchedulePer.STEP:
+            self._scheduler.step()
+        self._show_step(state, loss)
+        if self._evaluation is not None and self._is_evaluated(step):
+            self._evaluate(state)
+        if step % self._commit_every == 0 or self._progress.evaluated_step == step or self._why_ended():
+            state.commit(loss=loss)
+            self._tell(state)
+
+    def _is_evaluated(self, step: int) -> bool:
+        """Whether an evaluation follows this step within its epoch."""
+        return step == self._max_steps or (self._evaluate_every is not None and step % self._evaluate_every == 0)
+
+    def _end_epoch(self, state: State) -> None:
+        """Do what the commit that ends the epoch holds: after an interruption, training comes back to this place."""
+        at_end = self._evaluate_every is None or state.epoch + 1 == self._epochs
+        if self._evaluation is not None and at_end and self._progress.evaluated_step != self._progress.step:
+            self._evaluate(state)
+        if self._scheduler is not None and self._schedule_per is SchedulePer.EPOCH:
+            self._scheduler.step()
+        state.commit()
+
+    # --- Figures -----------------------------------------------------------------------------------------------------
+
+    def _record_step(self, state: State, loss: torch.Tensor) -> None:
+        mean = torch.tensor([float(loss)], dtype=torch.float64)
+        if hvd.size() > 1:  # each worker has the weighted loss of its share, so this is the mean over the whole step
+            mean = hvd.allreduce(mean, name="hvd_elastic.loss")
+        metrics = {"loss": mean.item(), "learning_rate": float(self._optimizer.param_groups[0]["lr"])}
+        self._progress.record(MomentKind.STEP.value, epoch=state.epoch, size=hvd.size(), metrics=metrics)
 
     def _evaluate(self, state: State) -> None:
         collate = {
             name: self._batch_options[name] for name in ("collate_fn", "num_workers") if name in self._batch_options
         }
         with self._mixed_precision.autocast():
-            self._result = evaluate(
-                self._model,
+            means = evaluate(
+                self._called,
                 self._measure,
                 self._evaluation,
                 batch_size=self._evaluation_batch,
                 to_device=self._to_device,
                 **collate,
             )
+        check_measured(means, self._judges)
+        progress = self._progress
+        progress.evaluation, progress.evaluated_step = means, progress.step
+        if self._early_stop is not None:
+            self._early_stop.note(progress)
+        is_best = self._keep_best is not None and self._keep_best.note(progress, epoch=state.epoch)
+        progress.record(MomentKind.EVALUATION.value, epoch=state.epoch, size=hvd.size(), metrics=means, is_best=is_best)
         if hvd.rank() == 0:
-            self._progress.write(
-                epoch=state.epoch, epochs=self._epochs, step=state.step_count, size=hvd.size(), values=self._result
-            )
-            self._tensorboard.write(state.step_count, {f"evaluation/{name}": v for name, v in self._result.items()})
+            self._show(state, means)
+
+    def _count(self, samples: int) -> None:
+        self._display.count(samples)
+        self._reporter.count(samples)
+
+    def _show_step(self, state: State, loss: torch.Tensor) -> None:
+        """Show progress if that is due. Only here is the loss of any step copied from the device."""
+        if hvd.rank() == 0 and self._display.due():
+            self._show(state, {"loss": float(loss), "learning_rate": float(self._optimizer.param_groups[0]["lr"])})
+
+    def _show(self, state: State, values: Mapping[str, float]) -> None:
+        samples = state.samples
+        self._display.show(
+            where=f"epoch {state.epoch + 1} of {self._epochs}, step {self._progress.step}",
+            part=(samples.seen + samples.uncommitted) / samples.due if samples.due else None,
+            size=hvd.size(),
+            values=values,
+        )
 
     def _to_device(self, batch: Any) -> Any:
-        if self._device.type == "cpu":
-            return batch
-        if isinstance(batch, torch.Tensor):
-            return batch.to(self._device, non_blocking=True)
-        if isinstance(batch, Mapping):
-            return {name: self._to_device(value) for name, value in batch.items()}
-        if isinstance(batch, list | tuple):
-            return tuple(self._to_device(value) for value in batch)
+        moved = _moved(batch, self._device)
+        if self._marks_batches:
+            mark_batch(moved)
+        return moved
+
+
+def _moved(batch: Any, device: torch.device) -> Any:
+    if device.type == "cpu":
         return batch
-
-
-def _validate(
-    *, epochs: int, commit_every: int, clip_norm: float | None, precision: str, optimizer: torch.optim.Optimizer
-) -> None:
-    problems = [
-        f"{name}: {value} is below 1"
-        for name, value in (("epochs", epochs), ("commit_every", commit_every))
-        if value < 1
-    ]
-    if clip_norm is not None and not clip_norm > 0:
-        problems.append(f"clip_norm: {clip_norm} is not above 0")
-    if precision not in tuple(Precision):
-        problems.append(f"precision: {precision!r} is not one of {', '.join(Precision)}")
-    if hasattr(optimizer, "skip_synchronize"):
-        problems.append("optimizer: it is already wrapped by hvd.DistributedOptimizer: give the plain one")
-    if problems:
-        raise TrainerError("Trainer: " + "; ".join(problems))
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {name: _moved(value, device) for name, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return tuple(_moved(value, device) for value in batch)
+    return batch
 
 
 def _default_device() -> torch.device:

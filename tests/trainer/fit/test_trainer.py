@@ -12,21 +12,24 @@ import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_TENSORBOARD
 from hvd_elastic.trainer.data.sampler import SampleOrder
-from hvd_elastic.trainer.fit.trainer import Trainer, TrainerError
-from hvd_elastic.trainer.fit.training_log import PROGRESS_SECONDS, ProgressLog, TensorBoardWriter
+from hvd_elastic.trainer.fit.best_model import KeepBest
+from hvd_elastic.trainer.fit.early_stop import EarlyStop
+from hvd_elastic.trainer.fit.tensorboard_writer import TensorBoardWriter
+from hvd_elastic.trainer.fit.trainer import Trainer
+from hvd_elastic.trainer.fit.trainer_checks import TrainerError, check_measured, check_scheduler
 from tests.local import forkserver
 from tests.local.training import HOSTS, Training, training
-from tests.trainer.fit.train_by_trainer import LENGTH, loss, problem
+from tests.trainer.fit.train_by_trainer import DECAY, LENGTH, loss, problem
 
 SCRIPT = Path(__file__).with_name("train_by_trainer.py")
 STEPS_AN_EPOCH = -(-LENGTH // 32)
 
 
-def by_hand(epochs: int, clip_norm: float | None = None) -> tuple[list[float], float]:
+def by_hand(epochs: int, clip_norm: float | None = None, schedule_per: str = "epoch") -> tuple[list[float], float]:
     """Train with plain PyTorch. Returns the weights and the loss over all data."""
     data, model = problem()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, DECAY[schedule_per], 0.5)
     inputs, targets = data.tensors
     for epoch in range(epochs):
         order = SampleOrder(LENGTH, seed=1, epoch=epoch, shuffle=True)
@@ -38,7 +41,10 @@ def by_hand(epochs: int, clip_norm: float | None = None) -> tuple[list[float], f
             if clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
-        scheduler.step()
+            if schedule_per == "step":
+                scheduler.step()
+        if schedule_per == "epoch":
+            scheduler.step()
     with torch.no_grad():
         final = float(loss(model, (inputs, targets)))
     return torch.cat([p.detach().flatten() for p in model.parameters()]).tolist(), final
@@ -78,6 +84,20 @@ def test_it_trains_like_plain_pytorch(tmp_path: Path, environment: dict[str, str
 
 
 @pytest.mark.horovod
+def test_a_scheduler_may_step_with_the_optimizer(tmp_path: Path) -> None:
+    found = alone(tmp_path, SCHEDULE_PER="step")
+    assert close(found["weights"], by_hand(3, schedule_per="step")[0])
+    assert found["rate"] == pytest.approx(0.1 * 0.5 ** (3 * STEPS_AN_EPOCH // DECAY["step"]))
+
+
+@pytest.mark.horovod
+def test_a_compiled_model_trains_like_plain_pytorch(tmp_path: Path) -> None:
+    found = alone(tmp_path, COMPILE="aot_eager", MICRO="10")
+    assert close(found["weights"], by_hand(3)[0])
+    assert found["names"] == ["1.weight", "1.bias", "3.weight", "3.bias"], "not those of the compiled module"
+
+
+@pytest.mark.horovod
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_lower_precisions_reach_a_similar_loss(tmp_path: Path, precision: str) -> None:
     found = alone(tmp_path, PRECISION=precision, EPOCHS="4")
@@ -89,9 +109,10 @@ def test_a_restart_goes_on_from_the_durable_checkpoint(tmp_path: Path) -> None:
     """All workers are lost after two epochs: epochs three and four are trained as without the loss."""
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints", ENV_CHECKPOINT_STEPS: str(STEPS_AN_EPOCH + 1)}
     first = alone(tmp_path, EPOCHS="2", **durable)
-    assert first["steps"] == 2 * (STEPS_AN_EPOCH + 1)
+    assert first["steps"] == 2 * STEPS_AN_EPOCH
     second = alone(tmp_path, EPOCHS="4", **durable)
-    assert second["steps"] == 4 * (STEPS_AN_EPOCH + 1)
+    assert second["steps"] == 4 * STEPS_AN_EPOCH
+    assert second["why"] == "all 4 epochs are done"
     assert close(second["weights"], by_hand(4)[0])
 
 
@@ -129,10 +150,35 @@ def test_every_problem_is_named_before_anything_starts() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.skip_synchronize = None  # type: ignore[attr-defined]
     with pytest.raises(TrainerError) as caught:
-        Trainer(model, optimizer, loss=loss, data=data, epochs=0, commit_every=0, clip_norm=0.0, precision="fp8")
+        Trainer(
+            model,
+            optimizer,
+            loss=loss,
+            data=data,
+            epochs=0,
+            commit_every=0,
+            max_steps=0,
+            log_every=0,
+            evaluate_every=5,
+            clip_norm=0.0,
+            precision="fp8",
+            schedule_per="hour",
+            early_stop=EarlyStop(patience=0, mode="least", min_delta=-1.0),
+            keep_best=KeepBest(mode="most"),
+        )
     for name in (
         "epochs: 0",
         "commit_every: 0",
+        "max_steps: 0",
+        "log_every: 0",
+        "evaluate_every: there is nothing to evaluate",
+        "early_stop: there is nothing to evaluate",
+        "keep_best: there is nothing to evaluate",
+        "early_stop.patience: 0 is below 1",
+        "early_stop.mode: 'least' is not one of min, max",
+        "early_stop.min_delta: -1.0 is below 0",
+        "keep_best.mode: 'most' is not one of min, max",
+        "schedule_per: 'hour' is not one of epoch, step",
         "clip_norm: 0.0",
         "'fp8' is not one of full, bf16, fp16",
         "give the plain",
@@ -160,13 +206,15 @@ def test_without_a_folder_or_the_package_there_are_no_tensorboard_events(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_logged_at_an_interval() -> None:
-    now = 0.0
-    progress = ProgressLog(clock=lambda: now)
-    progress.count(30)
-    assert not progress.due()
-    now = PROGRESS_SECONDS
-    assert progress.due()
-    written = progress.write(epoch=0, epochs=2, step=9, size=3, values={"loss": 0.5})
-    assert written == {"loss": 0.5, "samples_per_second": 3.0, "world_size": 3}
-    assert not progress.due()
+def test_a_metric_that_is_not_measured_is_named() -> None:
+    judges: dict[str, EarlyStop | KeepBest] = {"early_stop": EarlyStop(metric="accuracy"), "keep_best": KeepBest()}
+    with pytest.raises(TrainerError, match=r"early_stop.metric: 'accuracy' is not measured: .* returned error, loss$"):
+        check_measured({"loss": 0.5, "error": 0.1}, judges)
+
+
+def test_a_scheduler_that_needs_a_value_is_refused() -> None:
+    _, model = problem()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TrainerError, match="ReduceLROnPlateau"):
+        check_scheduler(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))
+    check_scheduler(torch.optim.lr_scheduler.StepLR(optimizer, 1))

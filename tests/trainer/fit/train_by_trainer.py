@@ -13,6 +13,8 @@ from hvd_elastic.trainer.fit.trainer import Trainer
 
 ENV = os.environ
 LENGTH = 203
+DECAY = {"epoch": 1, "step": 5}
+"""Steps of the scheduler after which the rate is halved, by when it steps."""
 
 
 class Slow(torch.nn.Module):
@@ -37,7 +39,7 @@ def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
 
 def main() -> None:
     data, model = problem()
-    norm = ENV.get("CLIP")
+    norm, per = ENV.get("CLIP"), ENV.get("SCHEDULE_PER", "epoch")
     trainer = Trainer(
         model,
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
@@ -47,7 +49,9 @@ def main() -> None:
         global_batch_size=32,
         micro_batch_size=int(ENV.get("MICRO", "32")),
         evaluation=data,
-        scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5),
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, DECAY[per], 0.5),
+        schedule_per=per,
+        torch_compile={"backend": ENV["COMPILE"]} if "COMPILE" in ENV else False,
         precision=ENV.get("PRECISION", "full"),
         clip_norm=float(norm) if norm else None,
         commit_every=int(ENV.get("COMMIT_EVERY", "1")),
@@ -56,6 +60,9 @@ def main() -> None:
     outcome = trainer.fit()
     results = {
         "steps": outcome.steps,
+        "why": outcome.why,
+        "rate": trainer.state.optimizer.param_groups[0]["lr"],
+        "names": list(trainer.state.model.state_dict()),
         "evaluation": dict(outcome.evaluation),
         "weights": torch.cat([p.detach().flatten() for p in model.parameters()]).tolist(),
         "samples": [

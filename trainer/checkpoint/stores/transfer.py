@@ -4,11 +4,11 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.format.archive import Payload
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest, choose_part_bytes, split_into_parts
 from hvd_elastic.trainer.checkpoint.format.sealed_json import READS
 from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
@@ -26,6 +26,15 @@ class StoredParts:
     """Size of every part but the last."""
     sha256: tuple[str, ...]
     """SHA-256 of each part, in hexadecimal."""
+
+
+class Payload(Protocol):
+    """What is stored, one sequence of bytes."""
+
+    size_bytes: int
+
+    def copy(self, offset: int, target: bytearray) -> None:
+        """Fill `target` with the bytes from `offset` on. Called by several threads."""
 
 
 def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> StoredParts:
