@@ -10,6 +10,7 @@ from typing import Any
 
 import horovod.torch as hvd
 import torch
+from torch.utils.data import DataLoader
 
 from hvd_elastic.mpijob.contract import ENV_TENSORBOARD, Exit, HvdElasticError
 from hvd_elastic.trainer.elastic import horovod_patches
@@ -70,7 +71,8 @@ class Trainer:
         optimizer: a plain optimizer over the model's parameters. The Trainer wraps it with `hvd.DistributedOptimizer`.
         loss: takes the model and a batch, both on the device, and returns the mean loss over the batch, a scalar
             tensor.
-        data: the training data set, map-style or iterable, the same on every worker (see `State.batches`).
+        data: the training data set, map-style or iterable, the same on every worker, or a DataLoader over it (see
+            `State.batches`).
         epochs: number of epochs of the whole job, over all restarts; at least 1.
         batch_size: samples per step and worker. Give either this or `global_batch_size`. The job's own batch size
             (`HVD_ELASTIC_BATCH_GLOBAL`, `HVD_ELASTIC_BATCH_PER_WORKER`) takes precedence over both.
@@ -139,7 +141,8 @@ class Trainer:
             "global_batch_size": global_batch_size,
             "micro_batch_size": micro_batch_size,
         }
-        self._evaluation_batch = micro_batch_size or batch_size or global_batch_size or 1
+        own_size = data.batch_size if isinstance(data, DataLoader) else None
+        self._evaluation_batch = micro_batch_size or batch_size or global_batch_size or own_size or 1
         self._evaluation, self._measure = evaluation, measure or (lambda model, batch: {"loss": loss(model, batch)})
         self._scheduler = scheduler(self._optimizer) if scheduler is not None else None
         self._mixed_precision = MixedPrecision(Precision(precision), device=self._device, clip_norm=clip_norm)

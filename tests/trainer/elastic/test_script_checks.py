@@ -5,6 +5,7 @@ import horovod.torch as hvd
 import pytest
 import torch
 from horovod.torch.elastic.sampler import ElasticSampler
+from torch.utils.data import DataLoader
 
 from hvd_elastic.trainer.elastic import horovod_patches, script_checks
 
@@ -76,3 +77,15 @@ def test_a_sampler_that_would_disagree() -> None:
     (mistake,) = found(epoch=0)
     assert "ElasticSampler is not part of the state" in mistake
     assert len(sampler)
+
+
+def test_the_position_of_one_worker_in_the_state() -> None:
+    class Stateful(DataLoader[int]):
+        def state_dict(self) -> dict[str, int]:
+            return {}
+
+    plain: Any = DataLoader([1, 2])
+    assert found(loader=plain) == [], "it is a value like others"
+    (mistake,) = found(loader=Stateful([1, 2]))  # type: ignore[arg-type]
+    assert "state.loader is a Stateful" in mistake
+    assert "state.batches(loader, ...)" in mistake
