@@ -29,8 +29,8 @@ class Buckets(Sampler[list[int]]):
     """Sorts by length, cuts into batches of at most so many numbers with their padding, and shuffles the batches."""
 
     def __init__(self, lengths, most):
-        by_length, self.batches = sorted(range(len(lengths)), key=lengths.__getitem__), [[]]
-        for index in by_length:
+        self.batches: list[list[int]] = [[]]
+        for index in sorted(range(len(lengths)), key=lengths.__getitem__):
             if (len(self.batches[-1]) + 1) * lengths[index] > most:
                 self.batches.append([])
             self.batches[-1].append(index)

@@ -198,7 +198,7 @@ def _look_at_directory(stage: Any) -> str | None:
 def _look_at_mixture(stage: Any) -> str | None:
     del stage
     return (
-        "the WebDataset draws from several sources (a YAML file) with a generator that cannot be seeded: give it the "
+        "the WebDataset draws from several sources (a YAML file), which webdataset itself calls obsolete: give it the "
         "list of the shards"
     )
 
@@ -235,7 +235,10 @@ def _facts_of(stage: Any) -> Iterator[object]:
 
 
 def _name_of(stage: Any) -> str:
-    return str(getattr(getattr(stage, "f", stage), "__name__", type(stage).__name__))
+    """Return the name of a stage's function or class, as webdataset calls it; empty if it is the script's own."""
+    made = getattr(stage, "f", stage)
+    made = made if hasattr(made, "__name__") else type(stage)
+    return str(made.__name__) if str(made.__module__).partition(".")[0] == "webdataset" else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

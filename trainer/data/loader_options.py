@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 
 from hvd_elastic.trainer.data.batch_policy import BatchError
 
-_ALONE: Final = ("num_workers", "timeout", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
-"""Options of loader processes that are handed on as they are, where they are set."""
+_OF_PROCESSES: Final = ("timeout", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
+"""Options that have a meaning only where there are loader processes."""
 
 
 def options_of(loader: "DataLoader[Any]", *, name: str) -> dict[str, Any]:
@@ -26,7 +26,8 @@ def options_of(loader: "DataLoader[Any]", *, name: str) -> dict[str, Any]:
             f"batches({name!r}): a {type(loader).__name__} with batch_size=None yields what its data set has batched "
             "itself: give batches() a data set of single samples"
         )
-    options = {**_order(loader), **{each: getattr(loader, each) for each in _ALONE if getattr(loader, each, None)}}
+    processes = ("num_workers", *_OF_PROCESSES)
+    options = {**_order(loader), **{each: getattr(loader, each) for each in processes if getattr(loader, each, None)}}
     if loader.collate_fn is not default_collate:
         options["collate_fn"] = loader.collate_fn
     if loader.pin_memory:
@@ -52,7 +53,10 @@ def merged_options(
         says = {each: value for each, value in says.items() if each not in {"batch_size", "batch_sampler"}}
     if any(given.get(each) is not None for each in ("sampler", "batch_sampler")):
         says.pop("sampler", None)
-    return {**given, **{each: value for each, value in says.items() if given.get(each) is None}}
+    merged = {**given, **{each: value for each, value in says.items() if given.get(each) is None}}
+    if not merged.get("num_workers"):  # the script wants none, and torch refuses what is meant for them
+        merged = {each: value for each, value in merged.items() if each not in _OF_PROCESSES or each in given}
+    return merged
 
 
 def _order(loader: "DataLoader[Any]") -> dict[str, Any]:

@@ -87,15 +87,17 @@ def _sampler_left_out(alive: list[object]) -> Iterator[str]:
 
 def _position_in_state(state: object) -> Iterator[str]:
     """Find a loader or a stream in the state: its `state_dict` is the position of one worker in its own part."""
-    from torch.utils.data import DataLoader, IterableDataset
+    from torch.utils.data import DataLoader
+
+    from hvd_elastic.trainer.data.library_stream import is_hugging_face_stream
 
     for name, value in vars(state).items():
-        if isinstance(value, DataLoader | IterableDataset) and hasattr(value, "state_dict"):
+        if (isinstance(value, DataLoader) and hasattr(value, "state_dict")) or is_hugging_face_stream(value):
             yield (
-                f"state.{name} is a {type(value).__name__}, whose state is the position of one worker in its own part "
-                "of the data: after a resize all workers would go on with that of one of them, and divide the data "
-                f"otherwise. Leave it out of the state and iterate over state.batches({name}, ...), which keeps the "
-                "position of all workers together."
+                f"state.{name} is of type {type(value).__name__}, whose state is the position of one worker in its own "
+                "part of the data: after a resize all workers would go on with that of one of them, and divide the "
+                f"data otherwise. Leave it out of the state and iterate over state.batches({name}, ...), which keeps "
+                "the position of all workers together."
             )
 
 

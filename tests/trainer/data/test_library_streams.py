@@ -83,6 +83,10 @@ def options() -> PassOptions:
     return PassOptions(policy=BatchPolicy(global_size=5))
 
 
+def always(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
 @settings(max_examples=12, deadline=None)
 @given(kind=st.sampled_from(sorted(WEB)), played=worlds, epoch=st.integers(0, 2))
 def test_a_web_dataset_is_read_once_over_resizes(shards: str, kind: str, played: list[World], epoch: int) -> None:
@@ -104,8 +108,8 @@ def test_the_order_does_not_depend_on_loader_processes(kind: str) -> None:
     """`datasets` draws new seeds in a loader process, even if it is the only one."""
     taken = []
     for workers in (0, 1, 2):
-        options = PassOptions(policy=BatchPolicy(global_size=5), loading={"num_workers": workers})
-        steps = committed_steps(HUGGING_FACE[kind], lambda options=options: options, [World(1, LAST)], epoch=1)
+        loading = PassOptions(policy=BatchPolicy(global_size=5), loading={"num_workers": workers})
+        steps = committed_steps(HUGGING_FACE[kind], always(loading), [World(1, LAST)], epoch=1)
         taken.append([number_of(row) for step in steps for row in samples_of(step)])
     assert taken[0] == taken[1] == taken[2]
 
@@ -115,7 +119,7 @@ def test_a_pipeline_that_counts_its_epochs_is_told_which_one_begins(shards: str)
     veteran, newcomer = (WEB["shuffled by epoch"](shards) for _ in range(2))
     orders = []
     for epoch, pipeline in [(0, veteran), (1, veteran), (1, veteran), (1, newcomer)]:
-        steps = committed_steps(lambda pipeline=pipeline: pipeline, options, [World(1, LAST)], epoch=epoch)
+        steps = committed_steps(always(pipeline), options, [World(1, LAST)], epoch=epoch)
         orders.append([sample for step in steps for sample in samples_of(step)])
     assert orders[1] == orders[2] == orders[3] != orders[0]
 
@@ -232,8 +236,27 @@ def test_workers_with_other_orders_or_other_data_are_told(shards: str) -> None:
     assert differ(lambda rank: table().with_transform(lambda rows: {"drawn": [random.random()]})) is None
 
 
+@pytest.mark.parametrize("kind", sorted({*WEB, *HUGGING_FACE}))
+def test_what_is_compared_does_not_change_as_it_is_read(shards: str, kind: str) -> None:
+    """A survivor reads the same object again, a newcomer one that it has just made."""
+    data = WEB[kind](shards) if kind in WEB else HUGGING_FACE[kind]()
+    before = order_of(data)
+    assert len(list(data)) >= 20
+    assert before == order_of(data)
+
+
+def test_a_stage_of_the_script_is_its_own(shards: str) -> None:
+    def _shuffle(samples: Any) -> Any:
+        return iter(sorted(samples, key=lambda sample: -sample["cls"]))
+
+    (batch,) = State().batches(
+        web(shards).decode().compose(_shuffle).map(lambda sample: sample["cls"]), batch_size=LENGTH
+    )
+    assert batch.tolist() == list(reversed(range(LENGTH)))
+
+
 def test_what_is_no_librarys_is_left_alone() -> None:
-    for plain in (range(3), Endless(), DataLoader([1]), {"a": 1}):
+    for plain in (range(3), Endless(), DataLoader(Endless()), {"a": 1}):
         assert problem_of(plain) is None
         assert order_of(plain) is None
 
@@ -254,6 +277,6 @@ def test_a_shuffle_without_a_seed_is_found_when_the_epoch_goes_on() -> None:
 def test_shards_of_several_sources_are_refused(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """webdataset calls them obsolete, and has them still."""
     monkeypatch.setenv("ALLOW_OBSOLETE", "1")
-    spec = {"datasets": [{"name": "a", "perepoch": 2, "buckets": [shards]}], "prefix": ""}
+    spec = {"datasets": [{"name": "a", "shards": [shards]}], "prefix": ""}
     with pytest.raises(BatchError, match="several sources"):
         list(State().batches(wds.WebDataset(spec, shardshuffle=False), batch_size=2))

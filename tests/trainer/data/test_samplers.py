@@ -21,6 +21,7 @@ from torch.utils.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from hvd_elastic.mpijob.contract import ENV_BATCH_GLOBAL
 from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
@@ -40,6 +41,16 @@ LENGTH = 23
 @pytest.fixture(autouse=True, scope="module")
 def horovod() -> None:
     horovod_patches.init()
+
+
+def part(of: int) -> Any:
+    """The sampler of one of so many workers."""
+    data: Any = range(LENGTH)
+    return DistributedSampler(data, num_replicas=of, rank=0)
+
+
+def loader_of(data: Any, **options: Any) -> DataLoader[Any]:
+    return DataLoader(data, **options)
 
 
 class Drawing(Sampler[int]):
@@ -114,7 +125,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
     "its own generator (numpy, old)": lambda: Drawing(np.random.RandomState(torch.initial_seed())),
     "set_epoch": ByEpoch,
     "a list": lambda: [4, 4, 2, 0, 22],
-    "all of a distributed one": lambda: DistributedSampler(range(LENGTH), num_replicas=1, rank=0),
+    "all of a distributed one": lambda: part(1),
 }
 
 
@@ -208,7 +219,7 @@ def play(schedule: Schedule) -> list[tuple[int, int]]:
     def body(state: State) -> None:
         for state.epoch in state.remaining_epochs(2):
             sampler = WeightedRandomSampler(weights, 13, generator=torch.Generator())
-            sampler.generator.seed()  # type: ignore[no-untyped-call]
+            sampler.generator.seed()
             for batch in state.batches(range(LENGTH), sampler=sampler, batch_size=4):
                 state.taken = [*state.taken, *((state.epoch, index) for index in batch.tolist())]
                 job.commit()
@@ -225,10 +236,12 @@ def test_a_generator_is_afterwards_as_it_was() -> None:
     sampler = WeightedRandomSampler([1.0, 1.0], 4, generator=own)
     sampler.more = numpys  # type: ignore[attr-defined]
     before = own.get_state(), torch.get_rng_state(), random.getstate(), numpys.bit_generator.state
+    seeds = own.initial_seed(), torch.initial_seed()
     order = draw(sampler, seed=1, epoch=0, need=None, name="train")
     after = own.get_state(), torch.get_rng_state(), random.getstate(), numpys.bit_generator.state
     assert all(torch.equal(one, two) for one, two in zip(before[:2], after[:2], strict=True))
     assert before[2:] == after[2:]
+    assert seeds == (own.initial_seed(), torch.initial_seed())
     assert order.indices.tolist() == draw(sampler, seed=1, epoch=0, need=None, name="train").indices.tolist()
 
 
@@ -271,7 +284,7 @@ class Unruly(Sampler[int]):
 )
 def test_another_order_after_a_resize_is_refused(options: dict[str, Any]) -> None:
     job = Job({3: HOSTS})
-    size = {} if "batch_sampler" in options else {"batch_size": 2}
+    size: dict[str, Any] = {} if "batch_sampler" in options else {"batch_size": 2}
 
     def body(state: State) -> None:
         for state.epoch in state.remaining_epochs(1):
@@ -306,9 +319,9 @@ def test_an_epoch_goes_on_as_it_was_begun() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"sampler": DistributedSampler(range(9), num_replicas=2, rank=0)}, "takes the part of one of 2 workers"),
+        ({"sampler": part(2)}, "takes the part of one of 2 workers"),
         (
-            {"batch_sampler": BatchSampler(DistributedSampler(range(9), num_replicas=2, rank=0), 2, drop_last=False)},
+            {"batch_sampler": BatchSampler(part(2), 2, drop_last=False)},
             "a DistributedSampler takes the part of one of 2 workers",
         ),
         ({"sampler": iter([1, 2])}, "can be iterated only once"),
@@ -358,29 +371,25 @@ def test_as_much_is_drawn_of_an_endless_sampler_as_is_compared() -> None:
 # --- DataLoaders -----------------------------------------------------------------------------------------------------
 
 
-def loaders() -> dict[str, Callable[[], Any]]:
-    from torchdata.stateful_dataloader import StatefulDataLoader
-
-    data, sampler = list(range(13)), [5, 5, 1, 0, 12, 3]
-    made: dict[str, Callable[[], Any]] = {}
-    for kind in (DataLoader, StatefulDataLoader):
-        name = kind.__name__
-        made |= {
-            f"{name}, shuffled": lambda kind=kind: kind(data, batch_size=3, shuffle=True),
-            f"{name}, in order": lambda kind=kind: kind(data, batch_size=3),
-            f"{name}, sampler": lambda kind=kind: kind(data, batch_size=3, sampler=sampler, collate_fn=torch.tensor),
-            f"{name}, batches": lambda kind=kind: kind(data, batch_sampler=[[1, 2, 3], [4], [0, 5]]),
-            f"{name}, drop_last": lambda kind=kind: kind(data, batch_size=3, drop_last=True),
-            f"{name}, stream": lambda kind=kind: kind(iter_again(), batch_size=2),
-        }
-    return made
+LOADERS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "shuffled": (lambda: list(range(13)), {"batch_size": 3, "shuffle": True}),
+    "in order": (lambda: list(range(13)), {"batch_size": 3}),
+    "sampler": (
+        lambda: list(range(13)),
+        {"batch_size": 3, "sampler": [5, 5, 1, 0, 12, 3], "collate_fn": torch.tensor},
+    ),
+    "batches": (lambda: list(range(13)), {"batch_sampler": [[1, 2, 3], [4], [0, 5]]}),
+    "drop_last": (lambda: list(range(13)), {"batch_size": 3, "drop_last": True}),
+    "stream": (iter_again, {"batch_size": 2}),
+}
 
 
-@pytest.mark.parametrize("name", sorted(loaders()))
-def test_a_loader_stands_for_its_data_and_options(name: str) -> None:
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("name", sorted(LOADERS))
+def test_a_loader_stands_for_its_data_and_options(name: str, kind: Any) -> None:
     """In a world of one it gives the batches that it would give itself; in random order where it has one."""
-    made = loaders()[name]
-    own, ours = list(made()), list(State().batches(made()))
+    data, options = LOADERS[name]
+    own, ours = list(kind(data(), **options)), list(State().batches(kind(data(), **options)))
     assert [len(batch) for batch in ours] == [len(batch) for batch in own]
     if "shuffled" not in name:
         assert [batch.tolist() for batch in ours] == [batch.tolist() for batch in own]
@@ -390,8 +399,6 @@ def test_a_loader_stands_for_its_data_and_options(name: str) -> None:
 
 @pytest.mark.parametrize("at", [2, 3, 5])
 def test_a_stateful_loader_loses_nothing_at_a_resize(at: int) -> None:
-    from torchdata.stateful_dataloader import StatefulDataLoader
-
     job = Job({at: HOSTS, at + 4: RESTART}, taken=[])
 
     def body(state: State) -> None:
@@ -406,16 +413,18 @@ def test_a_stateful_loader_loses_nothing_at_a_resize(at: int) -> None:
 
 
 def test_what_the_script_gives_comes_before_what_its_loader_says() -> None:
-    loader = DataLoader(list(range(12)), batch_size=3, shuffle=True, drop_last=True)
+    loader = loader_of(list(range(12)), batch_size=3, shuffle=True, drop_last=True)
     assert [len(batch) for batch in State().batches(loader, global_batch_size=5, drop_last=False)] == [5, 5, 2]
     assert next(iter(State().batches(loader, shuffle=False))).tolist() == [0, 1, 2]
     assert [batch.tolist() for batch in State().batches(loader, sampler=[7], drop_last=False)] == [[7]]
     assert [batch.tolist() for batch in State().batches(loader, batch_sampler=[[7, 8]])] == [[7, 8]]
+    busy = loader_of(list(range(12)), batch_size=12, num_workers=1, prefetch_factor=3)
+    assert [len(batch) for batch in State().batches(busy, num_workers=0)] == [12]
 
 
 def test_a_loader_without_batches_is_refused() -> None:
     with pytest.raises(BatchError, match="batch_size=None"):
-        State().batches(DataLoader(list(range(3)), batch_size=None))
+        State().batches(loader_of(list(range(3)), batch_size=None))
     with pytest.raises(BatchError, match="takes the part of one of 2 workers"):
-        list(State().batches(DataLoader(range(9), batch_size=2, sampler=DistributedSampler(range(9), 2, 0))))  # type: ignore[arg-type]
-    assert isinstance(DataLoader(list(range(3))).sampler, SequentialSampler)
+        list(State().batches(loader_of(range(9), batch_size=2, sampler=part(2))))
+    assert isinstance(loader_of(list(range(3))).sampler, SequentialSampler)

@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import horovod.torch as hvd
 import pytest
 import torch
@@ -84,8 +85,11 @@ def test_the_position_of_one_worker_in_the_state() -> None:
         def state_dict(self) -> dict[str, int]:
             return {}
 
-    plain: Any = DataLoader([1, 2])
-    assert found(loader=plain) == [], "it is a value like others"
-    (mistake,) = found(loader=Stateful([1, 2]))  # type: ignore[arg-type]
-    assert "state.loader is a Stateful" in mistake
+    data: Any = [1, 2]
+    assert found(loader=DataLoader(data)) == [], "it is a value like others"
+    (mistake,) = found(loader=Stateful(data))
+    assert "state.loader is of type Stateful" in mistake
     assert "state.batches(loader, ...)" in mistake
+    rows = datasets.Dataset.from_dict({"a": [1]}).to_iterable_dataset()
+    (mistake,) = found(rows=rows)
+    assert "state.rows is of type IterableDataset" in mistake
