@@ -23,6 +23,9 @@ PACKAGES = {
     "TensorBoard": "tensorboard",
     "the `kubernetes` package": "kubernetes",
     "pydantic": "pydantic",
+    "webdataset ([streams](loaders.md))": "webdataset",
+    "datasets": "datasets",
+    "torchdata": "torchdata",
 }
 MODULES = {
     "Kubernetes": ("kubernetes", "k8s.io/kubernetes"),

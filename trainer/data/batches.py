@@ -1,38 +1,23 @@
 """The data of an epoch, pass by pass and batch by batch, and its sample counts."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import horovod.torch as hvd
 import torch
 
-from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
-from hvd_elastic.trainer.data.loader import Collate, is_iterable, is_one_shot, load
+from hvd_elastic.trainer.data.batch_policy import BatchError
+from hvd_elastic.trainer.data.drawn_order import SAMPLER_WAY_OUT, DrawnOrder
+from hvd_elastic.trainer.data.library_stream import order_of, set_epoch
+from hvd_elastic.trainer.data.loader import is_iterable, load
 from hvd_elastic.trainer.data.loop_hints import LoopHints
+from hvd_elastic.trainer.data.order_check import check_order
+from hvd_elastic.trainer.data.pass_options import PassOptions, Plan, Prefetcher, plan_pass, plan_samples
 from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness
-from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder, derived_seed
+from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
 from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Samples
-
-Prefetcher = Callable[[Iterator[Any]], Iterable[Any]]
-"""Takes the batches and yields as many, in the same order: on a device, or some of them in advance."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassOptions:
-    """How the data of a pass is divided and loaded; see `State.batches`."""
-
-    policy: BatchPolicy
-    shuffle: bool = True
-    seed: int = 0
-    drop_last: bool = False
-    max_steps: int | None = None
-    collate_fn: Collate | None = None
-    prefetcher: Prefetcher | None = None
-    loading: Mapping[str, Any] = field(default_factory=dict)
-    """For torch's DataLoader."""
 
 
 class Batches:
@@ -88,9 +73,9 @@ class Batches:
         Raises:
             BatchError: the data set or an option cannot be used.
         """
-        _validate(dataset, options, name=name)
+        options.validate(dataset, name=name)
         called = self.account.call(name, epoch)
-        if not is_iterable(dataset):
+        if not is_iterable(dataset) and not options.draws_order:
             _set_length(called.cursor, len(dataset), name=name)
         seeds = randomness.of_pass(name, epoch, called.path)
         pairs = _load(called, dataset, options, epoch=epoch, seeds=seeds)
@@ -134,30 +119,36 @@ def _load(
     called: Pass, dataset: Any, options: PassOptions, *, epoch: int, seeds: PassSeeds | None
 ) -> Iterator[tuple[Any, MicroBatch]]:
     """Yield what is left of a pass. Nothing is loaded before the first batch is asked for."""
-    cursor = called.cursor
-    plan = EpochPlan(
-        length=cursor.length or 0,
-        position=cursor.position,
-        policy=options.policy,
-        rank=hvd.rank(),
-        size=hvd.size(),
-        drop_last=options.drop_last,
-        max_steps=options.max_steps - cursor.steps if options.max_steps is not None else None,
-    )
-    order = None
-    if cursor.length is not None:
-        cursor.planned = plan.end
+    cursor, rank, size = called.cursor, hvd.rank(), hvd.size()
+    plan: Plan
+    order: SampleOrder | DrawnOrder | None = None
     if is_iterable(dataset):
-        if hasattr(dataset, "set_epoch"):
-            dataset.set_epoch(epoch)
+        plan = plan_samples(cursor, options, rank=rank, size=size)
+        set_epoch(dataset, epoch)
     else:
-        seed = derived_seed(options.seed, called.path)
-        order = SampleOrder(plan.length, seed=seed, epoch=epoch, shuffle=options.shuffle)
+        plan, order = plan_pass(cursor, options, epoch=epoch, path=called.path, name=called.name, rank=rank, size=size)
+        cursor.planned = plan.end
+    _compare(order, dataset, cursor, options, name=called.name)
     loading = {"pin_memory": torch.cuda.is_available(), **options.loading}
     pairs = load(plan, dataset, order, options.collate_fn, seeds, **loading)
     if options.prefetcher is not None:
         pairs = _prefetched(pairs, options.prefetcher)
-    yield from pairs if seeds is None else seeds.of_steps(pairs, plan)
+    yield from pairs if seeds is None else seeds.of_steps(pairs, rank)
+
+
+def _compare(
+    order: SampleOrder | DrawnOrder | None, dataset: Any, cursor: Cursor, options: PassOptions, *, name: str
+) -> None:
+    """Look whether all workers have the order with which the pass was begun. Raises BatchError."""
+    if isinstance(order, DrawnOrder):
+        kind = type(options.sampler if options.sampler is not None else options.batch_sampler).__name__
+        check_order(order, cursor, name=name, what=f"the {kind}", way_out=SAMPLER_WAY_OUT)
+        return
+    library = order_of(dataset)
+    if library is not None:
+        check_order(library, cursor, name=name, what=library.what, way_out=library.way_out)
+    else:
+        check_order(None, cursor, name=name, what="", way_out="")
 
 
 def count_samples(name: str, live: EpochPosition, committed: EpochPosition | None) -> Samples:
@@ -175,18 +166,6 @@ def count_samples(name: str, live: EpochPosition, committed: EpochPosition | Non
         padded=sum(cursor.padded for cursor in cursors),
         repeated=sum(cursor.repeated for cursor in cursors),
     )
-
-
-def _validate(dataset: Any, options: PassOptions, *, name: str) -> None:
-    if options.max_steps is not None and options.max_steps < 1:
-        raise BatchError(f"batches({name!r}): max_steps: {options.max_steps} is below 1")
-    if is_one_shot(dataset):
-        raise BatchError(
-            f"batches({name!r}): a {type(dataset).__name__} can be read only once, so training could not continue "
-            "after a resize: give a data set whose __iter__ begins anew (a torch IterableDataset), or a list"
-        )
-    if not is_iterable(dataset) and not hasattr(dataset, "__len__"):
-        raise BatchError(f"batches({name!r}): a {type(dataset).__name__} has __getitem__ but no __len__")
 
 
 def _set_length(cursor: Cursor, length: int, *, name: str) -> None:

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import horovod.torch as hvd
+from torch.utils.data import DataLoader
 
-from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.batches import Batches, PassOptions, Prefetcher, count_samples
+from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loader import Collate
+from hvd_elastic.trainer.data.loader_options import merged_options
 from hvd_elastic.trainer.data.loop_hints import Counts
+from hvd_elastic.trainer.data.pass_options import PassOptions, Prefetcher
 from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
@@ -91,10 +93,13 @@ class EpochsMixin:
         batch_size: int | None = None,
         global_batch_size: int | None = None,
         micro_batch_size: int | None = None,
-        shuffle: bool = True,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        batches_per_step: int | None = None,
+        shuffle: bool | None = None,
         seed: int = 0,
-        drop_last: bool = False,
-        num_workers: int = 0,
+        drop_last: bool | None = None,
+        num_workers: int | None = None,
         max_steps: int | None = None,
         collate_fn: Collate | None = None,
         prefetcher: Prefetcher | None = None,
@@ -111,18 +116,29 @@ class EpochsMixin:
         Args:
             dataset: map-style (`__getitem__`, `__len__`) or iterable, the same on every worker. An iterable one must
                 yield the same samples in the same order on every worker. If it has `iterate_from(position)`, it is not
-                read from its beginning after a resize.
+                read from its beginning after a resize. Or a DataLoader, torch's or torchdata's StatefulDataLoader: its
+                data set, its sampler and its options are then used where nothing else is given here.
             batch_size: samples per step and worker. Give either this or `global_batch_size`.
             global_batch_size: samples per step over all workers. The job's own batch size (`HVD_ELASTIC_BATCH_GLOBAL`,
                 `HVD_ELASTIC_BATCH_PER_WORKER`) takes precedence over both.
             micro_batch_size: most samples in one batch. A larger share of a step is yielded as several batches; then
                 step the optimizer only when `accumulating` is False. Default None: the whole share at once.
-            shuffle: use another random order in each epoch. Default True. Ignored for an iterable data set.
+            sampler: gives the order of the epoch, as indices: torch's, one of the script's own, or a list. It is drawn
+                whole on every worker, with all generators seeded, so it must give the same order on each of them, and
+                again after a resize. An index that it gives twice is taken twice. Default None: `shuffle` says.
+            batch_sampler: gives the batches of the epoch, as lists of indices: a worker takes whole batches. In place
+                of `batch_size`, `global_batch_size`, `micro_batch_size` and `sampler`. Default None.
+            batches_per_step: batches of the `batch_sampler` per step over all workers; a worker's part of them is
+                yielded one by one, as with `micro_batch_size`. Default None: one for each worker.
+            shuffle: use another random order in each epoch. Default None: True, or what the DataLoader says. Ignored
+                for an iterable data set, and if there is a sampler.
             seed: seed of the order, the same on every worker. Default 0.
-            drop_last: leave out the last step of the epoch if it is incomplete. Default False.
+            drop_last: leave out the last step of the epoch if it is incomplete. Default None: False, or what the
+                DataLoader says.
             max_steps: most steps of this pass, over all resizes: use it in place of a counter and `break`, since the
                 script's own counter begins anew after a resize. Default None: until the data is exhausted.
-            num_workers: loader processes, as for torch's DataLoader. Default 0: load in the training process.
+            num_workers: loader processes, as for torch's DataLoader. Default None: none, so that the training process
+                loads, or what the DataLoader says.
             collate_fn: turns a list of samples into a batch. Default None: torch's `default_collate`.
             prefetcher: takes the iterator over the batches and returns one that yields as many in the same order, some
                 of them in advance. A prefetcher around `batches()` itself would lose the batches that it holds when a
@@ -133,18 +149,33 @@ class EpochsMixin:
 
         Raises:
             BatchError: no batch size, or one that cannot be used; a data set that can be read only once; one that has
-                another length than when this pass was interrupted.
+                another length than when this pass was interrupted; a sampler or a stream that takes one worker's part
+                itself, or has another order on another worker or after a resize.
         """
-        policy = BatchPolicy.choose(global_size=global_batch_size, per_worker=batch_size, micro=micro_batch_size)
-        options = PassOptions(
-            policy=policy,
-            shuffle=shuffle,
+        given = {
+            "batch_size": batch_size,
+            "sampler": sampler,
+            "batch_sampler": batch_sampler,
+            "shuffle": shuffle,
+            "drop_last": drop_last,
+            "num_workers": num_workers,
+            "collate_fn": collate_fn,
+            **loading,
+        }
+        if isinstance(dataset, DataLoader):
+            dataset, given = (
+                dataset.dataset,
+                merged_options(dataset, given, replaces_batches=global_batch_size is not None, name=name),
+            )
+        options = PassOptions.of_arguments(
+            given,
+            global_batch_size=global_batch_size,
+            micro_batch_size=micro_batch_size,
+            batches_per_step=batches_per_step,
             seed=seed,
-            drop_last=drop_last,
             max_steps=max_steps,
-            collate_fn=collate_fn,
             prefetcher=prefetcher,
-            loading={"num_workers": num_workers, **loading},
+            name=name,
         )
         return self._batches.batches(
             dataset,
@@ -152,7 +183,7 @@ class EpochsMixin:
             name=name,
             epoch=self.epoch,
             randomness=self._randomness,
-            on_step=lambda: self._begin_step(policy),
+            on_step=lambda: self._begin_step(options),
             on_end=lambda: self._batches.hints.pass_ended(self._counts()),
             commit=self._commit_now,
         )
@@ -193,22 +224,23 @@ class EpochsMixin:
         self._progress = progress
         self._batches.go_to(progress.data)
 
-    def _begin_step(self, policy: BatchPolicy) -> None:
-        self._set_backward_passes(policy)
+    def _begin_step(self, options: PassOptions) -> None:
+        self._set_backward_passes(options.backward_passes(hvd.rank(), hvd.size()))
         self._batches.hints.step_begun(self._counts)
 
     def _counts(self) -> Counts:
         return Counts.of(vars(self).values(), optimizer_steps=self._progress.optimizer_steps)
 
-    def _set_backward_passes(self, policy: BatchPolicy) -> None:
-        """Tell Horovod when a step's gradients are complete. Passes in turn may divide their steps differently."""
-        if policy.micro is None and self._backward_passes is None:
+    def _set_backward_passes(self, passes: int | None) -> None:
+        """Tell Horovod when a step's gradients are complete. Passes in turn may divide their steps differently.
+
+        `passes`: None if each step is one, so that nothing need be told unless something else was told before.
+        """
+        if passes is None and self._backward_passes is None:
             return
-        share = policy.share(hvd.rank(), hvd.size())
-        passes = max(1, -(-share // (policy.micro or share or 1)))
-        if passes != self._backward_passes:
-            self._backward_passes = passes
-            self._optimizer_hooks.set_backward_passes(passes)
+        if (passes or 1) != self._backward_passes:
+            self._backward_passes = passes or 1
+            self._optimizer_hooks.set_backward_passes(self._backward_passes)
 
     def _is_end_committed(self) -> bool:
         """Whether the last commit says that this epoch's body has ended. Else the job, if it is started again from that

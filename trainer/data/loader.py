@@ -10,6 +10,9 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.worker import WorkerInfo
 
+from hvd_elastic.trainer.data.batch_plan import BatchPlan
+from hvd_elastic.trainer.data.drawn_order import DrawnOrder
+from hvd_elastic.trainer.data.library_stream import is_hugging_face_stream
 from hvd_elastic.trainer.data.randomness import PassSeeds
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
@@ -38,9 +41,9 @@ _worker_deaths: list[str] = []
 
 
 def load(
-    plan: EpochPlan,
+    plan: EpochPlan | BatchPlan,
     dataset: Any,
-    order: SampleOrder | None,
+    order: SampleOrder | DrawnOrder | None,
     collate: Collate | None,
     seeds: PassSeeds | None = None,
     **options: Any,
@@ -52,12 +55,13 @@ def load(
         dataset: map-style (`__getitem__`, `__len__`) or iterable. An iterable one must yield the same samples in the
             same order on every worker. If it has `iterate_from(position)`, it is not read from its beginning after a
             resize.
-        order: the order of a map-style data set; None for an iterable one.
+        order: the order of a map-style data set, and a plan of its kind; None for an iterable one.
         collate: turns a list of samples into a batch; None: torch's default.
         seeds: seeds the generators for each sample; None leaves them alone.
         options: for DataLoader: `num_workers`, `pin_memory`, `prefetch_factor` ...
     """
     if order is None:
+        assert isinstance(plan, EpochPlan)
         stream = _StreamShare(plan, dataset, collate or default_collate, seeds)
         usable = _without_workers(options) if _worker_deaths else options
         yield from DataLoader(stream, batch_size=None, collate_fn=_identity, **usable)
@@ -66,8 +70,8 @@ def load(
 
 
 def _batches(
-    plan: EpochPlan,
-    order: SampleOrder,
+    plan: EpochPlan | BatchPlan,
+    order: SampleOrder | DrawnOrder,
     dataset: Any,
     collate: Collate | None,
     options: dict[str, Any],
@@ -134,14 +138,24 @@ class _BatchSampler:
     """The `batch_sampler` of a DataLoader."""
 
     def __init__(
-        self, plan: EpochPlan, order: SampleOrder, dataset: object, seeds: PassSeeds | None, *, skip: int = 0
+        self,
+        plan: EpochPlan | BatchPlan,
+        order: SampleOrder | DrawnOrder,
+        dataset: object,
+        seeds: PassSeeds | None,
+        *,
+        skip: int = 0,
     ) -> None:
         """`skip`: number of batches to leave out at the beginning."""
         self._plan, self._order, self._dataset, self._seeds, self._skip = plan, order, dataset, seeds, skip
 
     def __iter__(self) -> Iterator[list[int]]:
         batches = islice(self._plan.indices(self._order), self._skip, None)
-        return batches if self._seeds is None else self._seeds.of_samples(self._dataset, batches)
+        if self._seeds is None:
+            return batches
+        # A sampler may draw an index several times, each time for another augmentation.
+        firsts = (each.first for each in self._plan.micro_batches()) if isinstance(self._order, DrawnOrder) else None
+        return self._seeds.of_samples(self._dataset, batches, islice(firsts, self._skip, None) if firsts else None)
 
 
 class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
@@ -159,7 +173,7 @@ class _StreamShare(IterableDataset[tuple[Any, MicroBatch]]):
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         if info is not None:
             alone = WorkerInfo(id=0, num_workers=1, seed=info.seed, dataset=info.dataset)
-            torch_worker._worker_info = alone
+            torch_worker._worker_info = None if is_hugging_face_stream(self._dataset) else alone
         for index, (samples, micro_batch) in enumerate(stream_micro_batches(self._plan, self._from_position())):
             if index % workers == worker:
                 yield self._collate(samples), micro_batch

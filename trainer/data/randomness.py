@@ -15,6 +15,7 @@ root and its own rank.
 import hashlib
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
-from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch
+from hvd_elastic.trainer.data.sampler import MicroBatch
 
 _MASK: Final = (1 << 64) - 1
 _SAMPLE, _STEP, _END = range(3)
@@ -93,14 +94,24 @@ class PassSeeds:
     key: int
     """Hash of the job's seed, the epoch and the name of the pass."""
 
-    def of_samples(self, dataset: object, batches: Iterator[list[int]]) -> Iterator[list[int]]:
+    def of_samples(
+        self, dataset: object, batches: Iterator[list[int]], firsts: Iterator[int] | None = None
+    ) -> Iterator[list[int]]:
         """Yield lists of sample indices as they are, except that taking an index out of one seeds the generators.
 
         So the data set stays the script's own, and its loader processes need no function of ours.
+
+        Args:
+            dataset: what they are indices of.
+            batches: the lists.
+            firsts: of each list, the position of its first sample in the order: then the generators are seeded by the
+                position, because the order may have an index several times. None: by the index.
         """
         if type(dataset) in _DRAW_NOTHING:
             return batches
-        return (SeededIndices(indices, self) for indices in batches)
+        if firsts is None:
+            return (SeededIndices(indices, self) for indices in batches)
+        return (SeededIndices(indices, self, first) for indices, first in zip(batches, firsts, strict=False))
 
     def of_stream(self, samples: Iterable[Any], position: int) -> Iterator[Any]:
         """Yield the samples of a stream that begins at `position`, each drawn with generators of its own."""
@@ -114,38 +125,49 @@ class PassSeeds:
             yield sample
             position += 1
 
-    def of_steps(self, pairs: Iterable[tuple[Any, MicroBatch]], plan: EpochPlan) -> Iterator[tuple[Any, MicroBatch]]:
-        """Yield the batches of a plan. The generators are seeded before each, and after the last."""
-        start, taken = plan.position, 0
+    def of_steps(self, pairs: Iterable[tuple[Any, MicroBatch]], rank: int) -> Iterator[tuple[Any, MicroBatch]]:
+        """Yield batches. The generators are seeded before each, and after the last."""
         for batch, micro_batch in pairs:
-            before = plan.samples_before(micro_batch.position - start)
-            seed_generators(_mixed(self.key, start + before + taken, _STEP))
+            seed_generators(_mixed(self.key, micro_batch.first, _STEP))
             yield batch, micro_batch
-            taken += micro_batch.count
-            if micro_batch.last:
-                start, taken = micro_batch.position, 0
-        seed_generators(_mixed(self.key, plan.rank, _END))
+        seed_generators(_mixed(self.key, rank, _END))
 
     def seed_sample(self, index: int) -> None:
-        """Seed the generators for one sample: its index, or its position in a stream."""
+        """Seed the generators for one sample: its index, or its position in a stream or in a sampler's order."""
         seed_generators(_mixed(self.key, index, _SAMPLE))
 
 
 class SeededIndices(list[int]):
     """Sample indices. Iterating over them seeds the generators for each."""
 
-    def __init__(self, indices: Iterable[int] = (), seeds: PassSeeds | None = None) -> None:
+    def __init__(self, indices: Iterable[int] = (), seeds: PassSeeds | None = None, first: int | None = None) -> None:
+        """`first`: the position of the first one, by which the generators are seeded; None: by each index."""
         super().__init__(indices)
-        self.seeds = seeds
+        self.seeds, self.first = seeds, first
 
     def __iter__(self) -> Iterator[int]:
-        for index in super().__iter__():
+        for place, index in enumerate(super().__iter__(), start=self.first or 0):
             if self.seeds is not None:
-                self.seeds.seed_sample(index)
+                self.seeds.seed_sample(index if self.first is None else place)
             yield index
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SeededIndices, (list(list.__iter__(self)), self.seeds)
+        return SeededIndices, (list(list.__iter__(self)), self.seeds, self.first)
+
+
+@contextmanager
+def generators_kept() -> Iterator[None]:
+    """After it, every global generator of this process is as it was before."""
+    cuda = torch.cuda.get_rng_state() if _uses_cuda() else None
+    own, numpys, pythons = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(own)
+        np.random.set_state(numpys)
+        random.setstate(pythons)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda)
 
 
 def seed_generators(seed: int) -> None:

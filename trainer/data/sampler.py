@@ -12,7 +12,7 @@ are defined here and do not depend on the version of numpy: a checkpoint taken i
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,15 @@ _CHUNK: Final = 1 << 14
 """Samples of this worker that are looked up in one call, to spread numpy's cost per call."""
 
 
-class SampleOrder:
+class Order(Protocol):
     """The order of an epoch's samples."""
+
+    def at(self, positions: Positions) -> Positions:
+        """Return the indices of the samples at these positions of the order."""
+
+
+class SampleOrder:
+    """The order of an epoch's samples, computed."""
 
     def __init__(self, length: int, *, seed: int = 0, epoch: int = 0, shuffle: bool = True) -> None:
         self.length = length
@@ -88,6 +95,8 @@ class MicroBatch:
     """The epoch's position after its step."""
     padding: int
     """Samples that are taken twice in this step, over all workers."""
+    first: int = 0
+    """The epoch's position before its first sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +120,7 @@ class EpochPlan:
         for start, total in self._steps():
             yield from self.step(start, total)
 
-    def indices(self, order: SampleOrder) -> Iterator[list[int]]:
+    def indices(self, order: Order) -> Iterator[list[int]]:
         """Yield the sample indices of every micro-batch, in the order of `micro_batches()`."""
         for first, block in self._blocks():
             samples = order.at(block).tolist()
@@ -157,7 +166,7 @@ class EpochPlan:
     def step(self, start: int, total: int) -> tuple[MicroBatch, ...]:
         """Return this worker's micro-batches of the step that takes `total` samples from position `start` on."""
         batches = _step_micro_batches(total, self.size, self.rank, self.policy.micro)
-        return tuple(replace(batch, position=start + total) for batch in batches)
+        return tuple(replace(batch, position=start + total, first=start + batch.first) for batch in batches)
 
     def _blocks(self) -> Iterator[tuple[int, Positions]]:
         """Yield the start of each run of steps, and the positions that this worker takes in it."""
@@ -179,12 +188,13 @@ class EpochPlan:
 
 @lru_cache(maxsize=16)
 def _step_micro_batches(total: int, size: int, rank: int, micro: int | None) -> tuple[MicroBatch, ...]:
-    """A worker's micro-batches of a step, with position 0: complete steps differ only in their position."""
+    """A worker's micro-batches of a step that begins at 0, with position 0: complete steps differ only in where."""
     all_shares = shares(total, size)
     padding = all_shares.count(0)
     counts = micro_batch_sizes(all_shares[rank], micro)
     if not counts:  # its peers wait for its gradients, so it repeats a sample with weight 0
         return (MicroBatch(count=1, weight=0.0, last=True, position=0, padding=padding),)
+    before = sum(all_shares[:rank])
     return tuple(
         MicroBatch(
             count=count,
@@ -192,6 +202,7 @@ def _step_micro_batches(total: int, size: int, rank: int, micro: int | None) -> 
             last=index == len(counts) - 1,
             position=0,
             padding=padding,
+            first=before + sum(counts[:index]),
         )
         for index, count in enumerate(counts)
     )

@@ -45,7 +45,7 @@ def _look(state: object) -> list[str]:
     models = [value for value in values if isinstance(value, torch.nn.Module)]
     optimizers = [value for value in values if _is_optimizer(value)]
     alive = [thing for thing in _alive() if not _among(thing, values)]
-    return [*_optimizer_left_out(models, optimizers, alive), *_sampler_left_out(alive)]
+    return [*_optimizer_left_out(models, optimizers, alive), *_sampler_left_out(alive), *_position_in_state(state)]
 
 
 def _is_optimizer(value: object) -> bool:
@@ -82,6 +82,22 @@ def _sampler_left_out(alive: list[object]) -> Iterator[str]:
             yield (
                 "an hvd.elastic.ElasticSampler is not part of the state: after a resize the processes would disagree "
                 "on which samples were used. Pass it to the state (sampler=...), or use state.batches(dataset, ...)."
+            )
+
+
+def _position_in_state(state: object) -> Iterator[str]:
+    """Find a loader or a stream in the state: its `state_dict` is the position of one worker in its own part."""
+    from torch.utils.data import DataLoader
+
+    from hvd_elastic.trainer.data.library_stream import is_hugging_face_stream
+
+    for name, value in vars(state).items():
+        if (isinstance(value, DataLoader) and hasattr(value, "state_dict")) or is_hugging_face_stream(value):
+            yield (
+                f"state.{name} is of type {type(value).__name__}, whose state is the position of one worker in its own "
+                "part of the data: after a resize all workers would go on with that of one of them, and divide the "
+                f"data otherwise. Leave it out of the state and iterate over state.batches({name}, ...), which keeps "
+                "the position of all workers together."
             )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import horovod.torch as hvd
 import torch
+from torch.utils.data import DataLoader
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_OUTPUT, ENV_TENSORBOARD
 from hvd_elastic.trainer.elastic import horovod_patches
@@ -91,7 +92,8 @@ class Trainer:
         optimizer: a plain optimizer over the model's parameters. The Trainer wraps it with `hvd.DistributedOptimizer`.
         loss: takes the model and a batch, both on the device, and returns the mean loss over the batch, a scalar
             tensor.
-        data: the training data set, map-style or iterable, the same on every worker (see `State.batches`).
+        data: the training data set, map-style or iterable, the same on every worker, or a DataLoader over it (see
+            `State.batches`).
         epochs: number of epochs of the whole job, over all restarts; at least 1.
         max_steps: most optimizer steps of the whole job, over all restarts; at least 1. The last one is evaluated. A
             job that is started again with more goes on. Default None: until all epochs are done.
@@ -196,7 +198,8 @@ class Trainer:
             "global_batch_size": global_batch_size,
             "micro_batch_size": micro_batch_size,
         }
-        self._evaluation_batch = micro_batch_size or batch_size or global_batch_size or 1
+        own_size = data.batch_size if isinstance(data, DataLoader) else None
+        self._evaluation_batch = micro_batch_size or batch_size or global_batch_size or own_size or 1
         self._evaluation, self._measure = evaluation, measure or (lambda model, batch: {"loss": loss(model, batch)})
         self._evaluate_every, self._log_every, self._commit_every = evaluate_every, log_every, commit_every
         self._early_stop, self._keep_best = early_stop, keep_best

@@ -30,6 +30,10 @@ class Cursor:
     """The pass was exhausted, or the script left it: called again, it yields nothing."""
     beside: list[str] = field(default_factory=list)
     """Names of passes that ran beside this one, neither within the other's loop."""
+    order_count: int = 0
+    """Samples that `order_digest` covers: of a sampler, those that it gave when the pass began; 0: not a sampler's."""
+    order_digest: int = 0
+    """Tells the order of a sampler, or of a library's stream, from others; 0: the order is computed."""
     calls: int = 1
     """Consecutive calls that this cursor stands for: passes that have ended are added up."""
 

@@ -4,7 +4,6 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -12,7 +11,7 @@ from zlib import crc32
 
 import pytest
 import torch
-from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common.exceptions import HostsUpdatedInterrupt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import IterableDataset, get_worker_info
@@ -24,10 +23,7 @@ from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.progress import Progress, Samples, upgrade
 from hvd_elastic.trainer.telemetry import events
-
-FAILURE, HOSTS, RESTART = "failure", "hosts", "restart"
-Schedule = dict[int, str]
-"""What happens at the n-th point of a run. Hosts change at the next commit that comes."""
+from tests.trainer.data.interrupted_job import FAILURE, HOSTS, RESTART, Job, Schedule
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,49 +33,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("run")
         patch.setenv(ENV_RUN_DIR, str(folder))
         yield folder
-
-
-class Job:
-    """A State and the worlds that its script goes through: `elastic.run` in small."""
-
-    def __init__(self, schedule: Schedule | None = None, **values: Any) -> None:
-        self.state, self._values = State(**values), values
-        self._schedule, self._points, self.worlds = dict(schedule or {}), count(), 0
-
-    def point(self) -> None:
-        """A place where a peer or all workers may die, or the launcher may say that hosts have changed."""
-        event = self._schedule.get(point := next(self._points))
-        if event == HOSTS:
-            self.state.on_hosts_updated(point, None)
-        if event == RESTART:
-            self._restart()
-        if event in {FAILURE, RESTART}:
-            raise HorovodInternalError("a peer died")
-
-    def commit(self) -> None:
-        """Commit, with a point before and after it."""
-        self.point()
-        self.state.commit()
-        self.point()
-
-    def _restart(self) -> None:
-        """Load the last commit into a new State, as rank 0 does with a durable checkpoint."""
-        committed = self.state._commits.last
-        self.state = State(**self._values)
-        if committed is not None:
-            self.state._go_to(Progress.from_state_dict(json.loads(json.dumps(committed["progress"]))))
-            self.state._state_objects.load(committed, kinds={})
-
-    def run(self, body: Callable[[State], None]) -> None:
-        while True:
-            self.worlds += 1
-            try:
-                self.state.sync()
-                return body(self.state)
-            except HostsUpdatedInterrupt:
-                pass
-            except HorovodInternalError:
-                self.state.restore()
 
 
 class Stream(IterableDataset[int]):

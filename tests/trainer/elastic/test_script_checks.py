@@ -1,10 +1,12 @@
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import horovod.torch as hvd
 import pytest
 import torch
 from horovod.torch.elastic.sampler import ElasticSampler
+from torch.utils.data import DataLoader
 
 from hvd_elastic.trainer.elastic import horovod_patches, script_checks
 
@@ -76,3 +78,18 @@ def test_a_sampler_that_would_disagree() -> None:
     (mistake,) = found(epoch=0)
     assert "ElasticSampler is not part of the state" in mistake
     assert len(sampler)
+
+
+def test_the_position_of_one_worker_in_the_state() -> None:
+    class Stateful(DataLoader[int]):
+        def state_dict(self) -> dict[str, int]:
+            return {}
+
+    data: Any = [1, 2]
+    assert found(loader=DataLoader(data)) == [], "it is a value like others"
+    (mistake,) = found(loader=Stateful(data))
+    assert "state.loader is of type Stateful" in mistake
+    assert "state.batches(loader, ...)" in mistake
+    rows = datasets.Dataset.from_dict({"a": [1]}).to_iterable_dataset()
+    (mistake,) = found(rows=rows)
+    assert "state.rows is of type IterableDataset" in mistake
