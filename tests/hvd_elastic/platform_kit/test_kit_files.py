@@ -17,6 +17,8 @@ from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, guard_m
 from tests.mpijob import admission
 from tests.mpijob.modules import cache_folder
 
+pytestmark = pytest.mark.timeout(900)  # the program is built by whichever test comes first
+
 VERSION = "v5.7.1"
 """Of kustomize, which kubectl 1.34 has in it."""
 FULL = KitSettings(
@@ -52,7 +54,7 @@ def kustomize() -> Path:
         install = ["go", "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"]
         environment = os.environ | {"GOBIN": str(kept.parent)}
         done = subprocess.run(
-            install, cwd="/", env=environment, capture_output=True, text=True, timeout=280, check=False
+            install, cwd="/", env=environment, capture_output=True, text=True, timeout=840, check=False
         )
         if done.returncode:
             pytest.skip(f"kustomize cannot be built: {done.stderr}")
