@@ -8,7 +8,7 @@ The way of a job's data, from the pods to the training process::
     worker pod ──(watch, reach test)──► discovery ──► SNAPSHOT_FILE ──► HOSTS_SCRIPT ──► horovodrun
                                                             └─────────────────────────► hvd-elastic launch
     launcher ──(ssh, or a local process)──► ADOPT_FILE ──(AF_UNIX)──► entry point ──► standby = training process
-    training process ──► HEARTBEAT_FILE, FIGURES_FILE ──► entry point ──(READY_PORT)──► discovery ──► ledger
+    training process ──► HEARTBEAT_FILE, FIGURES_FILE, WAIT_FILE ──► entry point ──(READY_PORT)──► discovery ──► ledger
 """
 
 from enum import IntEnum, StrEnum
@@ -167,6 +167,13 @@ ENV_EVENTS: Final = "HVD_ELASTIC_EVENTS"
 """
 
 
+ENV_STALL_SECONDS: Final = "HVD_ELASTIC_STALL_SECONDS"
+STALL_SECONDS: Final = 30.0
+"""After how many seconds a training process says in which collective operation it waits, or where it computes. `0`:
+never. A wait of less is common: an evaluation on one rank, a slow shard. It is Horovod's own time for a lost peer, too
+(HOROVOD_GLOO_TIMEOUT_SECONDS)."""
+
+
 class Standby(StrEnum):
     """Where the standby process of a worker waits for the launcher."""
 
@@ -237,6 +244,19 @@ first: `step` is the step that training went on with, `repeated` how many steps 
 FIGURES_MAX_BYTES: Final = 4096
 """Of FIGURES_FILE, its newline included. What is longer is not passed on."""
 
+WAIT_FILE: Final = "wait"
+"""In RUN_DIR of a worker: WAIT_FILE.LOCAL_RANK. It exists while the process of that local rank has done the same for
+some seconds, is replaced every second, and has one line of JSON, 1 KiB at most; what is not known is left out::
+
+    {"rank": R, "size": N, "step": S, "seconds": T, "after": A, "operation": "allreduce grad.w",
+     "place": "train.py:12 in f"}
+
+`seconds`: for how long. `after`: after how many it is to be told (ENV_STALL_SECONDS). `operation`: the collective
+operation in which the process waits; without it the process computes. `place`: the script's line."""
+
+WAITS_MAX_BYTES: Final = 16 * 1024
+"""Of the answer to `waits`, its newline included."""
+
 CHECKPOINT_REQUEST_FILE: Final = "checkpoint-now"
 """In RUN_DIR of a worker. It exists while the job is about to fall below min workers, or this pod is about to end. The
 next `State.commit()` writes a durable checkpoint before it returns; if LEAVE_FILE exists too and other pods stay, in
@@ -286,6 +306,7 @@ reach test. A connection is answered with one line and may send one::
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
     client: figures                                      optional: answered with FIGURES_FILE, or an empty line
     client: last-exit                                    optional: answered with how the last training process ended
+    client: waits                                        optional: answered with the fresh WAIT_FILEs, as one JSON list
 
 The answer to `last-exit` is one line of JSON (`hvd_elastic.discovery.ledger.process_exit`), or an empty one.
 

@@ -128,6 +128,30 @@ class WorkerProcessLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RanksStalled:
+    """Ranks have waited in a collective operation for longer than their limit (ENV_STALL_SECONDS)."""
+
+    kind: ClassVar[str] = "ranks-stalled"
+    unix: float
+    """When the first of them began to wait."""
+    words: str
+    """Which rank waits in which operation, and what the others do."""
+    step: int = -1
+    """The last step that is done; -1: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallEnded:
+    """No rank waits that long any more. A change of the world, or the launcher's end, ends a stall without it."""
+
+    kind: ClassVar[str] = "stall-ended"
+    unix: float
+    """When that was seen."""
+    seconds: float
+    """Since RanksStalled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WantedChanged:
     """The number of workers that are asked for."""
 
@@ -188,6 +212,8 @@ Entry = (
     | WorkerGone
     | WorldChanged
     | WorkerProcessLost
+    | RanksStalled
+    | StallEnded
     | WantedChanged
     | JobEnded
     | Totals

@@ -12,6 +12,7 @@ from hvd_elastic.discovery.ledger.entries import (
     Entry,
     JobEnded,
     LauncherEnded,
+    RanksStalled,
     WorkerLeaving,
     WorkerProcessLost,
     WorldChanged,
@@ -24,6 +25,8 @@ MAX_CAUSES: Final = 5
 """That one Event names; the rest are counted."""
 MAX_DETAIL: Final = 80
 """Characters: an Event's message has at most 1,024 (Kubernetes 1.34, `pkg/apis/core/validation/events.go`)."""
+MAX_STALL: Final = 600
+"""Characters of what the ranks of a stall do."""
 _AT_ONCE: Final = frozenset({"Finished", "Failed", "ResetLimitReached"})
 """Reasons of an Event on the job's end."""
 _WORDS: Final = {
@@ -73,6 +76,8 @@ class JobNews:
                     )
                 case LauncherEnded():
                     self._causes.append(_launcher_ended(entry))
+                case RanksStalled():
+                    self._news = "RanksStalled", f"training waits for ranks: {entry.words[:MAX_STALL]}", True
                 case WorldChanged():
                     self._change(entry)
                 case JobEnded():

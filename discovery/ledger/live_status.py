@@ -55,12 +55,16 @@ class LiveStatus:
     gpu_seconds: float = 0.0
     lent_gpu_seconds: float = 0.0
     training_seconds: float = 0.0
+    stall: str = ""
+    """What the ranks do while no step gets done, in one sentence; empty: training gets on, or nobody knows."""
+    stall_since: float | None = None
+    """Unix seconds since which a rank does that."""
     exit_code: int | None = None
     """Of the last launcher, once the job has ended; None: not known, or it goes on."""
 
     def to_json(self) -> str:
         """One line."""
-        document = {name: value for name, value in asdict(self).items() if value not in (None, -1, {})}
+        document = {name: value for name, value in asdict(self).items() if value not in (None, -1, {}, "")}
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod

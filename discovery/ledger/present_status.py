@@ -7,6 +7,7 @@ from hvd_elastic.discovery.ledger.account import fold
 from hvd_elastic.discovery.ledger.entries import Entry, JobEnded, LauncherStarted, WorldChanged
 from hvd_elastic.discovery.ledger.job_history import JobHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.ledger.stall_history import StallHistory
 
 STALLED_SECONDS: Final = 60.0
 STALLED_STEPS: Final = 20.0
@@ -37,8 +38,10 @@ class PresentStatus:
         self._state: tuple[Activity, int] | None = None
         self._since = 0.0
 
-    def status(self, history: JobHistory, entries: Sequence[Entry], now: float) -> LiveStatus:
-        """The status at `now`, in Unix seconds. `entries`: all of the ledger."""
+    def status(
+        self, history: JobHistory, entries: Sequence[Entry], now: float, stall: StallHistory | None = None
+    ) -> LiveStatus:
+        """The status at `now`, in Unix seconds. `entries`: all of the ledger. `stall`: what the ranks say of waits."""
         account, figures = fold(entries, now), history.world.figures
         end = entries[-1] if entries and isinstance(entries[-1], JobEnded) else None
         doing, workers = activity(history, ended=end is not None, now=now), 0 if end else len(history.world.world)
@@ -65,6 +68,8 @@ class PresentStatus:
             gpu_seconds=account.held_gpu_seconds,
             lent_gpu_seconds=account.lent_gpu_seconds,
             training_seconds=account.training_seconds,
+            stall=stall.words if stall and workers else "",
+            stall_since=stall.since if stall and stall.words and workers else None,
             exit_code=end.exit_code if end else None,
         )
 

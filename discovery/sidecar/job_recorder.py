@@ -24,6 +24,8 @@ from hvd_elastic.discovery.ledger.entries import Departure, Entry, WorkerLeaving
 from hvd_elastic.discovery.ledger.job_history import GONE, JobHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
+from hvd_elastic.discovery.ledger.rank_wait import RankWait
+from hvd_elastic.discovery.ledger.stall_history import StallHistory
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
@@ -50,6 +52,8 @@ MAX_NAMED: Final = 10
 FIGURES_SECONDS: Final = 5.0
 SOON_SECONDS: Final = 1.0
 """Between questions for rank 0's figures; the second while the world is about to change."""
+WAITS_SECONDS: Final = 2.0
+"""Between questions for the ranks' waits, while no step gets done."""
 MAX_ASKED: Final = 8
 """Workers that are asked for figures at a time, where it is not known which is rank 0's; or for a process's end."""
 
@@ -60,6 +64,7 @@ class WorkerQuestions:
 
     figures: Callable[[str], TrainingFigures | None]
     last_exit: Callable[[str], ProcessExit | None]
+    waits: Callable[[str], tuple[RankWait, ...] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +100,7 @@ class JobRecorder:
         self._preemptors = PreemptorLookup(server, job.place)
         self._teller = JobTeller(server, job.place, min_workers=job.min_workers, max_workers=job.max_workers)
         self._history = JobHistory(min_workers=job.min_workers, max_workers=job.max_workers, slots=job.slots)
+        self._stalls = StallHistory()
         self._queue: SimpleQueue[WatchBatch | WorkerAnswers] = SimpleQueue()
         self._pending: list[Entry] = []
         self._unnamed: dict[str, float] = {}
@@ -104,7 +110,7 @@ class JobRecorder:
         self._is_stored = True
         """Whether there is a ledger to write to."""
         self._next_try = self._next_write = 0.0
-        self._figures_asked = -FIGURES_SECONDS
+        self._figures_asked = self._waits_asked = -FIGURES_SECONDS
         self._waits_since: float | None = None
 
     def take(self, item: WatchBatch | WorkerAnswers) -> None:
@@ -138,11 +144,13 @@ class JobRecorder:
             return
         self._ask_for_figures()
         self._ask_for_exits(self._history.unexplained()[:MAX_ASKED])
+        self._ask_for_waits()
         self._note(self._history.pass_time(self._now()))
         moment = self._clock()
         self._name_preemptors(moment)
         self._write(moment)
-        self._teller.tell(self._history, (*self._store.ledger.entries, *self._pending), self._now(), moment)
+        entries = (*self._store.ledger.entries, *self._pending)
+        self._teller.tell(self._history, self._stalls, entries, self._now(), moment)
 
     def _receive(self) -> None:
         """Let a turn pass, and take all that has come: many changes of one pod cost little more than one."""
@@ -197,6 +205,7 @@ class JobRecorder:
             return
         ledger = self._store.ledger.entries
         self._teller.begin(job.uid, ledger)
+        self._stalls = StallHistory.resume(ledger)
         own = launchers.get(self._job.launcher_uid, self._unseen_launcher)
         self._note(self._history.begin(ledger, own, launchers, self._now()))
         self._has_begun = True
@@ -225,6 +234,19 @@ class JobRecorder:
         for pod in pods:
             if end := self._ask.last_exit(pod.ip):
                 self._history.take_exit(pod.uid, end, self._now())
+
+    def _ask_for_waits(self) -> None:
+        """While no step gets done, ask workers what their ranks do."""
+        moment = self._clock()
+        if moment < self._waits_asked + WAITS_SECONDS:
+            return
+        self._waits_asked = moment
+        world, now = self._history.world, self._now()
+        trains = {uid: pod for uid in world.candidates() if (pod := self._history.pods.get(uid)) and pod.ip}
+        for uid in self._stalls.next_to_ask(list(trains), MAX_ASKED, stepped=world.stepped, now=now):
+            self._stalls.take(uid, self._ask.waits(trains[uid].ip) or (), self._now())
+        step = world.figures.step if world.figures else -1
+        self._note(self._stalls.pass_time(step, self._now()))
 
     def _name_preemptors(self, moment: float) -> None:
         """Entries keep their order, so all wait while a preemptor may still be named."""

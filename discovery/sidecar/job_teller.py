@@ -12,6 +12,7 @@ from hvd_elastic.discovery.ledger.job_history import JobHistory
 from hvd_elastic.discovery.ledger.job_news import JobNews, News
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.present_status import PresentStatus, activity
+from hvd_elastic.discovery.ledger.stall_history import StallHistory
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from hvd_elastic.system.backoff import jitter
 
@@ -43,8 +44,8 @@ class JobTeller:
         self._job_uid = ""
         self._news = JobNews(min_workers=min_workers, max_workers=max_workers)
         self._status = PresentStatus(())
-        self._told: tuple[Activity, tuple[str, ...], int] | None = None
-        """Activity, workers and wanted, as they were last written."""
+        self._told: tuple[Activity, tuple[str, ...], int, str] | None = None
+        """Activity, workers, wanted and the words of a stall, as they were last written."""
         self._next_status = self._earliest = 0.0
         self._is_stalled = False
         self._said: set[str] = set()
@@ -61,9 +62,17 @@ class JobTeller:
         self._news.take(entries)
         self._next_status = 0.0
 
-    def tell(self, history: JobHistory, entries: Sequence[Entry], now: float, moment: float) -> None:
-        """Write what is due by `moment`, of a clock that does not jump. `entries`: all of the ledger. `now`: Unix
-        seconds.
+    def tell(
+        self, history: JobHistory, stall: StallHistory, entries: Sequence[Entry], now: float, moment: float
+    ) -> None:
+        """Write what is due by `moment`, of a clock that does not jump.
+
+        Args:
+            history: of the job.
+            stall: what its ranks say of their waits.
+            entries: all of the ledger.
+            now: Unix seconds.
+            moment: seconds of that clock.
         """
         doing = activity(history, ended=False, now=now)
         if doing is Activity.STALLED and not self._is_stalled:
@@ -71,9 +80,9 @@ class JobTeller:
         self._is_stalled = doing is Activity.STALLED
         if news := self._news.due(moment):
             self._write_event(news)
-        present = doing, history.world.world, history.wanted
+        present = doing, history.world.world, history.wanted, stall.words
         if moment >= self._earliest and (moment >= self._next_status or present != self._told):
-            self._write_status(self._status.status(history, entries, now), moment)
+            self._write_status(self._status.status(history, entries, now, stall), moment)
             self._told = present
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:

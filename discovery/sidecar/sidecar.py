@@ -52,7 +52,7 @@ from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
-from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit
+from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit, read_waits
 from hvd_elastic.discovery.sidecar.worker_requests import (
     announce_launcher,
     announce_no_successor,
@@ -251,6 +251,7 @@ class Sidecar:
             ask=WorkerQuestions(
                 figures=lambda address: read_figures(address, port=options.ready_port),
                 last_exit=lambda address: read_last_exit(address, port=options.ready_port),
+                waits=lambda address: read_waits(address, port=options.ready_port),
             ),
             wall=self._wall,
         )

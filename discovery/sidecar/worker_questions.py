@@ -5,14 +5,15 @@ import time
 from typing import Final
 
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
+from hvd_elastic.discovery.ledger.rank_wait import RankWait, waits_from_json
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.sidecar.prober import MAX_LINE_BYTES, parse_ready_line
-from hvd_elastic.mpijob.contract import FIGURES_MAX_BYTES, READY_PORT
+from hvd_elastic.mpijob.contract import FIGURES_MAX_BYTES, READY_PORT, WAITS_MAX_BYTES
 
 _LINES: Final = 2
 """The worker's own line, and the answer."""
-_MAX_ANSWER_BYTES: Final = MAX_LINE_BYTES + FIGURES_MAX_BYTES
-"""No answer is longer than that to `figures`."""
+_MAX_ANSWER_BYTES: Final = MAX_LINE_BYTES + max(FIGURES_MAX_BYTES, WAITS_MAX_BYTES)
+"""No answer is longer."""
 
 
 def read_figures(address: str, *, port: int = READY_PORT, timeout_seconds: float = 0.5) -> TrainingFigures | None:
@@ -36,6 +37,15 @@ def read_last_exit(address: str, *, port: int = READY_PORT, timeout_seconds: flo
     """
     line = _answer("last-exit", address, port, timeout_seconds)
     return ProcessExit.from_line(line) if line else None
+
+
+def read_waits(address: str, *, port: int = READY_PORT, timeout_seconds: float = 0.5) -> tuple[RankWait, ...] | None:
+    """Return what the worker's ranks do that get on with nothing: often none does. None: it is not said in time.
+
+    Never raises. The arguments are those of `read_figures`.
+    """
+    line = _answer("waits", address, port, timeout_seconds)
+    return waits_from_json(line) if line else None
 
 
 def _answer(request: str, address: str, port: int, timeout_seconds: float) -> bytes:

@@ -19,7 +19,7 @@ from hvd_elastic.mpijob.contract import (
     drain_seconds,
 )
 from hvd_elastic.system import child_processes, job_key
-from hvd_elastic.worker import drain, figures_answer, heartbeat_answer
+from hvd_elastic.worker import drain, figures_answer, heartbeat_answer, waits_answer
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
@@ -207,6 +207,8 @@ class EntryPoint:
         verb, _, rest = line.partition(" ")
         if verb == "figures":
             return figures_answer.figures_line(self._run_dir)
+        if verb == "waits":
+            return waits_answer.waits_line(self._run_dir, len(self._slots))
         if verb == "last-exit":
             return self._exits.line()
         if verb == "launcher":

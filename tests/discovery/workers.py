@@ -20,6 +20,8 @@ class Workers:
         self.asked_for_figures: list[str] = []
         self.exits: dict[str, bytes] = {}
         """What a worker answers to `last-exit`, by address."""
+        self.waits: dict[str, bytes] = {}
+        """What a worker answers to `waits`, by address."""
         self.silent: set[str] = set()
         """Addresses that accept and send nothing: a lost node."""
         self.closed: set[str] = set()
@@ -66,3 +68,5 @@ class Workers:
                 connection.sendall(self.figures.get(address, b""))
             if line == b"last-exit\n":
                 connection.sendall(self.exits.get(address, b""))
+            if line == b"waits\n":
+                connection.sendall(self.waits.get(address, b""))

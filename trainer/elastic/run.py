@@ -25,6 +25,7 @@ from hvd_elastic.trainer.elastic import (
     host_updates,
     patch_check,
     script_checks,
+    stall_watch,
     world_membership,
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
@@ -93,7 +94,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
-            with distributed_samplers.THIS_PROCESS.training(state):
+            with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
                 result = func()
             _end_training(state)
             return result
@@ -132,6 +133,12 @@ def _warn_if_never_stored(state: ElasticState) -> None:
     )
     logger.warning("%s", message)
     events.emit(events.Kind.CHECKPOINT, rank=0, size=_size(), step=0, saved=None, error=message)
+
+
+def _watched_for_stalls() -> contextlib.AbstractContextManager[None]:
+    import horovod.torch as hvd
+
+    return stall_watch.THIS_PROCESS.training(hvd.rank(), hvd.size(), hvd.local_rank())
 
 
 def _size() -> int:

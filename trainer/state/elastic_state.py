@@ -21,7 +21,7 @@ from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.epochs import EpochsMixin
 from hvd_elastic.trainer.data.randomness import Randomness
-from hvd_elastic.trainer.elastic import departure, horovod_patches
+from hvd_elastic.trainer.elastic import departure, horovod_patches, stall_watch
 from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
@@ -397,7 +397,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self.save()
         self._job_was_at_risk |= agreement.risk is RiskLevel.JOB
         if agreement.must_wait_for_store(job_was_at_risk=self._job_was_at_risk):
-            self._save_to_store_sync()
+            with stall_watch.THIS_PROCESS.paused():
+                self._save_to_store_sync()
         elif agreement.risk:  # other workers hold the state: training does not wait for the store
             self._request.take()
             self._commits.save_to_store_async()
@@ -429,6 +430,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         now = time.monotonic()
         rank, size, step = hvd.rank(), hvd.size(), self._progress.steps
         self._heartbeat.beat(step=step, rank=rank, size=size)
+        stall_watch.THIS_PROCESS.note_step(step)
         if events.enabled():
             data = self._progress.data
             samples = sum(cursor.position for cursor in data.cursors(TRAIN)) if TRAIN in data.passes else None

@@ -7,6 +7,8 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    RanksStalled,
+    StallEnded,
     Totals,
     WantedChanged,
     WorkerBound,
@@ -68,6 +70,17 @@ def _(entry: WorldChanged) -> str:
 @entry_words.register
 def _(entry: WorkerProcessLost) -> str:
     return f"its training process is lost{_in_brackets(entry.detail)}; the pod stays"
+
+
+@entry_words.register
+def _(entry: RanksStalled) -> str:
+    step = f" after step {entry.step}" if entry.step >= 0 else ""
+    return f"stalled{step}: {entry.words}"
+
+
+@entry_words.register
+def _(entry: StallEnded) -> str:
+    return f"goes on after {duration_words(entry.seconds)}"
 
 
 @entry_words.register

@@ -11,7 +11,7 @@ from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.jobs.cluster_client import Json
 from hvd_elastic.jobs.report.cause_words import placement_words
 from hvd_elastic.jobs.report.job_facts import QUEUE_LABEL, JobFacts
-from hvd_elastic.jobs.report.time_words import count_words
+from hvd_elastic.jobs.report.time_words import count_words, duration_words
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
 
 STALE_SECONDS: Final = 90.0
@@ -209,7 +209,15 @@ def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:
             since=live.unix,
             why=f"its launcher runs, and its sidecar was last heard {age:.0f} s ago: {live.activity} then",
         )
-    return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since)
+    return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since, why=_stall_words(live, facts.now))
+
+
+def _stall_words(live: LiveStatus, now: float) -> str:
+    """What the ranks do while no step gets done, and for how long."""
+    if not live.stall:
+        return ""
+    seconds = "" if live.stall_since is None else f", for {duration_words(now - live.stall_since)} now"
+    return f"{live.stall}{seconds}"
 
 
 def _between_launchers(facts: JobFacts) -> StateFinding:

@@ -10,7 +10,7 @@ import pytest
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.kube.api_server import ApiServer, ApiStatusError
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
-from hvd_elastic.discovery.ledger import job_news, world_history
+from hvd_elastic.discovery.ledger import job_news, stall_history, world_history
 from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
 from hvd_elastic.discovery.ledger.entries import (
     Departure,
@@ -18,6 +18,8 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    RanksStalled,
+    StallEnded,
     WantedChanged,
     WorkerBound,
     WorkerGone,
@@ -319,6 +321,29 @@ def test_a_lost_process_is_told_with_how_it_ended(
     workers.say("127.0.1.2", state=WorkerState.WAITING, generation=1)
     until(lambda: bool(told(cluster, WorkerProcessLost)))
     assert [(entry.pod, entry.detail) for entry in told(cluster, WorkerProcessLost)] == [("job-worker-1", "hung")]
+
+
+def test_ranks_that_wait_for_each_other_are_told(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall_history, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(job_recorder, "WAITS_SECONDS", 0.05)
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    for index, operation in enumerate(("allreduce loss", "broadcast w")):
+        wait = {"rank": index, "size": 2, "seconds": 31.0, "after": 30.0, "operation": operation}
+        workers.waits[f"127.0.1.{index + 1}"] = json.dumps([wait]).encode() + b"\n"
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, RanksStalled)))
+    words = "rank 0 waits in allreduce loss; rank 1 waits in broadcast w"
+    assert [(entry.words, entry.step) for entry in told(cluster, RanksStalled)] == [(words, 10)]
+    until(lambda: (known := status(cluster)) is not None and known.stall == words)
+    until(lambda: sentences(cluster).get("RanksStalled") == f"training waits for ranks: {words}")
+    workers.waits.clear()
+    until(lambda: bool(told(cluster, StallEnded)))
+    until(lambda: (known := status(cluster)) is not None and known.stall == "")
+    assert len(told(cluster, RanksStalled)) == 1
 
 
 def test_the_ledger_of_an_earlier_job_is_void(cluster: KubeApi, start: Start) -> None:

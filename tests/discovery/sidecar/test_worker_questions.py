@@ -6,8 +6,9 @@ import time
 import pytest
 
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
+from hvd_elastic.discovery.ledger.rank_wait import RankWait
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
-from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit
+from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit, read_waits
 from tests.discovery.workers import Workers
 
 OWN = b"hvd-elastic 1 1 training 41 0\n"
@@ -67,3 +68,14 @@ def test_a_worker_is_asked_how_its_process_ended(workers: Workers) -> None:
 def test_one_that_does_not_know_has_no_answer(workers: Workers, line: bytes) -> None:
     workers.lines[ADDRESS], workers.exits[ADDRESS] = OWN, line
     assert read_last_exit(ADDRESS, port=workers.port, timeout_seconds=20.0) is None
+
+
+def test_a_worker_is_asked_which_ranks_wait(workers: Workers) -> None:
+    waiting = {"rank": 1, "size": 2, "seconds": 31.0, "after": 30.0, "operation": "allreduce w"}
+    workers.lines[ADDRESS], workers.waits[ADDRESS] = OWN, json.dumps([waiting]).encode() + b"\n"
+    found = read_waits(ADDRESS, port=workers.port, timeout_seconds=20.0)
+    assert found == (RankWait(rank=1, size=2, seconds=31.0, after=30.0, operation="allreduce w"),)
+    workers.waits[ADDRESS] = b"[]\n"
+    assert read_waits(ADDRESS, port=workers.port, timeout_seconds=20.0) == ()
+    workers.waits[ADDRESS] = b""
+    assert read_waits(ADDRESS, port=workers.port, timeout_seconds=20.0) is None, "an older version"

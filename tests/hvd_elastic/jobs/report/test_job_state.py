@@ -24,6 +24,11 @@ def test_what_the_sidecar_says_is_the_state(activity: Activity, state: JobState)
     assert (found.state, found.since) == (state, NOW - 600)
 
 
+def test_what_the_ranks_wait_for_is_why() -> None:
+    found = find_state(facts(job=mpijob(status=live(stall="rank 0 waits in allreduce w", stall_since=NOW - 75))))
+    assert (found.state, found.why) == (JobState.TRAINING, "rank 0 waits in allreduce w, for 1 min 15 s now")
+
+
 def test_an_old_word_is_never_taken_for_the_present() -> None:
     old = mpijob(status=live(unix=NOW - 300))
     found = find_state(facts(job=old))

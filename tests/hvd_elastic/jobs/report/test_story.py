@@ -9,6 +9,8 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    RanksStalled,
+    StallEnded,
     Totals,
     WantedChanged,
     WorkerBound,
@@ -111,6 +113,8 @@ def test_every_entry_has_words() -> None:
         WorkerGone(unix=0.0, pod="p", uid="u"),
         WorldChanged(unix=0.0, workers=()),
         WorkerProcessLost(unix=0.0, pod="p", uid="u", detail="hung"),
+        RanksStalled(unix=0.0, step=41, words="rank 0 waits in allreduce w"),
+        StallEnded(unix=0.0, seconds=42.0),
         WantedChanged(unix=0.0, workers=2),
         JobEnded(unix=0.0, succeeded=False, exit_code=70, step=3),
         Totals(unix=0.0, began=0.0, gpu_seconds={}),
@@ -120,6 +124,8 @@ def test_every_entry_has_words() -> None:
     assert "has failed with exit code 70 at step 3" in words
     assert "the launcher was taken away (Evicted): no restart is counted" in words
     assert "its training process is lost (hung); the pod stays" in words
+    assert "stalled after step 41: rank 0 waits in allreduce w" in words
+    assert "goes on after 42 s" in words
     assert len(set(words)) == len(words)
 
 

@@ -1,0 +1,36 @@
+"""At which line of the script a thread is."""
+
+import sys
+import sysconfig
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+_INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OURS: Final = __name__.partition(".")[0] + "."
+
+
+def place_of(thread: int, *, library: bool = False) -> str:
+    """`train.py:123 in evaluate`: the innermost line of the thread that is no library's; empty if the thread is gone.
+
+    Args:
+        thread: its `threading.get_ident()`.
+        library: where it is inside a library, add the innermost function: `train.py:123 in train (queue.get)`.
+    """
+    innermost = sys._current_frames().get(thread)
+    if innermost is None:
+        return ""
+    own: FrameType | None = innermost
+    while own is not None and _is_library(own):
+        own = own.f_back
+    shown = own or innermost
+    place = f"{Path(shown.f_code.co_filename).name}:{shown.f_lineno} in {shown.f_code.co_name}"
+    if own is innermost or own is None or not library:
+        return place
+    return f"{place} ({innermost.f_globals.get('__name__', '?')}.{innermost.f_code.co_name})"
+
+
+def _is_library(frame: FrameType) -> bool:
+    """Whether its code is Python's, installed, this package's, or in no file (`<frozen importlib>`)."""
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith(_OURS) or frame.f_code.co_filename.startswith((*_INSTALLED, "<"))
