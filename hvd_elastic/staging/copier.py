@@ -43,6 +43,7 @@ class Copier:
         self._threads, self._range_bytes, self._copied = threads, range_bytes, copied
         self._lock = threading.Lock()
         self._open = set[PartialFile]()
+        self._folders = set[Path]()
         self.unverified = 0
         """Objects whose bytes no ETag could vouch for."""
 
@@ -153,7 +154,9 @@ class Copier:
 
     def _publish(self, one: SourceObject, path: Path) -> None:
         target = self._folder / one.key
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.parent not in self._folders:  # on a network file system each look is a request
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._folders.add(target.parent)
         path.rename(target)
         self._note(one, target)
 
