@@ -1,8 +1,8 @@
 """Staging a data set, beside s5cmd (and rclone, if it is installed), from one S3 server on this machine, in turns.
 
 Each copies the same objects into an empty folder of its own, as a whole process from its start to its end: first many
-small objects, then few large ones. Ours compares each byte to the object's ETag and syncs each file; the others do
-neither. The server is versitygw over a folder, because moto's would be measured in place of the copiers.
+small objects, then few large ones. Ours compares each byte to the object's ETag and syncs the file system at the end;
+the others do neither. The server is versitygw over a folder, because moto's would be measured in place of the copiers.
 
 s5cmd and versitygw are built once, from the Go module proxy, into ~/.cache/hvd-elastic/go.
 

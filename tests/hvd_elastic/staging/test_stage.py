@@ -1,5 +1,6 @@
 """Staging from a real S3 server into a real folder."""
 
+import errno
 import json
 import os
 import signal
@@ -298,6 +299,21 @@ def test_a_rearrangement_that_fails_leaves_no_marker(staged: Stage, put: Put, bu
     assert missing(folder, f"s3://{bucket}/set", ["x"]) is not None
     with pytest.raises(StageError, match="no-such"):
         staged(rearrange=["no-such-command"])
+
+
+def test_what_may_not_outlive_the_machine_is_not_called_whole(
+    staged: Stage, put: Put, bucket: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    put("a", b"1")
+    monkeypatch.setattr(sys.modules["hvd_elastic.staging.stage"], "sync_file_system", full)
+    with pytest.raises(OSError, match="no space"):
+        staged()
+    assert missing(folder, f"s3://{bucket}/set", []) is not None
+    monkeypatch.undo()
+    assert staged().kept == 1
 
 
 def test_a_second_stager_waits_for_the_first(staged: Stage, put: Put, folder: Path) -> None:
