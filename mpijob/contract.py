@@ -72,10 +72,18 @@ LEDGER_KEY: Final = "ledger.jsonl"
 it before it is too long. Its lines: `hvd_elastic.discovery.ledger.entries`."""
 
 
+LABEL_STAGE: Final = "hvd-elastic.dev/stage"
+"""On the Jobs JOB-stage-HASH that copy a job's data set, and on their pods: the job's name."""
+
 STAGE_SUFFIX: Final = "-stage"
+STAGE_KEY: Final = "stage.json"
+STAGE_FOLDER: Final = "/etc/hvd-elastic/stage"
+"""The ConfigMap JOB-stage, its key, and the folder where each pod's gate finds it: the data set to wait for, as
+`{"source": URL, "into": FOLDER, "rearrange": [WORD, ...]}`. A gate that waits reads it again and again, because
+neither a pod nor a launcher's Job can be given other arguments."""
+
 STAGE_CONTAINER: Final = "stage"
-"""The Job JOB-stage, which copies a job's data set, and the container of its pod. What it logs is how far it is
-(`hvd_elastic.staging.progress_line`)."""
+"""The container that copies. What it logs is how far it is (`hvd_elastic.staging.progress_line`)."""
 
 
 class Role(StrEnum):

@@ -84,7 +84,7 @@ def _job(file: str | None, flags: Mapping[str, object], in_namespace: str | None
 def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:
     result = of_manifests(
         [one.after for one in done.objects],
-        rows=[{"object": one.name, "change": one.change} for one in done.objects],
+        rows=[{"object": one.name, "change": one.change} for one in done.changes],
         columns=_COLUMNS,
     )
     show(Result(rows=result.rows, columns=_COLUMNS) if output is Format.TABLE else result, output)
@@ -99,7 +99,7 @@ def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:
 
 
 def _show_diff(done: "Submission") -> None:
-    changes = [one.diff for one in done.objects if one.diff]
+    changes = [one.diff for one in done.changes if one.diff]
     click.echo("".join(changes), nl=False)
     if changes:
         sys.exit(Exit.ERROR)

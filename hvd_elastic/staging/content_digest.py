@@ -7,7 +7,8 @@ object that is encrypted with SSE-KMS or SSE-C it is neither.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, Final
 
 _WHOLE: Final = re.compile(r"[0-9a-f]{32}")
@@ -46,6 +47,49 @@ def etag_in_parts(file: BinaryIO, *, size_bytes: int, part_bytes: int) -> str:
 def etag_whole(file: BinaryIO) -> str:
     """The ETag that an upload of the file in one piece gets."""
     return md5_of(iter(lambda: file.read(_READ_BYTES), b""))
+
+
+class ArrivingDigest:
+    """The ETag of bytes that arrive in any order, range by range. Threads may add at the same time.
+
+    MD5 takes bytes in their order. A range that follows on what its part's MD5 has seen is taken from memory; one that
+    came too soon is read again, by the thread that brings the one before it. So the digest is ready with the last byte.
+    """
+
+    def __init__(self, ranges: Sequence[range], *, part_bytes: int, read: Callable[[range], bytes]) -> None:
+        """`ranges` are all there are, none in two parts; `read` reads one again that has arrived."""
+        self._read, self._part_bytes = read, part_bytes
+        parts = sorted({span.start // part_bytes for span in ranges})
+        self._parts = {part: hashlib.md5(usedforsecurity=False) for part in parts}
+        self._next = {part: part * part_bytes for part in parts}
+        self._waiting: dict[int, range] = {}
+        self._left = len(ranges)
+        self._lock = threading.Lock()
+
+    def add(self, span: range, data: bytes) -> bool:
+        """Take a range that has arrived, and those that waited for it. Returns, once, that none is left."""
+        part = span.start // self._part_bytes
+        with self._lock:
+            if self._next[part] != span.start:
+                self._waiting[span.start] = span
+                return False
+        while True:
+            self._parts[part].update(data)
+            with self._lock:
+                self._left -= 1
+                self._next[part] = span.stop
+                follows = self._waiting.pop(span.stop, None) if span.stop < (part + 1) * self._part_bytes else None
+                if follows is None:
+                    return self._left == 0
+            span = follows
+            data = self._read(span)
+
+    def etag(self, *, in_parts: bool) -> str:
+        """The ETag of what was added."""
+        if not in_parts:
+            return next(iter(self._parts.values())).hexdigest()
+        whole = md5_of(digest.digest() for digest in self._parts.values())
+        return f"{whole}-{len(self._parts)}"
 
 
 def _chunks(file: BinaryIO, length: int) -> Iterator[bytes]:

@@ -1,28 +1,35 @@
 """Copies objects into files, many at once: large objects in ranges, under a hidden name until the file is whole."""
 
-import os
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hvd_elastic.staging.content_digest import etag_in_parts, etag_whole, is_md5, md5_of, number_of_parts
 from hvd_elastic.staging.copy_plan import CopyPlan, CopyRecord
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
 from hvd_elastic.staging.object_source import ObjectSource
+from hvd_elastic.staging.partial_file import PartialFile, partial_names
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import DigestError
 
 RANGE_BYTES: Final = 16 << 20
 """Read at once by one thread, and held in memory. Larger objects are read by several threads."""
-_Task = Callable[[], None]
+_Task = Callable[[], Iterable[Any]]
+"""Returns tasks that follow from it."""
 
 
 class Copier:
-    """Carries out a plan. One for each staging."""
+    """Carries out a plan. One for each staging.
+
+    Small files are not synced one by one, which took most of their time: whoever calls syncs the file system before the
+    marker. A small file whose bytes were lost with its node has not its size either (ext4 and XFS write bytes before
+    the size, NFS when a file is closed), so it is copied again. A large one has its size at once, and is synced.
+    """
 
     def __init__(
         self,
@@ -39,86 +46,119 @@ class Copier:
         self._source, self._folder, self._incoming, self._records = source, folder, incoming, records
         self._threads, self._range_bytes, self._copied = threads, range_bytes, copied
         self._lock = threading.Lock()
+        self._open = set[PartialFile]()
+        self._folders = set[Path]()
         self.unverified = 0
         """Objects whose bytes no ETag could vouch for."""
 
     def run(self, plan: CopyPlan) -> None:
         """Copy what is to be copied. Raises the first StageError or OSError, after all threads have ended."""
         self._incoming.mkdir(parents=True, exist_ok=True)
+        kept = {name for one in (*plan.copy, *plan.compare) for name in partial_names(one)}
         for left in self._incoming.iterdir():  # of a copier that was killed
-            left.unlink()
-        _run_all(self._tasks(plan), self._threads)
+            if left.name not in kept:
+                left.unlink()
+        try:
+            _run_all(self._tasks(plan), self._threads)
+        finally:
+            for arriving in self._open:
+                arriving.close()
 
     def _tasks(self, plan: CopyPlan) -> Iterator[_Task]:
         for one in plan.compare:
             yield partial(self._compare, one)
         for one in plan.copy:
-            yield from self._copies(one)
+            yield self._copy(one)
 
-    def _copies(self, one: SourceObject) -> Iterator[_Task]:
-        if one.size_bytes <= self._range_bytes:
-            yield partial(self._copy_small, one)
-            return
-        incoming = _LargeFile(self._new_path(), one, self._range_bytes)
-        for offset in incoming.offsets:
-            yield partial(self._copy_range, incoming, offset)
+    def _copy(self, one: SourceObject) -> _Task:
+        is_small = one.size_bytes <= self._range_bytes
+        return partial(self._copy_small if is_small else self._begin_large, one)
 
-    def _compare(self, one: SourceObject) -> None:
+    def _compare(self, one: SourceObject) -> Iterable[_Task]:
         path = self._folder / one.key
         try:
             known = self._check(one, path)
         except DigestError:
             known = False
-        if known:
-            self._note(one, path)
-            self._copied(1, one.size_bytes)
-        else:
-            for task in self._copies(one):
-                task()
+        if not known:
+            return [self._copy(one)]
+        for name in partial_names(one):
+            (self._incoming / name).unlink(missing_ok=True)
+        self._note(one, path)
+        self._copied(1, one.size_bytes)
+        return ()
 
-    def _copy_small(self, one: SourceObject) -> None:
+    def _copy_small(self, one: SourceObject) -> Iterable[_Task]:
         data = self._source.read(one, 0, one.size_bytes)
-        path = self._new_path()
+        path = self._incoming / uuid.uuid4().hex
         path.write_bytes(data)
-        if not (is_md5(one.etag) and md5_of([data]) == one.etag):
-            self._vouch(one, path)
+        if not (is_md5(one.etag) and md5_of([data]) == one.etag) and not self._check(one, path):
+            self._count_unverified()
         self._publish(one, path)
         self._copied(1, one.size_bytes)
+        return ()
 
-    def _copy_range(self, incoming: "_LargeFile", offset: int) -> None:
-        one = incoming.object
-        length = min(self._range_bytes, one.size_bytes - offset)
-        is_last = incoming.write(offset, self._source.read(one, offset, length))
-        if is_last:
-            self._vouch(one, incoming.path)
-            self._publish(one, incoming.path)
-        self._copied(int(is_last), length)
+    def _begin_large(self, one: SourceObject) -> Iterable[_Task]:
+        part_bytes = self._part_bytes(one) if number_of_parts(one.etag) else None
+        arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, part_bytes=part_bytes)
+        with self._lock:
+            self._open.add(arriving)
+        return [partial(self._copy_range, arriving, span) for span in arriving.ranges]
 
-    def _vouch(self, one: SourceObject, path: Path) -> None:
-        if not self._check(one, path):
-            with self._lock:
-                self.unverified += 1
+    def _copy_range(self, arriving: PartialFile, span: range) -> Iterable[_Task]:
+        data = arriving.kept(span)
+        if data is None:
+            data = self._source.read(arriving.object, span.start, len(span))
+            arriving.write(span, data)
+        is_whole = arriving.arrived(span, data)
+        if is_whole:
+            self._finish_large(arriving)
+        self._copied(int(is_whole), len(span))
+        return ()
+
+    def _finish_large(self, arriving: PartialFile) -> None:
+        one = arriving.object
+        if arriving.etag != one.etag:
+            if arriving.in_parts or (is_md5(one.etag) and self._source.part_bytes(one) is not None):
+                arriving.forget()
+                raise DigestError(_damaged(one))
+            self._count_unverified()
+        arriving.sync()
+        self._publish(one, arriving.path)
+        arriving.forget()
+        arriving.close()
+        with self._lock:
+            self._open.discard(arriving)
+
+    def _count_unverified(self) -> None:
+        with self._lock:
+            self.unverified += 1
 
     def _check(self, one: SourceObject, path: Path) -> bool:
         """Whether the file's bytes are the object's. False: its ETag cannot say. Raises DigestError if they are not."""
+        in_parts = number_of_parts(one.etag) is not None
         with path.open("rb") as file:
             if is_md5(one.etag) and etag_whole(file) == one.etag:
                 return True
-            part_bytes = self._source.part_bytes(one)
-            count = number_of_parts(one.etag)
-            even = count is not None and bool(part_bytes) and -(-one.size_bytes // (part_bytes or 1)) == count
-            if part_bytes is None or not (is_md5(one.etag) or even):
+            part_bytes = self._part_bytes(one) if in_parts else self._source.part_bytes(one)
+            if part_bytes is None or not (in_parts or is_md5(one.etag)):
                 return False
             file.seek(0)
-            if even and etag_in_parts(file, size_bytes=one.size_bytes, part_bytes=part_bytes) == one.etag:
+            if in_parts and etag_in_parts(file, size_bytes=one.size_bytes, part_bytes=part_bytes) == one.etag:
                 return True
-        raise DigestError(f"{one.key}: the bytes that arrived are not those of ETag {one.etag}: stage again")
+        raise DigestError(_damaged(one))
+
+    def _part_bytes(self, one: SourceObject) -> int | None:
+        """Length of each part but the last of a multipart upload. None: its ETag does not follow from its bytes."""
+        part_bytes = self._source.part_bytes(one)
+        is_even = part_bytes and -(-one.size_bytes // part_bytes) == number_of_parts(one.etag)
+        return part_bytes if is_even else None
 
     def _publish(self, one: SourceObject, path: Path) -> None:
         target = self._folder / one.key
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        if target.parent not in self._folders:  # on a network file system each look is a request
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._folders.add(target.parent)
         path.rename(target)
         self._note(one, target)
 
@@ -126,46 +166,46 @@ class Copier:
         if (file := facts_of(path)) is not None:
             self._records.add(CopyRecord(key=one.key, etag=one.etag, file=file))
 
-    def _new_path(self) -> Path:
-        return self._incoming / uuid.uuid4().hex
 
-
-class _LargeFile:
-    """A file that several threads write at once."""
-
-    def __init__(self, path: Path, one: SourceObject, range_bytes: int) -> None:
-        self.path, self.object = path, one
-        self.offsets = range(0, one.size_bytes, range_bytes)
-        self._left = len(self.offsets)
-        self._lock = threading.Lock()
-        self.path.touch()
-
-    def write(self, offset: int, data: bytes) -> bool:
-        """Write a range. Returns whether it was the last one that was missing."""
-        with self.path.open("r+b") as file:
-            file.seek(offset)
-            file.write(data)
-        with self._lock:
-            self._left -= 1
-            return self._left == 0
+def _damaged(one: SourceObject) -> str:
+    return f"{one.key}: the bytes that arrived are not those of ETag {one.etag}: stage again"
 
 
 def _run_all(tasks: Iterable[_Task], threads: int) -> None:
-    """Run all tasks, `threads` of them at once. The first error keeps the others from beginning, and is raised."""
-    lock, todo = threading.Lock(), iter(tasks)
-    failed = threading.Event()
+    """Run all tasks and what follows from them, `threads` of them at once; what follows comes first.
+
+    The first error keeps the others from beginning, and is raised.
+    """
+    changed, todo, follow = threading.Condition(), iter(tasks), deque[_Task]()
+    running, failed = 0, False
+
+    def take() -> _Task | None:
+        nonlocal running
+        with changed:
+            while not failed:
+                task = follow.popleft() if follow else next(todo, None)
+                if task is not None:
+                    running += 1
+                    return task
+                if not running:
+                    return None
+                changed.wait()  # a task that runs may have others follow
+        return None
 
     def work() -> None:
-        while not failed.is_set():
-            with lock:
-                task = next(todo, None)
-            if task is None:
-                return
+        nonlocal running, failed
+        while (task := take()) is not None:
+            more: Iterable[_Task] = ()
             try:
-                task()
+                more = task()
             except BaseException:
-                failed.set()
+                failed = True
                 raise
+            finally:
+                with changed:
+                    running -= 1
+                    follow.extend(more)
+                    changed.notify_all()
 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work) for _ in range(threads)]:

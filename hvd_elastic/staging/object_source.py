@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from hvd_elastic.staging.signed_reads import SignedReads
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import ChangedObjectError, StageError
 from hvd_elastic.system.backoff import Backoff
@@ -15,7 +16,7 @@ _ATTEMPTS: Final = 8
 _BACKOFF: Final = Backoff(first_seconds=0.2, most_seconds=10.0)
 
 
-def make_client(*, endpoint: str | None, threads: int) -> Any:
+def make_client(*, endpoint: str | None, threads: int, session: Any = None) -> Any:
     """An S3 client of boto3, with credentials from boto3's own chain. botocore repeats what is throttled or refused."""
     import boto3
     from botocore.config import Config
@@ -28,13 +29,15 @@ def make_client(*, endpoint: str | None, threads: int) -> Any:
         # An endpoint in the cluster has no wildcard DNS name for its buckets.
         s3={"addressing_style": "path"} if own else None,
     )
-    return boto3.session.Session().client("s3", endpoint_url=endpoint, config=config)
+    return (session or boto3.session.Session()).client("s3", endpoint_url=endpoint, config=config)
 
 
 class ObjectSource:
     """The objects below `s3://BUCKET/PREFIX`. Threads may read at the same time. boto3 is imported here, lazily."""
 
     def __init__(self, url: str, *, endpoint: str | None, threads: int) -> None:
+        import boto3
+
         split = urlsplit(url)
         if split.scheme != "s3" or not split.netloc:
             raise StageError(f"{url}: write s3://bucket/prefix")
@@ -42,7 +45,9 @@ class ObjectSource:
         self.url = url
         self._bucket = split.netloc
         self._prefix = f"{prefix}/" if prefix else ""
-        self._client = make_client(endpoint=endpoint, threads=threads)
+        session = boto3.session.Session()
+        self._client = make_client(endpoint=endpoint, threads=threads, session=session)
+        self._signed = SignedReads(self._client, session.get_credentials())
 
     def objects(self) -> Iterator[SourceObject]:
         """List everything below the prefix, 1,000 objects in each request. Raises StageError."""
@@ -70,6 +75,9 @@ class ObjectSource:
                 raise ConnectionError(f"{len(data)} of {length} bytes arrived")
             return data
 
+        at_once = self._signed.read(self._prefix + one.key, etag=one.etag, offset=offset, length=length)
+        if at_once is not None:
+            return at_once
         found: bytes = self._ask(one.key, lambda: _unless_changed(one, get))
         return found
 

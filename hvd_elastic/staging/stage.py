@@ -20,6 +20,7 @@ from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
 from hvd_elastic.staging.stage_errors import StageError
 from hvd_elastic.staging.stage_lock import only_one
 from hvd_elastic.staging.stage_marker import RearrangedMarker, SuccessMarker
+from hvd_elastic.system.file_system_sync import sync_file_system
 
 _RECORDS_FILE: Final = "records.jsonl"
 _INCOMING_FOLDER: Final = "incoming"
@@ -146,6 +147,7 @@ def _copy(
         digest=manifest.digest,
         unverified=copier.unverified,
     )
+    sync_file_system(folder)
     stage_marker.write_success(folder, marker)
     kept = len(plan.done)
     copied = len(manifest.objects) - kept

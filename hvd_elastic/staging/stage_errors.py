@@ -13,6 +13,12 @@ class UnusableSourceError(StageError):
     exit_code = Exit.BAD_INPUT
 
 
+class UnusableWantedError(StageError):
+    """The file that says what training waits for does not say it."""
+
+    exit_code = Exit.BAD_INPUT
+
+
 class ChangedObjectError(StageError):
     """An object was replaced or deleted while it was read."""
 

@@ -57,7 +57,12 @@ def template(
         securityContext=pod_security(shared_group=False),
         initContainers=[*staging.gates(spec), sidecar(spec, mounts=mounts, options=sidecar_options, owned=owned)],
         containers=[container(spec)],
-        volumes=[*scratch_volumes(), _token_volume(), *_key_volumes(ssh_secret), *staging.gate_volumes(spec)],
+        volumes=[
+            *scratch_volumes(),
+            _token_volume(),
+            *_key_volumes(ssh_secret),
+            *staging.gate_volumes(spec, has_data=False),
+        ],
     )
     return pod_template(spec, Role.LAUNCHER, pod)
 

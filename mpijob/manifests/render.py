@@ -26,7 +26,12 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
     """
     if problems := checks.target_problems(spec, target):
         raise InvalidInputError(problems)
-    supporting = [*network_policies.manifests(spec), *disruption_budget.manifests(spec), *pod_monitor.manifests(spec)]
+    supporting = [
+        *network_policies.manifests(spec),
+        *disruption_budget.manifests(spec),
+        *pod_monitor.manifests(spec),
+        *staging.wanted(spec),
+    ]
     match target:
         case Target.MPIJOB:
             beside = [*rbac.manifests(spec, beside=supporting), *supporting]

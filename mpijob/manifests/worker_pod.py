@@ -63,7 +63,12 @@ def _pod(spec: JobSpec, training: Manifest) -> Manifest:
         securityContext=pod_security(shared_group=spec.output is not None),
         initContainers=staging.gates(spec),
         containers=[training],
-        volumes=[*scratch_volumes(), shm, *shared_storage.pod_volumes(spec)],
+        volumes=[
+            *scratch_volumes(),
+            shm,
+            *shared_storage.pod_volumes(spec),
+            *staging.gate_volumes(spec, has_data=True),
+        ],
     )
 
 

@@ -345,6 +345,8 @@ class KubeApi:
                 raise Status(404)
             if body.get("preconditions", {}).get("uid") not in {None, thing["metadata"]["uid"]}:
                 raise Status(409)
+            if body.get("dryRun"):
+                return thing
             if thing["metadata"].get("finalizers"):
                 _merge(thing, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
                 return self._record(path, "MODIFIED", thing)

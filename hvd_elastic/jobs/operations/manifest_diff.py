@@ -20,8 +20,8 @@ def content(thing: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**kept, "metadata": {key: value for key, value in thing["metadata"].items() if key not in _SERVERS_OWN}}
 
 
-def unified_diff(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
-    """The lines that differ, with three lines around them; empty if none does."""
+def unified_diff(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    """The lines that differ, with three lines around them; empty if none does. None: it does not exist."""
     lines = difflib.unified_diff(_lines(before), _lines(after), f"live/{name}", f"applied/{name}")
     return "".join(lines)
 

@@ -1,18 +1,24 @@
 """The Job that stages a data set, apart from the job that trains on it: begun before any GPU is asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, NotFoundError
+from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, Json, NotFoundError, Read
 from hvd_elastic.jobs.operations.deletion import Part, delete_and_wait
-from hvd_elastic.jobs.operations.resource_paths import object_path
+from hvd_elastic.jobs.operations.resource_paths import mpijob_path, object_path
+from hvd_elastic.jobs.operations.stage_change import (
+    CopyState,
+    copies_read,
+    copy_state,
+    outdated,
+    plan_stage_change,
+)
 from hvd_elastic.jobs.operations.submission import FIELD_MANAGER
 from hvd_elastic.mpijob import checks
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.manifests.supporting import shared_storage, staging
+from hvd_elastic.mpijob.manifests.supporting import network_policies, shared_storage, staging
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
@@ -21,14 +27,6 @@ _POLL_SECONDS: Final = 1.0
 
 class StageFailedError(ClusterError):
     """The Job has used up its attempts. What was copied stays."""
-
-
-class StageState(StrEnum):
-    """What a staging Job does."""
-
-    RUNNING = "is running"
-    COMPLETE = "has ended: the data set is whole"
-    FAILED = "has failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +41,12 @@ class StageStart:
 
 
 def begin_stage(cluster: ClusterClient, spec: JobSpec, *, sleep: Callable[[float], None]) -> StageStart:
-    """Apply the job's storage and its staging Job. One that has ended is replaced: what is whole is not copied again.
+    """Apply the job's storage and its staging Job, with its NetworkPolicy.
 
-    Raises InvalidInputError if the job has no `stage` or cannot run in a cluster, and ClusterError.
+    One that has ended is replaced: what is whole is not copied again. Those of an older description are deleted.
+
+    Raises InvalidInputError if the job has no `stage` or cannot run in a cluster; JobStateError if it trains on another
+    data set; other ClusterErrors.
     """
     problems = checks.target_problems(spec, Target.MPIJOB)
     if spec.stage is None:
@@ -53,12 +54,16 @@ def begin_stage(cluster: ClusterClient, spec: JobSpec, *, sleep: Callable[[float
     if problems:
         raise InvalidInputError(problems)
     (job,) = staging.manifests(spec)
-    name, path = job["metadata"]["name"], object_path(job)
-    if (live := _live(cluster, path)) is not None:
-        if state_of(live) is StageState.RUNNING:
+    name = job["metadata"]["name"]
+    copies = _look(cluster, spec)
+    live = next((one for one in copies if one["metadata"]["name"] == name), None)
+    for one in outdated(copies, spec):
+        _delete(cluster, one, sleep=sleep)
+    if live is not None:
+        if copy_state(live) is CopyState.RUNNING:
             return StageStart(name=name, namespace=spec.namespace, begun=False)
-        delete_and_wait(cluster, Part(kind="Job", name=name, path=path, uid=live["metadata"]["uid"]), sleep=sleep)
-    for manifest in (*shared_storage.manifests(spec), job):
+        _delete(cluster, {**job, "metadata": live["metadata"]}, sleep=sleep)
+    for manifest in (*shared_storage.manifests(spec), *network_policies.stage(spec), job):
         cluster.apply(object_path(manifest), manifest, manager=FIELD_MANAGER)
     return StageStart(name=name, namespace=spec.namespace, begun=True)
 
@@ -67,23 +72,31 @@ def wait_for_stage(cluster: ClusterClient, spec: JobSpec, *, sleep: Callable[[fl
     """Wait for the end of the staging Job. Raises StageFailedError, NotFoundError if it is gone, ClusterError."""
     (job,) = staging.manifests(spec)
     name = job["metadata"]["name"]
-    while (state := state_of(cluster.get(object_path(job)))) is StageState.RUNNING:
+    while (state := copy_state(cluster.get(object_path(job)))) is CopyState.RUNNING:
         sleep(_POLL_SECONDS)
-    if state is StageState.FAILED:
+    if state is CopyState.FAILED:
         raise StageFailedError(f"{name} has failed: kubectl logs -n {spec.namespace} job/{name} says why; stage again")
 
 
-def state_of(job: Mapping[str, Any]) -> StageState:
-    """What a Kubernetes Job does, by its conditions (kubernetes.io/docs/concepts/workloads/controllers/job)."""
-    conditions = job.get("status", {}).get("conditions") or ()
-    true = {condition["type"] for condition in conditions if condition.get("status") == "True"}
-    if "Failed" in true:
-        return StageState.FAILED
-    return StageState.COMPLETE if "Complete" in true else StageState.RUNNING
+def _look(cluster: ClusterClient, spec: JobSpec) -> list[Json]:
+    """The Jobs that copy for this job. Raises JobStateError if the job trains on another data set; ClusterError."""
+    (config,) = map(object_path, staging.wanted(spec))
+    asked = [Read(path=mpijob_path(spec.namespace, spec.name)), Read(path=config), *copies_read(spec)]
+    mpijob, live, found = map(_found, cluster.gather(asked))
+    copies = list((found or {}).get("items") or ())
+    plan_stage_change(spec, {config: live}, copies, mpijob)
+    return copies
 
 
-def _live(cluster: ClusterClient, path: str) -> Mapping[str, Any] | None:
-    try:
-        return cluster.get(path)
-    except NotFoundError:
+def _found(answer: Json | ClusterError) -> Json | None:
+    if isinstance(answer, NotFoundError):
         return None
+    if isinstance(answer, ClusterError):
+        raise answer
+    return answer
+
+
+def _delete(cluster: ClusterClient, job: Json, *, sleep: Callable[[float], None]) -> None:
+    meta = job["metadata"]
+    part = Part(kind="Job", name=meta["name"], path=object_path(job), uid=meta["uid"])
+    delete_and_wait(cluster, part, sleep=sleep)

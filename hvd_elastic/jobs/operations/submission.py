@@ -1,8 +1,9 @@
 """Writing a job into a cluster by server-side apply, after a rehearsal: nothing is written unless all is accepted.
 
-JobSpec ──render──► manifests ──(what the live job decides)──► dry run of all ──► apply, in render's order
+JobSpec ──render──► manifests ──(what the live job decides)──► dry run of all ──► delete ──► apply, in render's order
 """
 
+import contextlib
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from hvd_elastic.jobs.job_lookup import foreign, is_ours
 from hvd_elastic.jobs.operations.manifest_diff import content, unified_diff
 from hvd_elastic.jobs.operations.prerequisites import NotReadyError, Prerequisites
 from hvd_elastic.jobs.operations.resource_paths import object_path
+from hvd_elastic.jobs.operations.stage_change import copies_read, plan_stage_change
 from hvd_elastic.jobs.operations.submitted_job import JobStateError, SubmittedJob
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
@@ -67,12 +69,41 @@ class AppliedObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedObject:
+    """One object that no longer belongs to the job."""
+
+    before: Json
+
+    @property
+    def name(self) -> str:
+        """`KIND/NAME`, in lower case."""
+        return f"{self.before['kind'].lower()}/{self.before['metadata']['name']}"
+
+    @property
+    def change(self) -> str:
+        """`deleted`."""
+        return "deleted"
+
+    @property
+    def diff(self) -> str:
+        """All of it."""
+        return unified_diff(self.name, self.before, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A job that was applied, or that was only rehearsed."""
 
     name: str
     namespace: str
     objects: Sequence[AppliedObject]
+    deleted: Sequence[DeletedObject] = ()
+    """Copies of the data set for an older description."""
+
+    @property
+    def changes(self) -> Sequence[AppliedObject | DeletedObject]:
+        """Everything, in the order in which it is done."""
+        return [*self.deleted, *self.objects]
 
     @property
     def started_before(self) -> bool:
@@ -89,15 +120,22 @@ def submit(cluster: ClusterClient, spec: JobSpec, *, force: bool = False, dry_ru
     ClusterErrors.
     """
     manifests = render(spec)
-    live = _look(cluster, spec, manifests)
-    planned = [with_live_decisions(one, live[object_path(one)], spec) for one in manifests]
+    live, copies = _look(cluster, spec, manifests)
+    stage = plan_stage_change(spec, live, copies, live[object_path(manifests[-1])])
+    applied = [one for one in manifests if object_path(one) not in stage.skipped]
+    planned = [with_live_decisions(one, live[object_path(one)], spec) for one in applied]
     rehearsed = _rehearse(cluster, planned, live, force=force)
+    for one in stage.outdated:
+        _delete(cluster, one, dry_run=True)
     if not dry_run:
+        for one in stage.outdated:
+            _delete(cluster, one)
         rehearsed = [_apply(cluster, one, force=force) for one in planned]
     objects = [
         AppliedObject(before=live[object_path(one)], after=after) for one, after in zip(planned, rehearsed, strict=True)
     ]
-    return Submission(name=spec.name, namespace=spec.namespace, objects=objects)
+    deleted = [DeletedObject(before=one) for one in stage.outdated]
+    return Submission(name=spec.name, namespace=spec.namespace, objects=objects, deleted=deleted)
 
 
 def with_live_decisions(manifest: Json, live: Json | None, spec: JobSpec) -> Json:
@@ -122,20 +160,27 @@ def with_live_decisions(manifest: Json, live: Json | None, spec: JobSpec) -> Jso
     return made
 
 
-def _look(cluster: ClusterClient, spec: JobSpec, manifests: Sequence[Json]) -> Mapping[str, Json | None]:
-    """The live objects by path, once it is clear that the job may be written. One round trip."""
+def _look(
+    cluster: ClusterClient, spec: JobSpec, manifests: Sequence[Json]
+) -> tuple[Mapping[str, Json | None], Sequence[Json]]:
+    """The live objects by path, and the Jobs that copy the job's data set. One round trip.
+
+    Raises what says that the job may not be written.
+    """
     needed, paths = Prerequisites.of(spec), [object_path(manifest) for manifest in manifests]
-    reads = [*needed.reads(), *(Read(path=path) for path in paths)]
+    copies = copies_read(spec)
+    reads = [*needed.reads(), *(Read(path=path) for path in paths), *copies]
     answers = {read.path: answer for read, answer in zip(reads, cluster.gather(reads), strict=True)}
     if lacking := list(needed.lacking(answers)):
         raise NotReadyError("\n".join(lacking))
-    _raise_forbidden(str(answers[path]) for path in paths if isinstance(answers[path], ForbiddenError))
+    asked = [*paths, *(read.path for read in copies)]
+    _raise_forbidden(str(answers[path]) for path in asked if isinstance(answers[path], ForbiddenError))
     live = {path: _live(answers[path]) for path in paths}
     if (job := live[paths[-1]]) is not None:
         if not is_ours(job):
             raise foreign(job)
         _check_live(SubmittedJob.from_json(job))
-    return live
+    return live, [one for read in copies if (found := _live(answers[read.path])) for one in found["items"]]
 
 
 def _live(answer: Json | ClusterError) -> Json | None:
@@ -185,6 +230,12 @@ def _raise_forbidden(said: Iterable[str]) -> None:
 def _apply(cluster: ClusterClient, manifest: Json, *, force: bool, dry_run: bool = False) -> Json:
     applied = cluster.apply(object_path(manifest), manifest, manager=FIELD_MANAGER, force=force, dry_run=dry_run)
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], **applied}
+
+
+def _delete(cluster: ClusterClient, one: Json, *, dry_run: bool = False) -> None:
+    """Delete an object with what it owns. One that is gone is no error."""
+    with contextlib.suppress(NotFoundError):
+        cluster.delete(object_path(one), uid=one["metadata"]["uid"], propagation="Background", dry_run=dry_run)
 
 
 def refusal(manifest: Mapping[str, Any], error: RefusedError) -> Iterator[str]:

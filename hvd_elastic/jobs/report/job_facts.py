@@ -24,10 +24,10 @@ from hvd_elastic.mpijob.contract import (
     LABEL_JOB_NAME,
     LABEL_JOB_ROLE,
     LABEL_REPLICA_TYPE,
+    LABEL_STAGE,
     LEDGER_KEY,
     LEDGER_SUFFIX,
     STAGE_CONTAINER,
-    STAGE_SUFFIX,
     Role,
 )
 
@@ -36,7 +36,7 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """On the Workload that Kueue makes for a job (https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/)."""
 
-_STAGE_LABEL: Final = "batch.kubernetes.io/job-name"
+_JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 """On the pods of a Kubernetes Job, from 1.27 on (https://kubernetes.io/docs/reference/labels-annotations-taints/)."""
 _LOG_LINES: Final = 500
 """A rearrangement may print lines of its own behind the last progress of the copy."""
@@ -143,11 +143,13 @@ class JobFactReader:
 
     def _stage(self, here: str, name: str, mpijob: Json) -> StageFacts | None:
         wanted = wanted_stage(mpijob)
-        path = f"/apis/batch/v1{here}/jobs/{name}{STAGE_SUFFIX}"
-        job = self._ask(lambda: self._cluster.get(path), None) if wanted else None
-        if wanted is None or job is None:
+        if wanted is None:
             return None
-        selector = f"{_STAGE_LABEL}={name}{STAGE_SUFFIX}"
+        path, copies = f"/apis/batch/v1{here}/jobs", f"{LABEL_STAGE}={name}"
+        jobs: list[Json] = self._ask(lambda: list(self._cluster.list(path, labelSelector=copies)), [])
+        if (job := newest(jobs)) is None:
+            return None
+        selector = f"{_JOB_LABEL}={job['metadata']['name']}"
         pods: list[Json] = self._ask(
             lambda: list(self._cluster.list(f"/api/v1{here}/pods", labelSelector=selector)), []
         )

@@ -94,9 +94,9 @@ def stage_line(stage: StageStatus) -> str:
     return f"data set {stage.source}: {stage.phase}{told}; training waits for it{way_out}"
 
 
-def newest(pods: list[Json]) -> Json | None:
-    """The pod that was made last."""
-    return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""), default=None)
+def newest(objects: list[Json]) -> Json | None:
+    """The object that was made last."""
+    return max(objects, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""), default=None)
 
 
 def _runs(pod: Json | None) -> bool:

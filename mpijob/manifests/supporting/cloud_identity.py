@@ -46,8 +46,21 @@ def services(spec: JobSpec) -> tuple[IdentityService, ...]:
 
     An account of its own never needs the identity of the node: on EKS and AKS it does not open the way to that.
     """
+    return _services(spec, needed=_needs_credentials(spec))
+
+
+def services_of_copy(spec: JobSpec) -> tuple[IdentityService, ...]:
+    """The services that the pods must reach which copy the job's data set, as the workers' account.
+
+    An S3 service of one's own does not know the cloud's identities, but an account may be there for it.
+    """
+    own = spec.stage is not None and spec.stage.endpoint is not None
+    return _services(spec, needed=not own or spec.workers.service_account is not None)
+
+
+def _services(spec: JobSpec, *, needed: bool) -> tuple[IdentityService, ...]:
     wanted = spec.network.identity
-    if not (_needs_credentials(spec) if wanted is None else wanted):
+    if not (needed if wanted is None else wanted):
         return ()
     match spec.cloud:
         case Cloud.EKS:

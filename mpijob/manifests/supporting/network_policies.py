@@ -1,10 +1,11 @@
 """NetworkPolicies: only the job's own pods reach ssh, the rendezvous and Gloo, whose ports are chosen at run time.
 
 The ways out are named too: storage, name servers, the API server for the launcher alone, and for workers the service
-that hands out their cloud's credentials.
+that hands out their cloud's credentials. The pods that copy a data set are not the job's own, and have a policy of
+theirs: nobody connects to them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hvd_elastic.mpijob import contract
@@ -12,7 +13,7 @@ from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
 from hvd_elastic.mpijob.description.network_spec import NetworkPeer
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, pod_selector
-from hvd_elastic.mpijob.manifests.supporting import cloud_identity
+from hvd_elastic.mpijob.manifests.supporting import cloud_identity, staging
 
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 _DNS_PORT: Final = 53
@@ -30,8 +31,8 @@ _GKE_DNS_BLOCKS: Final = ("169.254.169.254/32", "34.118.224.0/20")
 
 
 def manifests(spec: JobSpec) -> list[Manifest]:
-    """One policy for all pods of the job, one that lets the launcher pod alone reach the API server, and one that lets
-    workers alone reach the service that hands out credentials, if the job needs any.
+    """One policy for all pods of the job, one that lets the launcher pod alone reach the API server, one that lets
+    workers alone reach the service that hands out credentials, if the job needs any, and one for the copy of its data.
     """
     if not spec.network.policy:
         return []
@@ -52,16 +53,30 @@ def manifests(spec: JobSpec) -> list[Manifest]:
         selector=pod_selector(spec, Role.LAUNCHER),
         egress=to_api_server(spec),
     )
-    return [all_pods, api_server, *_identity(spec)]
+    return [all_pods, api_server, *_identity(spec), *stage(spec)]
+
+
+def stage(spec: JobSpec) -> list[Manifest]:
+    """The policy of the pods that copy the data set, if the description has `stage`."""
+    if spec.stage is None or not spec.network.policy:
+        return []
+    ports = dict.fromkeys([*spec.network.storage_ports, *filter(None, [spec.stage.endpoint_port])])
+    egress = [
+        *_dns(spec),
+        *_ways_out(spec.network.egress, list(ports)),
+        *_to_services(cloud_identity.services_of_copy(spec)),
+    ]
+    return [_policy(spec, f"{spec.name}.stage", selector=staging.selector(spec), ingress=[], egress=egress)]
 
 
 def _identity(spec: JobSpec) -> list[Manifest]:
-    egress = [
-        {"to": [_block(f"{one.address}/32")], "ports": [_tcp(port) for port in one.ports]}
-        for one in cloud_identity.services(spec)
-    ]
+    egress = _to_services(cloud_identity.services(spec))
     selector = pod_selector(spec, Role.WORKER)
     return [_policy(spec, f"{spec.name}.identity", selector=selector, egress=egress)] if egress else []
+
+
+def _to_services(services: Iterable[cloud_identity.IdentityService]) -> list[Manifest]:
+    return [{"to": [_block(f"{one.address}/32")], "ports": [_tcp(port) for port in one.ports]} for one in services]
 
 
 def _policy(

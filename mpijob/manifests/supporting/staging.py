@@ -1,13 +1,30 @@
 """The Job that copies a data set into the job's shared storage, and the container that waits for it.
 
 The Job runs where a launcher would: on demand, without a GPU. Its pod lacks the label by which affinity keeps the job's
-pods in one zone, because the zone of a copy must not decide where GPUs are looked for; so the job's NetworkPolicies do
-not select it either.
+pods in one zone, because the zone of a copy must not decide where GPUs are looked for.
+
+A description may change while its job waits. The pod template of a Job cannot (kubernetes 1.34,
+`pkg/apis/batch/validation`, `ValidateJobSpecUpdate`), so the Job's name follows from it: another template is another
+Job. The MPI Operator never changes the containers of a launcher's Job either (mpi-operator 0.8.2,
+`syncLauncherSchedulingDirectives`), so what the gate waits for is in a ConfigMap, which the kubelet brings up to date
+in pods that wait (https://kubernetes.io/docs/concepts/configuration/configmap/, "Mounted ConfigMaps are updated
+automatically").
 """
 
+import hashlib
+import json
 from typing import Final
 
-from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY, STAGE_CONTAINER, STAGE_SUFFIX, Role
+from hvd_elastic.mpijob.contract import (
+    LABEL_MANAGED_BY,
+    LABEL_STAGE,
+    MANAGED_BY,
+    STAGE_CONTAINER,
+    STAGE_FOLDER,
+    STAGE_KEY,
+    STAGE_SUFFIX,
+    Role,
+)
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.manifests import node_placement
@@ -23,6 +40,10 @@ from hvd_elastic.mpijob.manifests.supporting import shared_storage
 
 GATE: Final = "stage-gate"
 _VOLUME: Final = "data"
+_WANTED_VOLUME: Final = "stage"
+_HASH_LENGTH: Final = 8
+_LONGEST_NAME: Final = 63
+"""A Job's name is a label's value on its pods."""
 _ATTEMPTS: Final = 20
 """Pods of the Job that may fail. Each goes on where the one before was."""
 
@@ -31,24 +52,47 @@ def manifests(spec: JobSpec) -> list[Manifest]:
     """The Job, if the description has `stage`."""
     if spec.stage is None:
         return []
+    own = {LABEL_COMPONENT: STAGE_CONTAINER, LABEL_STAGE: spec.name}
+    template = {
+        "metadata": {"labels": {**spec.labels, LABEL_MANAGED_BY: MANAGED_BY, **own}},
+        "spec": _pod(spec, spec.stage),
+    }
+    meta = metadata(spec, _job_name(spec, template))
     return [
         {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": metadata(spec, f"{spec.name}{STAGE_SUFFIX}"),
+            "metadata": {**meta, "labels": {**meta["labels"], **own}},
             "spec": {
                 "backoffLimit": _ATTEMPTS,
                 "podReplacementPolicy": "Failed",  # two copiers would write the same files
                 "ttlSecondsAfterFinished": spec.keep,
-                "template": {
-                    "metadata": {
-                        "labels": {**spec.labels, LABEL_MANAGED_BY: MANAGED_BY, LABEL_COMPONENT: STAGE_CONTAINER}
-                    },
-                    "spec": _pod(spec, spec.stage),
-                },
+                "template": template,
             },
         }
     ]
+
+
+def wanted(spec: JobSpec) -> list[Manifest]:
+    """The ConfigMap with what the gate waits for, if the description has `stage`."""
+    if spec.stage is None:
+        return []
+    stage = spec.stage
+    data_set = {"source": stage.source, "into": stage.into or _data(spec).path, "rearrange": stage.rearrange}
+    name = f"{spec.name}{STAGE_SUFFIX}"
+    data = {STAGE_KEY: json.dumps(data_set)}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(spec, name), "data": data}]
+
+
+def selector(spec: JobSpec) -> dict[str, str]:
+    """The labels that select the pods that copy."""
+    return {LABEL_MANAGED_BY: MANAGED_BY, LABEL_STAGE: spec.name}
+
+
+def _job_name(spec: JobSpec, template: Manifest) -> str:
+    content = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]
+    suffix = f"{STAGE_SUFFIX}-{content}"
+    return f"{spec.name[: _LONGEST_NAME - len(suffix)].rstrip('-')}{suffix}"
 
 
 def gates(spec: JobSpec) -> list[Manifest]:
@@ -59,17 +103,24 @@ def gates(spec: JobSpec) -> list[Manifest]:
         name=GATE,
         image=spec.image,
         imagePullPolicy=spec.image_pull_policy,
-        command=["hvd-elastic", "stage-gate", *_arguments(spec, spec.stage)],
+        command=["hvd-elastic", "stage-gate", "--wanted", f"{STAGE_FOLDER}/{STAGE_KEY}"],
         resources={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         securityContext=container_security(read_only_root=True),
-        volumeMounts=[_mount(spec, read_only=True)],
+        volumeMounts=[
+            _mount(spec, read_only=True),
+            # A subPath would never be brought up to date.
+            {"name": _WANTED_VOLUME, "mountPath": STAGE_FOLDER, "readOnly": True},
+        ],
     )
     return [gate]
 
 
-def gate_volumes(spec: JobSpec) -> list[Manifest]:
-    """`volumes` that the gate needs in a pod that mounts no data itself."""
-    return [_claim(spec, read_only=True)] if spec.stage is not None else []
+def gate_volumes(spec: JobSpec, *, has_data: bool) -> list[Manifest]:
+    """`volumes` of the gate, in a pod that mounts the data itself or does not."""
+    if spec.stage is None:
+        return []
+    config = {"name": _WANTED_VOLUME, "configMap": {"name": f"{spec.name}{STAGE_SUFFIX}"}}
+    return [*([] if has_data else [_claim(spec, read_only=True)]), config]
 
 
 def _pod(spec: JobSpec, stage: StageSpec) -> Manifest:

@@ -1,20 +1,31 @@
 """Staging from a real S3 server into a real folder."""
 
+import errno
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from hvd_elastic.staging import Staged, StageError, StageProgress, stage, whats_missing
-from hvd_elastic.staging.source_manifest import STATE_FOLDER, SUCCESS_FILE
-from hvd_elastic.staging.stage_errors import ChangedObjectError, UnusableSourceError
+from hvd_elastic.cli import cli
+from hvd_elastic.staging import Staged, StageError, StageProgress, WantedData, stage, whats_missing
+from hvd_elastic.staging.object_source import ObjectSource
+from hvd_elastic.staging.source_manifest import STATE_FOLDER, SUCCESS_FILE, SourceObject
+from hvd_elastic.staging.stage_errors import (
+    ChangedObjectError,
+    DigestError,
+    UnusableSourceError,
+    UnusableWantedError,
+)
+from hvd_elastic.system.atomic_file import replace_file
 
 Put = Callable[[str, bytes], None]
 Stage = Callable[..., Staged]
@@ -28,6 +39,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def staged(endpoint: str, bucket: str, folder: Path) -> Stage:
     return partial(stage, f"s3://{bucket}/set", folder, endpoint=endpoint, threads=8)
+
+
+def missing(folder: Path, source: str, rearrange: Sequence[str]) -> str | None:
+    return whats_missing(WantedData(source=source, into=folder, rearrange=rearrange))
 
 
 def content(folder: Path) -> Mapping[str, bytes]:
@@ -92,13 +107,53 @@ def test_a_copier_that_was_killed_goes_on_where_it_was(
                 process.send_signal(signal.SIGKILL)
                 break
     assert process.returncode == -signal.SIGKILL
-    assert whats_missing(folder, source=f"s3://{bucket}/set", rearrange=[]) is not None
+    assert missing(folder, f"s3://{bucket}/set", []) is not None
     (folder / STATE_FOLDER / "incoming" / "left").write_bytes(b"half")
     done = staged()
     assert content(folder) == wanted
     assert done.kept >= 149  # the last one may have been renamed, and not yet recorded
     assert done.copied + done.kept == 400
     assert not list((folder / STATE_FOLDER / "incoming").iterdir())
+
+
+def test_a_copier_that_was_killed_within_a_large_object_goes_on_there(
+    staged: Stage, put: Put, folder: Path, endpoint: str, bucket: str
+) -> None:
+    ranges, kill_after = 40, (0, 1, 7, 30, 39)
+    data = os.urandom((ranges - 1) * 1000 + 1)
+    put("large", data)
+    script = (
+        "import os, sys, pathlib; from hvd_elastic.staging import stage, object_source\n"
+        "def say(*words): os.write(1, (' '.join(map(str, words)) + '\\n').encode())\n"
+        "read = object_source.ObjectSource.read\n"
+        "def told(source, one, offset, length):\n"
+        "    say('read', offset)\n"
+        "    return read(source, one, offset, length)\n"
+        "object_source.ObjectSource.read = told\n"
+        "stage(sys.argv[1], pathlib.Path(sys.argv[2]), endpoint=sys.argv[3], threads=3, range_bytes=1000,"
+        " report=lambda progress: say('there', progress.size_bytes))"
+    )
+    command = [sys.executable, "-c", script, f"s3://{bucket}/set", str(folder), endpoint]
+    there = 0
+    for kill_at in kill_after:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = list(_until(process.stdout, kill_at, process))
+        read = [int(line.split()[1]) for line in lines if line.startswith("read")]
+        assert len(read) == len(set(read)) <= ranges - there
+        there = max([there, *(-(-int(line.split()[1]) // 1000) for line in lines if line.startswith("there"))])
+    done = staged(range_bytes=1000)
+    assert content(folder) == {"large": data}
+    assert done.marker.unverified == 0
+    assert not list((folder / STATE_FOLDER / "incoming").iterdir())
+
+
+def _until(lines: Iterable[str], ranges: int, process: "subprocess.Popen[str]") -> Iterator[str]:
+    """Lines until so many ranges are there, and the process is killed; then those that it had written."""
+    for line in lines:
+        yield line
+        if line.startswith("there") and int(line.split()[1]) >= ranges * 1000:
+            process.send_signal(signal.SIGKILL)
 
 
 def test_only_what_changed_is_copied_again(staged: Stage, put: Put, client: Any, bucket: str, folder: Path) -> None:
@@ -148,7 +203,42 @@ def test_the_marker_goes_before_anything_changes(
 
     with pytest.raises(StageError, match="stopped"):
         staged(report=stop)
-    assert whats_missing(folder, source=f"s3://{bucket}/set", rearrange=[]) is not None
+    assert missing(folder, f"s3://{bucket}/set", []) is not None
+
+
+def test_a_large_object_that_was_damaged_on_the_way_begins_again(
+    staged: Stage, put: Put, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(5000)
+    put("large", data)
+    read = ObjectSource.read
+
+    def damaged(source: ObjectSource, one: SourceObject, offset: int, length: int) -> bytes:
+        return b"?" * length if offset == 2000 else read(source, one, offset, length)
+
+    monkeypatch.setattr(ObjectSource, "read", damaged)
+    with pytest.raises(DigestError, match="large: the bytes that arrived are not those of ETag"):
+        staged(range_bytes=1000)
+    monkeypatch.undo()
+    staged(range_bytes=1000)
+    assert content(folder) == {"large": data}
+
+
+def test_what_was_begun_of_an_object_that_changed_is_removed(staged: Stage, put: Put, folder: Path) -> None:
+    put("large", os.urandom(5000))
+
+    def stop(progress: StageProgress) -> None:
+        raise StageError("stopped")
+
+    with pytest.raises(StageError, match="stopped"):
+        staged(threads=1, range_bytes=1000, report=stop)
+    incoming = folder / STATE_FOLDER / "incoming"
+    begun = {path.name for path in incoming.iterdir()}
+    assert len(begun) == 2
+    put("large", os.urandom(5000))
+    with pytest.raises(StageError, match="stopped"):
+        staged(threads=1, range_bytes=1000, report=stop)
+    assert not begun & {path.name for path in incoming.iterdir()}
 
 
 def test_an_object_that_is_replaced_while_it_is_read_is_an_error(
@@ -191,10 +281,10 @@ def test_the_rearrangement_runs_once_for_each_data_set(staged: Stage, put: Put, 
     command = ["/bin/sh", "-c", "mkdir -p sorted; mv *.txt sorted/; echo run >> runs"]
     url = f"s3://{bucket}/set"
     staged()
-    assert "rearrange command" in str(whats_missing(folder, source=url, rearrange=command))
+    assert "rearrange command" in str(missing(folder, url, command))
     assert staged(rearrange=command).rearranged
-    assert whats_missing(folder, source=url, rearrange=command) is None
-    assert "another command" in str(whats_missing(folder, source=url, rearrange=["other"]))
+    assert missing(folder, url, command) is None
+    assert "another command" in str(missing(folder, url, ["other"]))
     assert not staged(rearrange=command).rearranged
     assert (folder / "runs").read_text() == "run\n"
     put("b.txt", b"2")
@@ -206,9 +296,24 @@ def test_a_rearrangement_that_fails_leaves_no_marker(staged: Stage, put: Put, bu
     put("a", b"1")
     with pytest.raises(StageError, match="ended with code 3"):
         staged(rearrange=["/bin/sh", "-c", "exit 3"])
-    assert whats_missing(folder, source=f"s3://{bucket}/set", rearrange=["x"]) is not None
+    assert missing(folder, f"s3://{bucket}/set", ["x"]) is not None
     with pytest.raises(StageError, match="no-such"):
         staged(rearrange=["no-such-command"])
+
+
+def test_what_may_not_outlive_the_machine_is_not_called_whole(
+    staged: Stage, put: Put, bucket: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    put("a", b"1")
+    monkeypatch.setattr(sys.modules["hvd_elastic.staging.stage"], "sync_file_system", full)
+    with pytest.raises(OSError, match="no space"):
+        staged()
+    assert missing(folder, f"s3://{bucket}/set", []) is not None
+    monkeypatch.undo()
+    assert staged().kept == 1
 
 
 def test_a_second_stager_waits_for_the_first(staged: Stage, put: Put, folder: Path) -> None:
@@ -221,8 +326,38 @@ def test_a_second_stager_waits_for_the_first(staged: Stage, put: Put, folder: Pa
 
 
 def test_the_gate_knows_whose_data_it_is(staged: Stage, put: Put, bucket: str, folder: Path) -> None:
-    assert "not staged" in str(whats_missing(folder, source="s3://other/set", rearrange=[]))
+    assert "not staged" in str(missing(folder, "s3://other/set", []))
     put("a", b"1")
     staged()
-    assert "holds" in str(whats_missing(folder, source="s3://other/set", rearrange=[]))
-    assert whats_missing(folder, source=f"s3://{bucket}/set/", rearrange=[]) is None
+    assert "holds" in str(missing(folder, "s3://other/set", []))
+    assert missing(folder, f"s3://{bucket}/set/", []) is None
+
+
+def test_a_gate_that_waits_takes_up_another_data_set(
+    staged: Stage, put: Put, bucket: str, folder: Path, tmp_path: Path
+) -> None:
+    """The kubelet replaces the file of a ConfigMap in a pod that runs."""
+    put("a", b"1")
+    staged()
+    wanted = tmp_path / "stage.json"
+
+    def want(source: str) -> None:
+        replace_file(wanted, json.dumps({"source": source, "into": str(folder), "rearrange": []}))
+
+    want("s3://other/set")
+    command = [sys.executable, "-m", "hvd_elastic.cli", "stage-gate", "--wanted", str(wanted)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as gate:
+        assert gate.stderr is not None
+        assert "this job wants s3://other/set" in gate.stderr.readline()
+        want(f"s3://{bucket}/set")
+        assert f"holds all of s3://{bucket}/set" in gate.stderr.readline()
+    assert gate.returncode == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"source": "s3://b"}', "{}"])
+def test_a_gate_that_is_not_told_what_to_wait_for_opens_for_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "stage.json").write_text(text)
+    done = CliRunner().invoke(cli, ["stage-gate", "--once", "--wanted", str(tmp_path / "stage.json")])
+    assert isinstance(done.exception, UnusableWantedError)
+    assert done.exception.exit_code == 2
+    assert "submit the job again" in str(done.exception)

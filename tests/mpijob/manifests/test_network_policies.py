@@ -195,6 +195,71 @@ def test_workers_reach_the_service_that_hands_out_credentials(
         assert not admits(spec, "Egress", labels(spec, "Launcher"), address, 80)
 
 
+def copier(spec: JobSpec) -> Labels:
+    """The labels of the pod that copies the data set."""
+    (manifest,) = (manifest for manifest in render(spec) if manifest["kind"] == "Job")
+    found: Labels = manifest["spec"]["template"]["metadata"]["labels"]
+    return found
+
+
+def test_the_copy_of_a_data_set_reaches_names_and_storage_and_nothing_else() -> None:
+    spec = job(data="d", stage="s3://b/set")
+    assert admits(spec, "Egress", copier(spec), INTERNET, 443)
+    assert admits(spec, "Egress", copier(spec), NAME_SERVER, 53, namespace="kube-system", protocol="udp")
+    assert not admits(spec, "Egress", copier(spec), INTERNET, 6443)
+    assert not admits(spec, "Egress", copier(spec), INTERNET, 80)
+    worker = labels(spec, "Worker")
+    assert not admits(spec, "Egress", copier(spec), worker, contract.SSH_PORT)
+    assert not admits(spec, "Ingress", worker, copier(spec), contract.SSH_PORT)
+    for peer in (worker, STRANGER, copier(spec)):
+        assert not admits(spec, "Ingress", copier(spec), peer, 443)
+
+
+def test_the_copy_of_another_job_is_none_of_its_business() -> None:
+    spec = job(data="d", stage="s3://b/set", network__storage_ports=[9000])
+    other = copier(job(name="other", data="d", stage="s3://b/set"))
+    assert admits(spec, "Ingress", other, STRANGER, 443)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reached", "closed"),
+    [
+        ({"cloud": "eks", "workers__service_account": "s3"}, [(POD_IDENTITY, 80)], [(METADATA, 80)]),
+        ({"cloud": "eks"}, [(POD_IDENTITY, 80), (METADATA, 80)], [(METADATA, 81)]),
+        ({"cloud": "eks", "network__identity": False}, [], [(POD_IDENTITY, 80), (METADATA, 80)]),
+        ({"cloud": "eks", "stage__endpoint": "https://s3.example.com"}, [], [(POD_IDENTITY, 80), (METADATA, 80)]),
+        ({"cloud": "gke"}, [(METADATA, 80), (GKE_METADATA, 988)], [(POD_IDENTITY, 80)]),
+    ],
+)
+def test_the_copy_reaches_the_service_that_hands_out_credentials(
+    keys: dict[str, object], reached: list[tuple[str, int]], closed: list[tuple[str, int]]
+) -> None:
+    spec = job(data="d", **{"stage__source": "s3://b/set", **keys})
+    for address, port in reached:
+        assert admits(spec, "Egress", copier(spec), address, port)
+    for address, port in closed:
+        assert not admits(spec, "Egress", copier(spec), address, port)
+
+
+def test_the_port_of_an_endpoint_is_open_to_the_copy_alone() -> None:
+    endpoint = {"source": "s3://b/set", "endpoint": "http://minio.storage:9000"}
+    spec = job(data="d", stage=endpoint)
+    assert admits(spec, "Egress", copier(spec), INTERNET, 9000)
+    assert not admits(spec, "Egress", labels(spec, "Worker"), INTERNET, 9000)
+    peers = [{"namespace": "storage", "pods": {"app": "minio"}}, {"cidr": "10.0.0.0/8", "ports": [2049]}]
+    spec = job(data="d", stage=endpoint, network__egress=peers)
+    assert admits(spec, "Egress", copier(spec), {"app": "minio"}, 9000, namespace="storage")
+    assert not admits(spec, "Egress", copier(spec), INTERNET, 9000)
+    (problem,) = refused(data="d", stage=endpoint, network__egress=peers[1:]).values()
+    assert "port 9000, which the NetworkPolicy blocks" in problem
+
+
+@pytest.mark.parametrize("endpoint", ["minio:9000", "ftp://minio", "http://", "http://minio:x", "http://minio:0"])
+def test_an_endpoint_is_the_url_of_a_service(endpoint: str) -> None:
+    (problem,) = refused(data="d", stage={"source": "s3://b/set", "endpoint": endpoint}).values()
+    assert "is not the URL of an S3 service" in problem
+
+
 def test_the_workers_of_a_pytorchjob_do_too() -> None:
     spec = job(cloud="eks", command=["python", "train.py", "--data", "s3://b/p"])
     names = [one["metadata"]["name"] for one in render(spec, Target.PYTORCHJOB) if one["kind"] == "NetworkPolicy"]

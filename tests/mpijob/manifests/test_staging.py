@@ -1,5 +1,7 @@
 """The Job that stages a data set, and the gate before training."""
 
+import json
+
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
@@ -36,10 +38,46 @@ def test_nothing_of_a_job_runs_before_its_gate(target: Target) -> None:
     assert templates
     for template in templates:
         first = template["spec"]["initContainers"][0]
-        assert first["command"] == [
-            *("hvd-elastic", "stage-gate", "--source", "s3://b/set", "--into", "/data/set"),
-            *("--", "sort", "$$(A)"),
-        ]
+        assert first["command"] == ["hvd-elastic", "stage-gate", "--wanted", "/etc/hvd-elastic/stage/stage.json"]
+        (folder,) = (mount for mount in first["volumeMounts"] if mount["mountPath"] == "/etc/hvd-elastic/stage")
+        assert "subPath" not in folder
+        (volume,) = (volume for volume in template["spec"]["volumes"] if volume["name"] == folder["name"])
+        assert volume["configMap"] == {"name": "fashion-stage"}
+    (config,) = (one for one in render(spec, target) if one["metadata"]["name"] == "fashion-stage")
+    wanted = json.loads(config["data"]["stage.json"])
+    assert wanted == {"source": "s3://b/set", "into": "/data/set", "rearrange": ["sort", "$(A)"]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"stage": "s3://b/other"},
+        {"stage": {"source": "s3://b/set", "into": "/data/set"}},
+        {"stage": {"source": "s3://b/set", "memory": "4Gi"}},
+        {"image": "image:2"},
+        {"data": "elsewhere"},
+    ],
+)
+def test_another_pod_template_is_another_job(changed: dict[str, object]) -> None:
+    """A Job's pod template cannot be changed."""
+    keys: dict[str, object] = {"data": "imagenet", "stage": "s3://b/set"}
+    before, again, after = (one(job(**each), "Job") for each in (keys, keys, {**keys, **changed}))
+    assert before == again
+    assert before["metadata"]["name"] != after["metadata"]["name"]
+
+
+def test_what_changes_nothing_in_its_pods_keeps_its_name() -> None:
+    keys: dict[str, object] = {"data": "imagenet", "stage": "s3://b/set"}
+    assert one(job(**keys), "Job") == one(job(**keys, workers="2:8", command=["python", "other.py"]), "Job")
+
+
+@pytest.mark.parametrize("length", [1, 48, 52])
+def test_its_name_is_a_label_of_its_pods(length: int) -> None:
+    names = {
+        one(job(name=(f"a{end}" * 26)[:length], data="d", stage="s3://b"), "Job")["metadata"]["name"] for end in "bc"
+    }
+    assert all(len(name) <= 63 for name in names)
+    assert length == 1 or len(names) == 2
 
 
 def test_the_copy_does_not_decide_the_zone_of_the_gpus() -> None:

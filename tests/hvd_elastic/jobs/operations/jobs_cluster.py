@@ -88,7 +88,7 @@ class JobsCluster(KubeApi):
         return [
             f"{request.method} {request.path}"
             for request in self.requests
-            if request.method != "GET" and "dryRun" not in request.query
+            if request.method != "GET" and "dryRun" not in {**request.query, **(request.body or {})}
         ]
 
 

@@ -33,13 +33,17 @@ WHOLE = progress_words(StageProgress(objects=2, of_objects=2, size_bytes=3 << 30
 
 def staging_pod(name: str = "train-stage-x", *, made: float = 0.0, **fields: Any) -> Json:
     found = pod(name, role="", **fields)
-    found["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "train-stage"}
+    found["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "train-stage-1"}
     found["metadata"]["creationTimestamp"] = stamp(made)
     return found
 
 
 def staging_job(*conditions: Json) -> Json:
-    return {"metadata": {"name": "train-stage", "namespace": "default"}, "status": {"conditions": list(conditions)}}
+    labels = {"hvd-elastic.dev/stage": "train"}
+    return {
+        "metadata": {"name": "train-stage-1", "namespace": "default", "labels": labels},
+        "status": {"conditions": list(conditions)},
+    }
 
 
 def facts(**fields: Any) -> StageFacts:
@@ -165,4 +169,16 @@ def test_a_container_that_has_not_started_has_no_log(staging: KubeApi, cluster: 
 def test_a_job_that_has_trained_asks_nothing_of_its_staging(staging: KubeApi, cluster: ClusterClient) -> None:
     staging.put(JOBS, staged_mpijob(begun=True))
     assert status(cluster, "train").stage is None
-    assert not any("-stage" in request.path for request in staging.requests)
+    assert not any("hvd-elastic.dev/stage" in str(request.query) for request in staging.requests)
+
+
+def test_the_newest_copy_counts(staging: KubeApi, cluster: ClusterClient) -> None:
+    older = staging_job(condition("Failed", "BackoffLimitExceeded"))
+    older["metadata"].update(name="train-stage-0", creationTimestamp=stamp(1.0))
+    staging.put(LAUNCHER_JOBS, older)
+    newer = staging_job()
+    newer["metadata"]["creationTimestamp"] = stamp(2.0)
+    staging.put(LAUNCHER_JOBS, newer)
+    found = status(cluster, "train")
+    assert found.stage is not None
+    assert found.stage.phase is StagePhase.COPYING

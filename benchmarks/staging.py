@@ -1,0 +1,214 @@
+"""Staging a data set, beside s5cmd (and rclone, if it is installed), from one S3 server on this machine, in turns.
+
+Each copies the same objects into an empty folder of its own, as a whole process from its start to its end: first many
+small objects, then few large ones. Ours compares each byte to the object's ETag and syncs the file system at the end;
+the others do neither. The server is versitygw over a folder, because moto's would be measured in place of the copiers.
+
+s5cmd and versitygw are built once, from the Go module proxy, into ~/.cache/hvd-elastic/go.
+
+    python -m benchmarks.staging [--small 3000] [--small-kib 32] [--large 4] [--large-mib 256] [--repeats 3]
+"""
+
+import argparse
+import hashlib
+import os
+import platform
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+MIB = 1 << 20
+VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+S5CMD = Path(__file__).parent / "s5cmd"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_REGION": "us-east-1"}
+AIM_PERCENT = 80
+
+Command = Callable[[str, Path, str], Sequence[str]]
+"""From the URL of a prefix, a folder and the server's URL to the words of a copier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet:
+    """Objects below a prefix."""
+
+    name: str
+    objects: int
+    size_bytes: int
+    """Of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One copy by one copier."""
+
+    seconds: float
+    cpu_seconds: float
+    """Of the copier alone."""
+
+
+def ours(url: str, folder: Path, endpoint: str) -> Sequence[str]:
+    return [sys.executable, "-m", "hvd_elastic.cli", "stage-copier",
+            "--source", url, "--into", str(folder), "--endpoint", endpoint]  # fmt: skip
+
+
+def s5cmd(program: Path, url: str, folder: Path, endpoint: str) -> Sequence[str]:
+    return [str(program), "--endpoint-url", endpoint, "--log", "error", "cp", f"{url}/*", f"{folder}/"]
+
+
+def rclone(program: str, url: str, folder: Path, endpoint: str) -> Sequence[str]:
+    remote = f":s3,provider=Other,env_auth=true,endpoint='{endpoint}':{url.removeprefix('s3://')}"
+    return [program, "copy", "--transfers", "16", remote, str(folder)]
+
+
+def copiers() -> Mapping[str, Command]:
+    found: dict[str, Command] = {"hvd-elastic stage-copier": ours, "s5cmd": partial(s5cmd, built_s5cmd())}
+    if program := shutil.which("rclone"):
+        found["rclone"] = partial(rclone, program)
+    return found
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hvd-elastic" / "go"
+
+
+def built_s5cmd() -> Path:
+    key = hashlib.sha256(b"".join((S5CMD / name).read_bytes() for name in ("go.mod", "go.sum"))).hexdigest()[:16]
+    program = cache_folder() / f"s5cmd-{key}"
+    if not program.exists():
+        build = ["go", "build", "-o", str(program), "github.com/peak/s5cmd/v2"]
+        subprocess.run(build, cwd=S5CMD, check=True)
+    return program
+
+
+def built_versitygw() -> Path:
+    folder = cache_folder() / f"versitygw-{VERSITYGW.rpartition('@')[2]}"
+    program = folder / "versitygw"
+    if not program.exists():
+        subprocess.run(["go", "install", VERSITYGW], env={**os.environ, "GOBIN": str(folder)}, check=True)
+    return program
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """A server over an empty folder, and its URL."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder.mkdir()
+    keys = ["--access", CREDENTIALS["AWS_ACCESS_KEY_ID"], "--secret", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]]
+    words = [str(built_versitygw()), "--port", f"127.0.0.1:{port}", *keys, "--quiet", "--keep-alive"]
+    with subprocess.Popen([*words, "posix", str(folder)], stdout=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and not answers(port):
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def fill(endpoint: str, data: DataSet) -> None:
+    """Put the objects: large ones as multipart uploads, as every tool uploads them."""
+    from boto3.s3.transfer import TransferConfig
+
+    from hvd_elastic.staging.object_source import make_client
+
+    client = make_client(endpoint=endpoint, threads=8)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(os.urandom(data.size_bytes))
+        file.flush()
+
+        def put(number: int) -> None:
+            key = f"{data.name}/{number % 10}/{number:06}.bin"
+            client.upload_file(file.name, "bench", key, Config=TransferConfig(use_threads=False))
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(put, range(data.objects)))
+
+
+def copy(command: Sequence[str], folder: Path, data: DataSet) -> Turn:
+    """Run one copier to its end. Raises CalledProcessError, and RuntimeError if it has not copied everything."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    seconds, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    files = [path.stat().st_size for path in folder.rglob("*.bin")]
+    if files != [data.size_bytes] * data.objects:
+        raise RuntimeError(f"{command[0]} copied {len(files)} of {data.objects} objects")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Turn(seconds=seconds, cpu_seconds=cpu)
+
+
+def compare(found: Mapping[str, Command], endpoint: str, data: DataSet, *, repeats: int, scratch: Path) -> None:
+    fill(endpoint, data)
+    turns: dict[str, list[Turn]] = {name: [] for name in found}
+    for repeat in range(repeats):
+        order = list(found.items())
+        for name, command in order[repeat % len(order) :] + order[: repeat % len(order)]:
+            folder = scratch / "copy"
+            folder.mkdir()
+            turns[name].append(copy(command(f"s3://bench/{data.name}", folder, endpoint), folder, data))
+            shutil.rmtree(folder)
+    print(f"\n{data.objects} objects of {data.size_bytes / MIB:.4g} MiB", flush=True)
+    for name, done in turns.items():
+        report(name, done, data)
+    theirs, mine = (statistics.median(one.seconds for one in turns[name]) for name in ("s5cmd", next(iter(found))))
+    print(f"  {100 * theirs / mine:.0f} % of s5cmd's rate, by the medians (aim: {AIM_PERCENT} %)", flush=True)
+
+
+def report(name: str, turns: Sequence[Turn], data: DataSet) -> None:
+    seconds = [one.seconds for one in turns]
+    shown = " / ".join(f"{value:.2f}" for value in (min(seconds), statistics.median(seconds), max(seconds)))
+    middle, cpu = statistics.median(seconds), statistics.median(one.cpu_seconds for one in turns)
+    rate = f"{data.objects / middle:.0f} objects/s, {data.objects * data.size_bytes / MIB / middle:.0f} MiB/s"
+    print(f"  {name:26} {shown} s (min / median / max of {len(turns)}), {rate}, {cpu:.2f} s of CPU")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--small", type=int, default=3000, help="objects")
+    parser.add_argument("--small-kib", type=int, default=32)
+    parser.add_argument("--large", type=int, default=4, help="objects")
+    parser.add_argument("--large-mib", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start, "
+          f"Python {platform.python_version()}")  # fmt: skip
+    try:
+        found = copiers()
+        built_versitygw()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"s5cmd and the S3 server are built from their Go modules, which failed: {error}")
+        return
+    os.environ.update(CREDENTIALS)
+    with tempfile.TemporaryDirectory(prefix="bench-staging-") as name, server(Path(name) / "store") as endpoint:
+        from hvd_elastic.staging.object_source import make_client
+
+        make_client(endpoint=endpoint, threads=1).create_bucket(Bucket="bench")
+        for data in (
+            DataSet(name="small", objects=given.small, size_bytes=given.small_kib << 10),
+            DataSet(name="large", objects=given.large, size_bytes=given.large_mib << 20),
+        ):
+            compare(found, endpoint, data, repeats=given.repeats, scratch=Path(name))
+
+
+if __name__ == "__main__":
+    main()
