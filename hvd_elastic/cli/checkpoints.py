@@ -19,11 +19,14 @@ _COLUMNS = (
     Column(title="manifest", key="manifest"),
     Column(title="status", key="status"),
 )
+_SAMPLES = Column(title="samples", key="samples")
 
 
 @click.command()
 @click.argument("url")
-@click.option("--verify", is_flag=True, help="Read every byte, and compare it to its SHA-256.")
+@click.option(
+    "--verify", is_flag=True, help="Read every byte, compare it to its SHA-256, and say which samples were used."
+)
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 def command(*, url: str, verify: bool, output: Format) -> None:
     """List the durable checkpoints at URL, newest first.
@@ -34,18 +37,20 @@ def command(*, url: str, verify: bool, output: Format) -> None:
 
     with read_checkpoints(url) as reader:
         rows = [_row(each, verify=verify) for each in reader.checkpoints()]
-    show(Result(rows=rows, columns=_COLUMNS, names=[row["manifest"] for row in rows]), output)
+    columns = (*_COLUMNS, _SAMPLES) if verify else _COLUMNS
+    show(Result(rows=rows, columns=columns, names=[row["manifest"] for row in rows]), output)
 
 
 def _row(found: "Checkpoint | Rejected", *, verify: bool) -> dict[str, Any]:
+    from hvd_elastic.cli.checkpoint_samples import verified_samples
     from hvd_elastic.trainer.checkpoint import CorruptError, Rejected
 
     if isinstance(found, Rejected):
         return {"manifest": found.manifest, "status": found.why}
-    status = "not read"
+    status, samples = "not read", ""
     if verify:
         try:
-            found.verify()
+            samples = verified_samples(found)
             status = "verified"
         except CorruptError as error:
             status = str(error)
@@ -57,4 +62,5 @@ def _row(found: "Checkpoint | Rejected", *, verify: bool) -> dict[str, Any]:
         "reason": found.reason,
         "manifest": found.name,
         "status": status,
+        **({"samples": samples} if verify else {}),
     }

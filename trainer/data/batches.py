@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import horovod.torch as hvd
@@ -13,6 +14,7 @@ from hvd_elastic.trainer.data.loader import Collate, is_iterable, is_one_shot, l
 from hvd_elastic.trainer.data.loop_hints import LoopHints
 from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness
+from hvd_elastic.trainer.data.sample_certificate import SampleHash
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder, derived_seed
 from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Samples
 
@@ -94,7 +96,9 @@ class Batches:
             _set_length(called.cursor, len(dataset), name=name)
         seeds = randomness.of_pass(name, epoch, called.path)
         pairs = _load(called, dataset, options, epoch=epoch, seeds=seeds)
-        return self._run(called, pairs, options, on_step=on_step, on_end=on_end, commit=commit)
+        shuffle = None if is_iterable(dataset) else options.shuffle
+        certify = partial(self.account.certify, called, seed=options.seed, shuffle=shuffle)
+        return self._run(called, pairs, options, certify=certify, on_step=on_step, on_end=on_end, commit=commit)
 
     def _run(
         self,
@@ -102,12 +106,14 @@ class Batches:
         pairs: Iterator[tuple[Any, MicroBatch]],
         options: PassOptions,
         *,
+        certify: Callable[[], None],
         on_step: Callable[[], None],
         on_end: Callable[[], None],
         commit: Callable[[], None],
     ) -> Iterator[Any]:
         account, yielded = self.account, self._yielded
         account.begin(run)
+        certify()
         yielded.append(run)
         try:
             if run.cursor.ended:
@@ -154,7 +160,8 @@ def _load(
         seed = derived_seed(options.seed, called.path)
         order = SampleOrder(plan.length, seed=seed, epoch=epoch, shuffle=options.shuffle)
     loading = {"pin_memory": torch.cuda.is_available(), **options.loading}
-    pairs = load(plan, dataset, order, options.collate_fn, seeds, **loading)
+    hashed = None if called.certified is None else SampleHash(name=called.name, epoch=epoch)
+    pairs = load(plan, dataset, order, options.collate_fn, seeds, hashed=hashed, **loading)
     if options.prefetcher is not None:
         pairs = _prefetched(pairs, options.prefetcher)
     yield from pairs if seeds is None else seeds.of_steps(pairs, plan)

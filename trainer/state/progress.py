@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any, Optional
 
+from hvd_elastic.trainer.data.sample_certificate import Certificate
+
 
 @dataclass(slots=True, kw_only=True)
 class Cursor:
@@ -67,6 +69,8 @@ class EpochPosition:
     """Names for which `State.once` has answered True in this epoch."""
     inner: Optional["EpochPosition"] = None
     """The passes within a step that is not complete: its batches are yielded again."""
+    certificate: Certificate | None = None
+    """Which samples were used, over all epochs; None for the position within a step."""
 
     def cursor(self, name: str, call: int) -> Cursor:
         """Return the cursor of a call (from 0), which is made if this is the first time that the pass is called."""
@@ -99,6 +103,7 @@ class EpochPosition:
             passes={name: [replace(cursor) for cursor in cursors] for name, cursors in self.passes.items()},
             once=list(self.once),
             inner=self.inner.copy() if self.inner is not None else None,
+            certificate=self.certificate.copy() if self.certificate is not None else None,
         )
 
     def count_repeated(self, undone: "EpochPosition") -> None:
@@ -124,6 +129,8 @@ class EpochPosition:
         known["once"] = list(values.get("once", ()))
         inner = values.get("inner")
         known["inner"] = cls.from_state_dict(inner) if inner is not None else None
+        certificate = values.get("certificate")
+        known["certificate"] = Certificate.from_state_dict(certificate) if certificate is not None else None
         return cls(**known)
 
 
