@@ -199,8 +199,6 @@ class EpochAccount:
         for each in self._certified:
             assert each.certified is not None
             each.certified.position = self._covered(each)
-        if self.position.certificate is not None:
-            position.certificate = self.position.certificate.copy()
         _settle(self._top, position)
         return position
 

@@ -43,16 +43,31 @@ class SampleHash:
 
     def sum_of(self, indices: Iterable[int] | Indices) -> int:
         """The sum of the samples' hashes, modulo 2^64. Indices in a stream are positions."""
-        words = np.asarray(indices, dtype=np.int64).astype(np.uint64)
-        first, second = _keys(self.name, self.epoch)
-        return int(keyed_hash(keyed_hash(words, first), second).sum(dtype=np.uint64))
+        words = np.asarray(indices, dtype=np.int64).view(np.uint64)
+        return int(keyed_hash(words, _key(self.name, self.epoch)).sum(dtype=np.uint64))
+
+
+@lru_cache(maxsize=4096)
+def _sum_of_epoch(name: str, epoch: int, of_order: tuple[int, int, bool] | None, start: int, stop: int) -> int:
+    """The sum of the samples at these positions of an epoch's order: of `(length, seed, shuffle)`, or None for theirs.
+
+    Kept, because a job examines its earlier epochs at the end of each.
+    """
+    order = None
+    if of_order is not None:
+        length, seed, shuffle = of_order
+        order = SampleOrder(length, seed=seed, epoch=epoch, shuffle=shuffle)
+    hashed, total = SampleHash(name=name, epoch=epoch), 0
+    for at in range(start, stop, _CHUNK):
+        positions = np.arange(at, min(stop, at + _CHUNK), dtype=np.int64)
+        total += hashed.sum_of(positions if order is None else order.at(positions))
+    return total % _MODULUS
 
 
 @lru_cache(maxsize=16)
-def _keys(name: str, epoch: int) -> tuple[int, int]:
-    """Two keys of 64 bits. Each of two rounds takes one."""
-    path = crc32(name.encode()), epoch
-    return derived_seed(1, path), derived_seed(2, path)
+def _key(name: str, epoch: int) -> int:
+    """64 bits, so that the hashes of two epochs have nothing in common."""
+    return derived_seed(1, (crc32(name.encode()), epoch))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,25 +95,20 @@ class CertifiedPass:
 
     def sum_of(self, start: int, stop: int) -> int:
         """The sum that these positions of the order have, over all epochs of this pass, if each is used once."""
-        total = 0
-        for epoch in range(self.first, self.last + 1):
-            order = self._order(epoch, start, stop)
-            for at in range(start, stop, _CHUNK):
-                positions = np.arange(at, min(stop, at + _CHUNK), dtype=np.int64)
-                samples = positions if order is None else order.at(positions)
-                total += SampleHash(name=self.name, epoch=epoch).sum_of(samples)
-        return total % _MODULUS
-
-    def _order(self, epoch: int, start: int, stop: int) -> SampleOrder | None:
-        """None where the order does not matter: all samples, or those of a stream."""
-        if self.shuffle is None or self.length is None or (start == 0 and stop == self.length):
-            return None
-        return SampleOrder(self.length, seed=self.seed, epoch=epoch, shuffle=self.shuffle)
+        order = None if self.shuffle is None or self.length is None else (self.length, self.seed, self.shuffle)
+        if start == 0 and stop == self.length:
+            order = None  # it does not matter: all samples are among them
+        epochs = range(self.first, self.last + 1)
+        return sum(_sum_of_epoch(self.name, epoch, order, start, stop) for epoch in epochs) % _MODULUS
 
     def continues(self, other: "CertifiedPass") -> bool:
         """Whether this is the same as `other` in the next epoch."""
         same = ("name", "length", "seed", "shuffle", "position", "told")
         return self.first == other.last + 1 and all(getattr(self, each) == getattr(other, each) for each in same)
+
+
+_PASS: Final = tuple(each.name for each in fields(CertifiedPass))
+"""The columns of a row. New ones come last."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,13 +125,15 @@ class Certificate:
         """A copy that shares nothing with this one."""
         return Certificate(digest=self.digest, by_plan=self.by_plan, passes=[replace(each) for each in self.passes])
 
+    def state_dict(self) -> dict[str, Any]:
+        """As plain values, a row for each pass. It is copied at every commit: lists of numbers cost the least."""
+        passes = [[getattr(each, name) for name in _PASS] for each in self.passes]
+        return {"digest": self.digest, "by_plan": self.by_plan, "passes": passes}
+
     @classmethod
     def from_state_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `asdict` returned. Fields that a later version added are ignored."""
-        known = {each.name for each in fields(CertifiedPass)}
-        passes = [
-            CertifiedPass(**{name: value for name, value in one.items() if name in known}) for one in values["passes"]
-        ]
+        """Read a `state_dict()`. Fields that a later version added are ignored."""
+        passes = [CertifiedPass(**dict(zip(_PASS, row, strict=False))) for row in values["passes"]]
         return cls(digest=values["digest"], by_plan=values["by_plan"], passes=passes)
 
     def find(self, name: str, epoch: int) -> CertifiedPass | None:

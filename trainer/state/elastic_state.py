@@ -8,7 +8,6 @@ broadcast (`broadcast`). The position in the data is part of it, so going back t
 import logging
 import time
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
 import horovod.torch as hvd
@@ -407,8 +406,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """Let the last commit have the certificate of its own samples, which is known only now."""
         certificate = self._batches.account.position.certificate
         if certificate is not None:
-            self._progress.data.certificate = certificate.copy()
-            self._commits.last["progress"]["data"]["certificate"] = asdict(certificate)
+            self._commits.last["progress"]["data"]["certificate"] = certificate.state_dict()
 
     def _requested_risk(self) -> RiskLevel:
         if hvd.local_rank() != 0 or not self._request.pending():

@@ -1,6 +1,7 @@
 """From a training's batches to `checkpoints --verify`: what a checkpoint alone proves of the samples."""
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from click.testing import CliRunner
 
 from hvd_elastic.cli import cli
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+from hvd_elastic.trainer.data import sample_proof
+from hvd_elastic.trainer.data.sample_proof import SampleProof
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
@@ -49,6 +52,8 @@ def samples(folder: Path) -> str:
 def test_each_sample_of_each_epoch_was_used_once(tmp_path: Path) -> None:
     train(tmp_path, 3)
     assert samples(tmp_path) == "train, epochs 0-2: each of 50 samples once"
+    sample_proof.THIS_PROCESS.wait()
+    assert sample_proof.words_of_this_process() == samples(tmp_path), "`status` has it from the figures"
 
 
 def test_a_job_that_was_lost_whole_goes_on_with_its_certificate(tmp_path: Path) -> None:
@@ -67,7 +72,7 @@ def test_samples_that_are_left_out_on_purpose_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [[0, 0], [0, 2]])
 def test_a_sample_that_is_taken_twice_or_left_out_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: list[int]
 ) -> None:
     right = EpochPlan.indices
 
@@ -77,5 +82,9 @@ def test_a_sample_that_is_taken_twice_or_left_out_is_found(
         return ([taken.get(index, index) for index in each] for each in right(plan, order))
 
     monkeypatch.setattr(EpochPlan, "indices", indices)
+    monkeypatch.setattr(sample_proof, "THIS_PROCESS", SampleProof())
+    caplog.set_level(logging.WARNING, logger="hvd_elastic.trainer.data.sample_proof")
     train(tmp_path, 1)
     assert samples(tmp_path) == "WRONG: samples were left out or used more than once"
+    sample_proof.THIS_PROCESS.wait()
+    assert caplog.messages == ["the certificate of samples does not hold: samples were left out or used more than once"]
