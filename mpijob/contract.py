@@ -241,12 +241,13 @@ FIGURES_FILE: Final = "figures.json"
 most; what is not known is left out::
 
     {"unix": WHEN, "step": S, "size": N, "epoch": E, "steps_per_second": R, "loss": L, "metrics": {NAME: NUMBER},
-     "durable_step": S, "durable": UNIX, "began_step": S, "began": UNIX,
+     "durable_step": S, "durable": UNIX, "began_step": S, "began": UNIX, "samples": WORDS,
      "pauses": [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
 
 `loss` is the last value that the script logged under that name, `metrics` that of each of its first sixteen other names
 (64 characters at most; finite numbers). `began_step` and `began` are the last step that was done and the time when this
-process came into its first world, which is no pause. `pauses` are the last eight resizes that this process saw, oldest
+process came into its first world, which is no pause. `samples` is what the certificate of samples proved at the end of
+the last epoch, 300 characters at most. `pauses` are the last eight resizes that this process saw, oldest
 first: `step` is the step that training went on with, `repeated` how many steps are done again."""
 
 FIGURES_MAX_BYTES: Final = 4096

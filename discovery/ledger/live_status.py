@@ -55,6 +55,8 @@ class LiveStatus:
     gpu_seconds: float = 0.0
     lent_gpu_seconds: float = 0.0
     training_seconds: float = 0.0
+    samples: str = ""
+    """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended."""
     stall: str = ""
     """What the ranks do while no step gets done, in one sentence; empty: training gets on, or nobody knows."""
     stall_since: float | None = None

@@ -14,6 +14,7 @@ from typing import Final
 _MAX_PAUSES: Final = 8
 _MAX_METRICS: Final = 16
 _MAX_METRIC_NAME: Final = 64
+_MAX_WORDS: Final = 300
 _COUNTS: Final = range(10**18)
 _END_OF_DATES: Final = 253_402_300_800.0
 """Unix seconds of the year 10000, the first that `datetime` does not know."""
@@ -59,6 +60,8 @@ class TrainingFigures:
     """The last step that was done when this process came into its first world."""
     began: float | None = None
     """Unix seconds of that."""
+    samples: str = ""
+    """What the certificate of samples proved at the end of the last epoch."""
     pauses: tuple[ResizePause, ...] = ()
     """The last eight that the process saw, oldest first."""
 
@@ -82,6 +85,7 @@ class TrainingFigures:
             durable=_time(document.get("durable")),
             began_step=_count(document.get("began_step"), unknown=-1),
             began=_time(document.get("began")),
+            samples=_words(document.get("samples")),
             pauses=_pauses(document.get("pauses")),
         )
 
@@ -121,6 +125,11 @@ def _pause(value: object) -> ResizePause | None:
         step=_count(document.get("step"), unknown=-1),
         repeated=_count(document.get("repeated"), unknown=0),
     )
+
+
+def _words(value: object) -> str:
+    """Without what a terminal would not show as it is."""
+    return "".join(each for each in value[:_MAX_WORDS] if each.isprintable()) if isinstance(value, str) else ""
 
 
 def _number(value: object) -> float | None:

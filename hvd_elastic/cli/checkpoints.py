@@ -24,6 +24,7 @@ _LISTED: Final = (
     Column(title="manifest", key="manifest"),
     Column(title="status", key="status"),
 )
+_SAMPLES = Column(title="samples", key="samples")
 
 _HELD: Final = (
     Column(title="name", key="name"),
@@ -67,16 +68,18 @@ def list_command(*, url: str, output: Format) -> None:
 def verify(*, url: str, version: str | None, output: Format) -> None:
     """Read every byte of the checkpoints at URL, or of one VERSION, and compare it to its SHA-256.
 
-    The exit code is 1 if one is damaged.
+    Says which samples the training has used, too, and whether each was used once. The exit code is 1 if a checkpoint is
+    damaged, or if its samples are not what its position says.
     """
+    from hvd_elastic.cli.checkpoint_samples import WRONG
     from hvd_elastic.trainer.checkpoint import read_checkpoints
 
     with read_checkpoints(url) as reader:
         latest = reader.latest_name()
         found = reader.checkpoints() if version is None else (_find(reader, url, version),)
         rows = [_verified(each, latest) for each in found]
-    show(Result(rows=rows, columns=_LISTED, names=[row["manifest"] for row in rows]), output)
-    if any(row["status"] != "whole" for row in rows):
+    show(Result(rows=rows, columns=(*_LISTED, _SAMPLES), names=[row["manifest"] for row in rows]), output)
+    if any(row["status"] != "whole" or row["samples"].startswith(WRONG) for row in rows):
         sys.exit(Exit.ERROR)
 
 
@@ -193,13 +196,13 @@ def _row(found: "Checkpoint | Rejected", latest: str | None) -> dict[str, Any]:
 
 
 def _verified(found: "Checkpoint | Rejected", latest: str | None) -> dict[str, Any]:
+    from hvd_elastic.cli.checkpoint_samples import verified_samples
     from hvd_elastic.trainer.checkpoint import CorruptError, Rejected
 
     row = _row(found, latest)
     if isinstance(found, Rejected):
         return row
     try:
-        found.verify()
+        return {**row, "status": "whole", "samples": verified_samples(found)}
     except CorruptError as error:
         return {**row, "status": str(error)}
-    return {**row, "status": "whole"}

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import horovod.torch as hvd
@@ -16,6 +17,7 @@ from hvd_elastic.trainer.data.order_check import check_order
 from hvd_elastic.trainer.data.pass_options import PassOptions, Plan, Prefetcher, plan_pass, plan_samples
 from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness
+from hvd_elastic.trainer.data.sample_certificate import SampleHash
 from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
 from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Samples
 
@@ -79,7 +81,14 @@ class Batches:
             _set_length(called.cursor, len(dataset), name=name)
         seeds = randomness.of_pass(name, epoch, called.path)
         pairs = _load(called, dataset, options, epoch=epoch, seeds=seeds)
-        return self._run(called, pairs, options, on_step=on_step, on_end=on_end, commit=commit)
+        certify = partial(self._certify, called, dataset, options)
+        return self._run(called, pairs, options, certify=certify, on_step=on_step, on_end=on_end, commit=commit)
+
+    def _certify(self, called: Pass, dataset: Any, options: PassOptions) -> None:
+        """Nothing certifies an order that a sampler draws: it may hold a sample several times."""
+        if not options.draws_order:
+            shuffle = None if is_iterable(dataset) else options.shuffle
+            self.account.certify(called, seed=options.seed, shuffle=shuffle)
 
     def _run(
         self,
@@ -87,12 +96,14 @@ class Batches:
         pairs: Iterator[tuple[Any, MicroBatch]],
         options: PassOptions,
         *,
+        certify: Callable[[], None],
         on_step: Callable[[], None],
         on_end: Callable[[], None],
         commit: Callable[[], None],
     ) -> Iterator[Any]:
         account, yielded = self.account, self._yielded
         account.begin(run)
+        certify()
         yielded.append(run)
         try:
             if run.cursor.ended:
@@ -130,7 +141,8 @@ def _load(
         cursor.planned = plan.end
     _compare(order, dataset, cursor, options, name=called.name)
     loading = {"pin_memory": torch.cuda.is_available(), **options.loading}
-    pairs = load(plan, dataset, order, options.collate_fn, seeds, **loading)
+    hashed = None if called.certified is None else SampleHash(name=called.name, epoch=epoch)
+    pairs = load(plan, dataset, order, options.collate_fn, seeds, hashed=hashed, **loading)
     if options.prefetcher is not None:
         pairs = _prefetched(pairs, options.prefetcher)
     yield from pairs if seeds is None else seeds.of_steps(pairs, rank)

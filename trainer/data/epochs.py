@@ -7,6 +7,7 @@ from typing import Any
 import horovod.torch as hvd
 from torch.utils.data import DataLoader
 
+from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loader import Collate
 from hvd_elastic.trainer.data.loader_options import merged_options
@@ -70,9 +71,16 @@ class EpochsMixin:
             self.epoch += 1
             if account.end_epoch():
                 self._commit_now()
+            self._prove_samples()
         if self._commits.durable.configured and not self._is_end_committed():
             self._commit_now(is_step=False)
         self._commits.save_final()
+
+    def _prove_samples(self) -> None:
+        """Examine the certificate of samples, now that an epoch has ended: on rank 0, in the background."""
+        certificate = self._batches.account.position.certificate
+        if hvd.rank() == 0 and certificate is not None:
+            sample_proof.THIS_PROCESS.begin(certificate)
 
     def once(self, name: str) -> bool:
         """Return True the first time in this epoch, over all resizes and restarts.

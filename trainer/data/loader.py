@@ -2,10 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any, Final
 
+import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.worker import WorkerInfo
@@ -14,7 +17,8 @@ from hvd_elastic.trainer.data.batch_plan import BatchPlan
 from hvd_elastic.trainer.data.drawn_order import DrawnOrder
 from hvd_elastic.trainer.data.library_stream import is_hugging_face_stream
 from hvd_elastic.trainer.data.randomness import PassSeeds
-from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
+from hvd_elastic.trainer.data.sample_certificate import SampleHash
+from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, Positions, SampleOrder
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ def load(
     order: SampleOrder | DrawnOrder | None,
     collate: Collate | None,
     seeds: PassSeeds | None = None,
+    *,
+    hashed: SampleHash | None = None,
     **options: Any,
 ) -> Iterator[tuple[Any, MicroBatch]]:
     """Yield the remaining batches of an epoch, each with its MicroBatch.
@@ -58,15 +64,40 @@ def load(
         order: the order of a map-style data set, and a plan of its kind; None for an iterable one.
         collate: turns a list of samples into a batch; None: torch's default.
         seeds: seeds the generators for each sample; None leaves them alone.
+        hashed: hashes the samples of each micro-batch; None: nothing is certified.
         options: for DataLoader: `num_workers`, `pin_memory`, `prefetch_factor` ...
     """
     if order is None:
         assert isinstance(plan, EpochPlan)
         stream = _StreamShare(plan, dataset, collate or default_collate, seeds)
         usable = _without_workers(options) if _worker_deaths else options
-        yield from DataLoader(stream, batch_size=None, collate_fn=_identity, **usable)
-    else:
-        yield from zip(_batches(plan, order, dataset, collate, options, seeds=seeds), plan.micro_batches(), strict=True)
+        pairs = DataLoader(stream, batch_size=None, collate_fn=_identity, **usable)
+        yield from pairs if hashed is None else _with_positions_hashed(pairs, plan, hashed)
+        return
+    taken: deque[list[int]] = deque()
+    batches = _batches(plan, order, dataset, collate, options, seeds=seeds, taken=taken)
+    for batch, micro_batch in zip(batches, plan.micro_batches(), strict=True):
+        yield batch, _with_digest(micro_batch, taken.popleft(), hashed)
+
+
+def _with_digest(micro_batch: MicroBatch, samples: Sequence[int] | Positions, hashed: SampleHash | None) -> MicroBatch:
+    if hashed is None or not micro_batch.weight:
+        return micro_batch
+    return replace(micro_batch, digest=hashed.sum_of(samples))
+
+
+def _with_positions_hashed(
+    pairs: Iterable[tuple[Any, MicroBatch]], plan: EpochPlan, hashed: SampleHash
+) -> Iterator[tuple[Any, MicroBatch]]:
+    """The samples of a stream have no index: each is known by its position."""
+    start, taken = plan.position, 0
+    for batch, micro_batch in pairs:
+        first = start + plan.samples_before(micro_batch.position - start) + taken
+        positions = np.arange(first, first + micro_batch.count, dtype=np.int64)
+        yield batch, _with_digest(micro_batch, positions, hashed)
+        taken += micro_batch.count
+        if micro_batch.last:
+            start, taken = micro_batch.position, 0
 
 
 def _batches(
@@ -77,11 +108,13 @@ def _batches(
     options: dict[str, Any],
     *,
     seeds: PassSeeds | None,
+    taken: deque[list[int]],
 ) -> Iterator[Any]:
+    """Yield the batches. `taken` gets the samples of each, before the batch is yielded."""
     yielded = 0
     if options.get("num_workers") and not _worker_deaths:
         loader = DataLoader(
-            dataset, batch_sampler=_BatchSampler(plan, order, dataset, seeds), collate_fn=collate, **options
+            dataset, batch_sampler=_BatchSampler(plan, order, dataset, seeds, taken), collate_fn=collate, **options
         )
         try:
             for batch in loader:
@@ -91,7 +124,8 @@ def _batches(
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not is_lost_process(error):
                 raise
-    rest = _BatchSampler(plan, order, dataset, seeds, skip=yielded)
+    taken.clear()
+    rest = _BatchSampler(plan, order, dataset, seeds, taken, skip=yielded)
     yield from DataLoader(dataset, batch_sampler=rest, collate_fn=collate, **_without_workers(options))
 
 
@@ -143,14 +177,21 @@ class _BatchSampler:
         order: SampleOrder | DrawnOrder,
         dataset: object,
         seeds: PassSeeds | None,
+        taken: deque[list[int]],
         *,
         skip: int = 0,
     ) -> None:
-        """`skip`: number of batches to leave out at the beginning."""
+        """`taken` gets each list of indices; `skip`: number of batches to leave out at the beginning."""
         self._plan, self._order, self._dataset, self._seeds, self._skip = plan, order, dataset, seeds, skip
+        self._taken = taken
+
+    def _indices(self) -> Iterator[list[int]]:
+        for indices in islice(self._plan.indices(self._order), self._skip, None):
+            self._taken.append(indices)
+            yield indices
 
     def __iter__(self) -> Iterator[list[int]]:
-        batches = islice(self._plan.indices(self._order), self._skip, None)
+        batches = self._indices()
         if self._seeds is None:
             return batches
         # A sampler may draw an index several times, each time for another augmentation.

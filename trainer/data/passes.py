@@ -21,6 +21,7 @@ All workers decide alike: each decision depends on the order of calls alone.
 from collections import Counter
 from dataclasses import replace
 
+from hvd_elastic.trainer.data.sample_certificate import Certificate, CertifiedPass
 from hvd_elastic.trainer.data.sampler import MicroBatch
 from hvd_elastic.trainer.state.progress import Cursor, EpochPosition
 
@@ -42,13 +43,25 @@ class Pass:
         """A batch was yielded whose step has not been left yet."""
         self.covered = True
         """The last commit covers the present step."""
+        self.certified: CertifiedPass | None = None
+        """Where its samples are certified; None: they are not."""
+        self.untold = 0
+        """Sum of the hashes of this worker's samples of the steps before the present one, which nobody was told yet."""
+        self.untold_step = 0
+        """The same of the present step."""
+        self._hashed = 0
+        """The same of the micro-batches of a step that is not complete."""
 
     def take(self, micro_batch: MicroBatch) -> None:
         """Yield the next micro-batch. The cursor moves with the last one of a step."""
         if not self.in_batch:
             self.before, self.in_batch, self.covered = replace(self.cursor), True, False
+            self.untold += self.untold_step
+            self.untold_step = self._hashed = 0
         self.current = micro_batch
+        self._hashed += micro_batch.digest
         if micro_batch.last:
+            self.untold_step = self._hashed
             self.cursor.position = micro_batch.position
             self.cursor.padded += micro_batch.padding
             self.cursor.steps += 1
@@ -77,6 +90,8 @@ class EpochAccount:
 
     def __init__(self, position: EpochPosition) -> None:
         self._top = Body(position)
+        self._certified: list[Pass] = []
+        """The passes whose samples are certified, as far as they may have samples that nobody was told."""
         self.in_epoch = False
         """`State.remaining_epochs` runs the body, so its end is seen."""
 
@@ -91,7 +106,11 @@ class EpochAccount:
         self._begin(epoch)
 
     def _begin(self, epoch: int) -> None:
-        self._top = Body(self.position if self.position.epoch == epoch else EpochPosition(epoch=epoch))
+        before = self.position
+        if before.epoch != epoch and before.certificate is not None:
+            before.certificate.put_together(before.epoch, [each.certified for each in self._certified])
+        new = EpochPosition(epoch=epoch, certificate=before.certificate)
+        self._top = Body(before if before.epoch == epoch else new)
 
     def leave_epoch(self) -> None:
         """The script has left the loop over the epochs."""
@@ -177,8 +196,62 @@ class EpochAccount:
     def commit(self) -> EpochPosition:
         """Return the position of a commit made now."""
         position = self.position.copy()
+        for each in self._certified:
+            assert each.certified is not None
+            each.certified.position = self._covered(each)
         _settle(self._top, position)
         return position
+
+    # --- The certificate of samples ----------------------------------------------------------------------------------
+
+    def certify(self, begun: Pass, *, seed: int, shuffle: bool | None) -> None:
+        """Certify the samples of a pass: the first one of its name in an epoch, at the top of its body.
+
+        Passes within a step are done again with it, and their number is not known from a length; they are left out, as
+        is a pass that an older version has begun.
+        """
+        if begun.path or begun.body.around is not None or begun.cursor.ended:
+            return
+        self.position.certificate = certificate = self.position.certificate or Certificate()
+        found = certificate.find(begun.name, self.position.epoch)
+        if found is None and begun.cursor.position:
+            return
+        if found is None:
+            epoch = self.position.epoch
+            found = CertifiedPass(
+                name=begun.name, first=epoch, last=epoch, length=begun.cursor.length, seed=seed, shuffle=shuffle
+            )
+            certificate.passes.append(found)
+        begun.certified = found
+        self._certified.append(begun)
+
+    def untold(self) -> int:
+        """The sum, modulo 2^64, over this worker's samples that the next commit covers and that it has not told yet."""
+        steps = sum(each.untold_step for each in self._certified if self._covers_step(each))
+        return (steps + sum(each.untold for each in self._certified)) % (1 << 64)
+
+    def tell(self, digest: int) -> None:
+        """All workers have told: `digest` is the sum of what `untold` was on each of them."""
+        for each in self._certified:
+            assert each.certified is not None
+            each.untold = 0
+            each.untold_step = 0 if self._covers_step(each) else each.untold_step
+            each.certified.position = each.certified.told = self._covered(each)
+            each.certified.length = each.cursor.length
+        self._certified = [each for each in self._certified if each in self._top.under_way]
+        if self.position.certificate is not None:
+            self.position.certificate.add(digest)
+
+    def _covers_step(self, each: Pass) -> bool:
+        """Whether a commit made now covers the present step of a pass. See `_settle`."""
+        if each.covered or each not in self._top.under_way:
+            return True
+        return self._top.inner is None or not _has_position(self._top.inner)
+
+    def _covered(self, each: Pass) -> int:
+        return each.cursor.position if self._covers_step(each) else each.before.position
+
+    # --- Internal ----------------------------------------------------------------------------------------------------
 
     def _follow(self, epoch: int) -> None:
         """A script that counts its epochs itself has begun the next one."""

@@ -45,9 +45,9 @@ class SampleOrder:
         self._sorted: Positions | None = None
         self._keys: _UInt64s | None = None
         if shuffle and length > 1:
-            keys = _hash(np.arange(ROUNDS, dtype=np.uint64), _key(seed, epoch))
+            keys = keyed_hash(np.arange(ROUNDS, dtype=np.uint64), _key(seed, epoch))
             if length <= SORTED_LIMIT:
-                hashed = _hash(np.arange(length, dtype=np.uint64), int(keys[0]))
+                hashed = keyed_hash(np.arange(length, dtype=np.uint64), int(keys[0]))
                 self._sorted = np.argsort(hashed, kind="stable").astype(np.int64)
             else:
                 self._keys = keys
@@ -97,6 +97,8 @@ class MicroBatch:
     """Samples that are taken twice in this step, over all workers."""
     first: int = 0
     """The epoch's position before its first sample."""
+    digest: int = 0
+    """Sum of its samples' hashes (`sample_certificate`); 0 for padding, and where nothing is certified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,10 +228,10 @@ def _own_slice(total: int, size: int, rank: int) -> tuple[int, int]:
 
 def _key(seed: int, epoch: int) -> int:
     words = np.array([seed & (2**64 - 1)], dtype=np.uint64)
-    return int(_hash(words, epoch & (2**64 - 1))[0])
+    return int(keyed_hash(words, epoch & (2**64 - 1))[0])
 
 
-def _hash(words: _UInt64s, key: int) -> _UInt64s:
+def keyed_hash(words: _UInt64s, key: int) -> _UInt64s:
     """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), keyed."""
     with np.errstate(over="ignore"):
         z = (words + np.uint64(key)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)

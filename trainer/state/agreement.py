@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import horovod.torch as hvd
 import torch
 
 T = TypeVar("T")
+
+_HALF: Final = (1 << 32) - 1
 
 
 def agree(value: T) -> T:
@@ -53,13 +55,21 @@ class Agreement:
     keeps_running: bool
     """This worker's pod is not about to end; after `allreduced`: at least one worker's pod is not."""
 
-    def allreduced(self) -> "Agreement":
-        """Return the maximum of each field over all workers, the same on every worker: one small allreduce."""
+    def allreduced(self, digest: int = 0) -> tuple["Agreement", int]:
+        """Return the maximum of each field over all workers, and the sum of `digest` modulo 2^64: the same on each.
+
+        One small allreduce. It counts the workers that say so, because a sum is taken in it: a digest goes in two
+        halves, which do not overflow 64 bits in a world of less than 2^31 workers.
+        """
         if hvd.size() == 1:
-            return self
-        values = torch.tensor([self.hosts_changed, self.risk, self.keeps_running], dtype=torch.int32)
-        hosts_changed, risk, keeps_running = hvd.allreduce(values, op=hvd.Max, name="hvd_elastic.agreement").tolist()
-        return Agreement(hosts_changed=bool(hosts_changed), risk=RiskLevel(risk), keeps_running=bool(keeps_running))
+            return self, digest
+        pod, job = (self.risk is level for level in (RiskLevel.POD, RiskLevel.JOB))
+        told = [self.hosts_changed, pod, job, self.keeps_running, digest & _HALF, digest >> 32]
+        summed = hvd.allreduce(torch.tensor(told, dtype=torch.int64), op=hvd.Sum, name="hvd_elastic.agreement").tolist()
+        hosts_changed, pods, jobs, keeps_running, low, high = summed
+        risk = RiskLevel.JOB if jobs else RiskLevel.POD if pods else RiskLevel.NONE
+        agreed = Agreement(hosts_changed=bool(hosts_changed), risk=risk, keeps_running=bool(keeps_running))
+        return agreed, (low + (high << 32)) % (1 << 64)
 
     def must_wait_for_store(self, *, job_was_at_risk: bool) -> bool:
         """Whether training waits until this commit is durable.

@@ -361,6 +361,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
     def _enter_world(self) -> None:
         progress = self._progress
+        if (certificate := self._batches.account.position.certificate) is not None:
+            certificate.complete()
         self._job_was_at_risk = False
         # Chosen again: a standby receives the job's environment after its State was made.
         self._rate_policy = LearningRatePolicy.choose(**self._rate_arguments)
@@ -387,11 +389,15 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Where no commit may be made, the world stays, and what is stored is the last commit.
         """
         may_commit = saved or self._batches.account.may_commit()
-        agreement = Agreement(
+        account = self._batches.account
+        agreement, digest = Agreement(
             hosts_changed=may_commit and not self._host_messages.empty(),
             risk=self._requested_risk(),
             keeps_running=not departure.announced(),
-        ).allreduced()
+        ).allreduced(account.untold())
+        account.tell(digest)
+        if saved:
+            self._certify_commit()
         if (agreement.hosts_changed or agreement.risk) and not saved and may_commit:
             self._progress.commits += 1
             self.save()
@@ -408,6 +414,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
                 self._host_messages.get()
             self._go_to(Progress.from_state_dict(self._commits.last["progress"]))
             raise HostsUpdatedInterrupt(skip_sync=False)
+
+    def _certify_commit(self) -> None:
+        """Let the last commit have the certificate of its own samples, which is known only now."""
+        certificate = self._batches.account.position.certificate
+        if certificate is not None:
+            self._commits.last["progress"]["data"]["certificate"] = certificate.state_dict()
 
     def _requested_risk(self) -> RiskLevel:
         if hvd.local_rank() != 0 or not self._request.pending():

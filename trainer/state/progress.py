@@ -1,9 +1,11 @@
 """How far a job has come: counters that travel with the state, to other workers and into durable checkpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any, Final, Optional
+
+from hvd_elastic.trainer.data.sample_certificate import Certificate
 
 TRAIN: Final = "train"
 """The pass over data whose samples count as those of an epoch, where a script gives it no name."""
@@ -36,6 +38,10 @@ class Cursor:
     """Tells the order of a sampler, or of a library's stream, from others; 0: the order is computed."""
     calls: int = 1
     """Consecutive calls that this cursor stands for: passes that have ended are added up."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this as plain values."""
+        return {**{name: getattr(self, name) for name in _NAMES[Cursor]}, "beside": list(self.beside)}
 
     @property
     def due(self) -> int | None:
@@ -74,6 +80,8 @@ class EpochPosition:
     """Names for which `State.once` has answered True in this epoch."""
     inner: Optional["EpochPosition"] = None
     """The passes within a step that is not complete: its batches are yielded again."""
+    certificate: Certificate | None = None
+    """Which samples were used, over all epochs; None for the position within a step."""
 
     def cursor(self, name: str, call: int) -> Cursor:
         """Return the cursor of a call (from 0), which is made if this is the first time that the pass is called."""
@@ -100,12 +108,13 @@ class EpochPosition:
             yield from self.inner.cursors(name)
 
     def copy(self) -> "EpochPosition":
-        """Return a copy that shares nothing with this position."""
+        """Return a copy that shares nothing with this position but the certificate, to which samples are only added."""
         return EpochPosition(
             epoch=self.epoch,
             passes={name: [replace(cursor) for cursor in cursors] for name, cursors in self.passes.items()},
             once=list(self.once),
             inner=self.inner.copy() if self.inner is not None else None,
+            certificate=self.certificate,
         )
 
     def count_repeated(self, undone: "EpochPosition") -> None:
@@ -120,9 +129,21 @@ class EpochPosition:
         if self.inner is not None and undone.inner is not None:
             self.inner.count_repeated(undone.inner)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return this as plain values. A commit is made at every step, and `dataclasses.asdict` takes five times as
+        long.
+        """
+        return {
+            "epoch": self.epoch,
+            "passes": {name: [cursor.state_dict() for cursor in cursors] for name, cursors in self.passes.items()},
+            "once": list(self.once),
+            "inner": self.inner.state_dict() if self.inner is not None else None,
+            "certificate": self.certificate.state_dict() if self.certificate is not None else None,
+        }
+
     @classmethod
     def from_state_dict(cls, values: Mapping[str, Any]) -> "EpochPosition":
-        """Read what `asdict` returned. Fields that a later version added are ignored."""
+        """Read a `state_dict()`. Fields that a later version added are ignored."""
         known = _known(cls, values)
         known["passes"] = {
             name: [Cursor(**_known(Cursor, cursor)) for cursor in cursors]
@@ -131,6 +152,8 @@ class EpochPosition:
         known["once"] = list(values.get("once", ()))
         inner = values.get("inner")
         known["inner"] = cls.from_state_dict(inner) if inner is not None else None
+        certificate = values.get("certificate")
+        known["certificate"] = Certificate.from_state_dict(certificate) if certificate is not None else None
         return cls(**known)
 
 
@@ -165,7 +188,7 @@ class Progress:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all counters as plain values."""
-        return asdict(self)
+        return {**{name: getattr(self, name) for name in _NAMES[Progress]}, "data": self.data.state_dict()}
 
     @classmethod
     def from_state_dict(cls, values: Mapping[str, Any]) -> "Progress":
@@ -173,6 +196,9 @@ class Progress:
         known = _known(cls, values)
         known["data"] = EpochPosition.from_state_dict(values["data"]) if "data" in values else _old_position(values)
         return cls(**known)
+
+
+_NAMES: Final = {cls: tuple(each.name for each in fields(cls)) for cls in (Cursor, Progress)}
 
 
 def progress_words(progress: Progress, epoch: object, name: str) -> str:

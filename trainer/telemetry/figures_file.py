@@ -16,6 +16,7 @@ from typing import Any, Final
 from hvd_elastic.mpijob.contract import FIGURES_FILE
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveCounts, saves_of_this_process
+from hvd_elastic.trainer.data.sample_proof import words_of_this_process
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import PERIOD_SECONDS, run_dir
 from hvd_elastic.trainer.telemetry.logged_metrics import LoggedMetrics
@@ -24,6 +25,8 @@ from hvd_elastic.trainer.telemetry.step_rate import StepRate
 
 PAUSES: Final = 8
 """Resizes that are told. Who asks every few seconds misses none."""
+_MAX_SAMPLES_WORDS: Final = 300
+"""Characters of what the certificate of samples proves."""
 _COUNTS: Final = range(10**18)
 
 
@@ -34,9 +37,10 @@ class FiguresWriter:
         self,
         *,
         saves: Callable[[], SaveCounts | None] = saves_of_this_process,
+        samples: Callable[[], str] = words_of_this_process,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._saves, self._clock = saves, clock
+        self._saves, self._samples, self._clock = saves, samples, clock
         self._rate, self._loss, self._metrics = StepRate(), LossReading(), LoggedMetrics()
         self._pauses: deque[dict[str, object]] = deque(maxlen=PAUSES)
         self._reached = 0
@@ -104,6 +108,7 @@ class FiguresWriter:
             "durable": saves.durable_time,
             "began_step": self._began[0],
             "began": self._began[1],
+            "samples": _short(self._samples()) or None,
             "pauses": list(self._pauses),
         }
 
@@ -118,6 +123,11 @@ class FiguresWriter:
         self._is_written = False
         with contextlib.suppress(OSError):
             (run_dir() / FIGURES_FILE).unlink(missing_ok=True)
+
+
+def _short(words: str) -> str:
+    """A name in it may be in any script, which JSON writes in six bytes a character."""
+    return words.encode("ascii", "replace").decode()[:_MAX_SAMPLES_WORDS]
 
 
 def _count(value: object) -> int | None:

@@ -47,6 +47,8 @@ class JobStatus:
     durable_step: int = -1
     durable_age_seconds: float | None = None
     """Since the last durable checkpoint."""
+    samples: str = ""
+    """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended, or no word."""
     resizes: int = 0
     pause_seconds: float = 0.0
     """How long training stood still in all its resizes."""
@@ -95,6 +97,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         word_age_seconds=facts.now - live.unix if live else None,
         durable_step=live.durable_step if live else -1,
         durable_age_seconds=facts.now - live.durable if live and live.durable else None,
+        samples=live.samples if live else "",
         resizes=account.resizes,
         pause_seconds=account.pause_seconds,
         repeated_steps=account.repeated_steps,

@@ -39,6 +39,8 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  step {status.step}{_pace(status)}"
     if status.durable_age_seconds is not None:
         yield f"  durable checkpoint: step {status.durable_step}, {duration_words(status.durable_age_seconds)} ago"
+    if status.samples:
+        yield f"  samples: {status.samples}"
     if status.resizes or status.preemptions:
         yield (
             f"  {count_words(status.resizes, 'resize')} cost {duration_words(status.pause_seconds)} and "

@@ -42,12 +42,22 @@ def test_from_start_to_end() -> None:
     status = job.at(110.0)
     assert (status.activity, status.since, status.wanted, status.gpu_seconds) == (Activity.STARTING, 110.0, 4, 20.0)
     job.history.take_answers({"u": WorkerView(state=WorkerState.TRAINING)}, 120.0)
-    job.step(121.0, 5, steps_per_second=2.0, loss=0.25, durable_step=4, durable=120.5, metrics={"accuracy": 0.5})
+    job.step(
+        121.0,
+        5,
+        steps_per_second=2.0,
+        loss=0.25,
+        durable_step=4,
+        durable=120.5,
+        metrics={"accuracy": 0.5},
+        samples="once",
+    )
     status = job.at(130.0)
     assert (status.activity, status.since, status.workers, status.launchers) == (Activity.TRAINING, 130.0, 1, 1)
     assert (status.step, status.steps_per_second, status.loss, status.stepped) == (5, 2.0, 0.25, 121.0)
     assert (status.durable_step, status.durable, status.training_seconds) == (4, 120.5, 9.0)
     assert status.metrics == {"accuracy": 0.5}
+    assert status.samples == "once"
     assert LiveStatus.from_json(status.to_json()) == status
     job.history.take_answers({"u": WorkerView(generation=1)}, 140.0)
     job.at(140.0)

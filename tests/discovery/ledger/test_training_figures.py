@@ -20,6 +20,7 @@ WHOLE: dict[str, Any] = {
     "loss": 0.75,
     "metrics": {"accuracy": 0.5},
     "durable_step": 40,
+    "samples": "train, epoch 0: each of 50 samples once\x1b",
     "durable": 1_700_000_050.0,
     "pauses": [PAUSE],
 }
@@ -46,6 +47,7 @@ def test_a_whole_document() -> None:
         loss=0.75,
         metrics={"accuracy": 0.5},
         durable_step=40,
+        samples="train, epoch 0: each of 50 samples once",
         durable=1_700_000_050.0,
         pauses=(pause,),
     )

@@ -19,6 +19,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_RUN_DIR
 from hvd_elastic.trainer.data import loop_hints
 from hvd_elastic.trainer.data.batch_policy import BatchError
+from hvd_elastic.trainer.data.sample_certificate import examine
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.progress import Progress, Samples, upgrade
@@ -172,6 +173,10 @@ def test_nothing_that_is_learned_depends_on_interruptions(script: list[Statement
     undisturbed, disturbed = Play(script, {}), Play(script, schedule)
     assert disturbed.state.taken == undisturbed.state.taken
     assert disturbed.state.digest == undisturbed.state.digest
+    certificates = [each.state._batches.account.position.certificate for each in (undisturbed, disturbed)]
+    assert certificates[0] == certificates[1]
+    for certificate in filter(None, certificates):
+        assert examine(certificate).holds
     position = disturbed.state._progress.state_dict()
     assert Progress.from_state_dict(json.loads(json.dumps(position))).state_dict() == position
 

@@ -1,5 +1,6 @@
 """Passes over data in a world of several workers, which all must decide alike what is left of an epoch."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -30,3 +31,7 @@ def test_resizes_around_an_evaluation_in_mid_epoch_leave_nothing_out(tmp_path: P
     assert all(each == list(range(35)) for each in end["evaluated"])
     assert len(end["evaluated"]) >= 6
     assert end["scheduled"] == 2
+    holds, words = end["certified"]
+    assert holds
+    whole = "train, epochs 0-1: each of 240 samples once; second, epochs 0-1: each of 50 samples once"
+    assert re.sub(r" \(\d+ of them by the plan: .*\)", "", words) == whole

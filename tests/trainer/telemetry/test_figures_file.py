@@ -18,7 +18,8 @@ class Process:
 
     def __init__(self, folder: Path) -> None:
         self.now, self.saves, self._folder = 1000.0, SaveCounts(), folder
-        self.writer = FiguresWriter(saves=lambda: self.saves, clock=lambda: self.now)
+        self.samples = ""
+        self.writer = FiguresWriter(saves=lambda: self.saves, samples=lambda: self.samples, clock=lambda: self.now)
         self.rank, self.size, self.step_count = 0, 4, 0
 
     def step(self, count: int = 1, *, seconds: float = 0.1, **logged: object) -> None:
@@ -86,11 +87,13 @@ def test_what_else_the_script_logs_is_told_by_name(process: Process) -> None:
 
 def test_the_longest_metrics_fit(process: Process, tmp_path: Path) -> None:
     logged: dict[str, Any] = {f"{number:064}": -1.2345678901234567e-300 for number in range(20)}
+    process.samples = "é" * 1000
     for _ in range(8):
         process.step(**logged)
         process.reset(size=1000)
     process.step()
     assert len(process.known.metrics) == 16
+    assert process.known.samples == "?" * 300
     assert (tmp_path / FIGURES_FILE).stat().st_size < FIGURES_MAX_BYTES
 
 

@@ -88,7 +88,11 @@ def test_the_ledger_says_more_of_a_pod_that_leaves_than_the_pod() -> None:
 
 
 def test_the_sums_are_those_of_the_ledger() -> None:
-    status = job_status(facts(job=mpijob(status=live(durable=NOW - 120.0, durable_step=80, stepped=NOW - 5.5))))
+    told = live(
+        durable=NOW - 120.0, durable_step=80, stepped=NOW - 5.5, samples="train, epoch 0: each of 50 samples once"
+    )
+    status = job_status(facts(job=mpijob(status=told)))
+    assert "  samples: train, epoch 0: each of 50 samples once\n" in status_text(status)
     assert (status.resizes, status.pause_seconds, status.repeated_steps, status.preemptions) == (1, 3.0, 2, 1)
     assert (status.step, status.durable_step, status.durable_age_seconds) == (90, 80, 120.0)
     assert (status.heartbeat_age_seconds, status.word_age_seconds) == (0.5, 5.0)
