@@ -55,7 +55,7 @@ class SignedReads:
             S3SigV4Auth(self._credentials.get_frozen_credentials(), "s3", self._region).add_auth(request)
             # boto3 gives no other way to its connections.
             answer = self._client._endpoint.http_session.send(request.prepare())
-            data: bytes = answer.content
+            data: bytes = answer.raw.read()  # `answer.content` joins pieces of 64 KiB
         except (BotoCoreError, HTTPClientError, HTTPError, OSError):
             return None
         if answer.status_code in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
