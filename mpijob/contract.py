@@ -128,6 +128,10 @@ ENV_LAUNCHER_SECONDS: Final = "HVD_ELASTIC_LAUNCHER_SECONDS"
 """A worker that hears of no launcher for so long ends with Exit.NO_LAUNCHER, so that its GPUs are free. If it is not
 set, it waits for ever."""
 
+ENV_EFA: Final = "HVD_ELASTIC_EFA"
+"""Elastic Fabric Adapters of this worker. It does not start in an image without the libraries that use them. Without
+the variable it looks for none."""
+
 ENV_CHECKPOINT: Final = "HVD_ELASTIC_CHECKPOINT"
 """URL of the durable tier: `s3://bucket/prefix` or `file:///path`. If it is not set, commits are in memory only."""
 

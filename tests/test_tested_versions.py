@@ -12,6 +12,7 @@ from tests.mpijob import modules
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tested-versions.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<version>\d[^|]*) \| `(?P<pin>[^|`]+)` \|$", re.MULTILINE)
+DEBIANS = {"bookworm": "12"}
 DEBIAN_PYTHON = {"12": "3.11"}
 """python3 of a Debian (packages.debian.org/python3)."""
 
@@ -52,9 +53,10 @@ def of_lock(package: str) -> str:
 
 
 def debian() -> str:
-    found = re.search(r"^ARG BASE=\S*debian:(\d+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    """The release whose tag the Dockerfile names beside the digest."""
+    found = re.search(r"\bdebian:([a-z]+)-\d{8}-slim\b", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
     assert found
-    return found[1]
+    return DEBIANS[found[1]]
 
 
 def test_the_table_says_what_is_pinned() -> None:

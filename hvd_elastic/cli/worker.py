@@ -9,7 +9,7 @@ import click
 from hvd_elastic import logs
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 from hvd_elastic.system import child_processes
-from hvd_elastic.worker import sshd
+from hvd_elastic.worker import efa_libraries, sshd
 from hvd_elastic.worker.entrypoint import EntryPoint
 from hvd_elastic.worker.pod_settings import PodSettings
 
@@ -34,5 +34,7 @@ def command(*, no_sshd: bool, die_with_parent: bool, command: tuple[str, ...]) -
             sys.exit(0)
     logs.configure(os.environ.get(ENV_LOG_FORMAT) or logs.LogFormat.TEXT)
     settings = PodSettings.read(os.environ)
+    if settings.efa:
+        efa_libraries.require(settings.efa, os.environ)
     worker = EntryPoint(settings, command, os.environ, sshd=None if no_sshd else sshd.COMMAND)
     sys.exit(worker.run())

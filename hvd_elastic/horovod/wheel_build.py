@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from hvd_elastic.horovod.cuda_packages import CudaPackages, find_cuda_packages
 from hvd_elastic.horovod.patch_set import NUMBER, Patch, PatchError, apply_patches, read_patches
 from hvd_elastic.mpijob.contract import HvdElasticError
 
@@ -48,7 +49,7 @@ class Recipe:
     cxx_standard: int
     """The standard that an `#error` in torch's headers asks for: 14, 17, 20 ..."""
     cuda: bool
-    """Build NCCL operations: a CUDA toolkit (nvcc) is installed."""
+    """Build NCCL operations: a CUDA compiler (nvcc) is on PATH, or in this environment, from the package index."""
     mpi: bool
     """Build MPI operations: an MPI compiler (mpicxx) is installed."""
     patches: tuple[Patch, ...] = field(default_factory=read_patches)
@@ -105,7 +106,7 @@ def read_recipe() -> Recipe:
         machine=sysconfig.get_platform(),
         torch=torch.version + _local_version(Path(str(torch.locate_file("torch/version.py")))),
         cxx_standard=required_cxx_standard(header.read_text()) if header.exists() else 17,
-        cuda=shutil.which("nvcc") is not None,
+        cuda=shutil.which("nvcc") is not None or _cuda_packages() is not None,
         mpi=shutil.which("mpicxx") is not None,
     )
 
@@ -132,11 +133,16 @@ def missing_tools(recipe: Recipe) -> tuple[str, ...]:
         "no Python headers: apt-get install python3-dev": _python_header().exists() or None,
         "no pip in this environment: python -m ensurepip": _find_module("pip"),
     }
-    if recipe.cuda:
+    if recipe.cuda and _cuda_packages() is None:
         checks[
             "nvcc is installed, but NCCL's headers are not: apt-get install libnccl-dev, or set HOROVOD_NCCL_HOME"
         ] = _nccl()
     return tuple(message for message, found in checks.items() if found is None)
+
+
+def _cuda_packages() -> CudaPackages | None:
+    """NVIDIA's packages of the index, unless there is a compiler on PATH: somebody put it there for a reason."""
+    return None if shutil.which("nvcc") else find_cuda_packages()
 
 
 def _python_header() -> Path:
@@ -269,6 +275,8 @@ class _Build:
         if arguments[0] == "wheel":  # the source distribution must have the version that was asked for
             environment["HOROVOD_LOCAL_VERSION"] = self.recipe.local_version
         environment["PATH"] = f"{self._tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        if self.recipe.cuda and (packages := _cuda_packages()):
+            environment |= packages.environment(self.tree / "cuda-libraries", path=environment["PATH"])
         # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers.
         environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
         _pip(arguments, environment=environment, output=output, log=self.log)

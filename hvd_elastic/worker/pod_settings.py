@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from hvd_elastic.mpijob.contract import (
+    ENV_EFA,
     ENV_GRACE_SECONDS,
     ENV_LAUNCHER_SECONDS,
     ENV_READY_ADDRESS,
@@ -51,6 +52,9 @@ class PodSettings:
     launcher_seconds: float
     """How long it waits for a launcher, or for news of one."""
 
+    efa: int = 0
+    """Elastic Fabric Adapters that the job asked for."""
+
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Self:
         """Read the variables of `hvd_elastic.mpijob.contract`. Raises BadEnvironmentError with every problem."""
@@ -62,6 +66,7 @@ class PodSettings:
             slots=reader.value(ENV_SLOTS, 1, _slots, f"a whole number from 1 to {_SLOTS_LIMIT}"),
             standby=reader.value(ENV_STANDBY, Standby.INIT, Standby, ", ".join(Standby)),
             grace_seconds=reader.value(ENV_GRACE_SECONDS, _GRACE_SECONDS, _seconds, "a number of seconds, 0 or more"),
+            efa=reader.value(ENV_EFA, 0, _adapters, "a whole number, 0 or more"),
             launcher_seconds=reader.value(ENV_LAUNCHER_SECONDS, math.inf, _seconds, "a number of seconds, 0 or more"),
         )
         if reader.problems:
@@ -85,6 +90,12 @@ class _Reader:
 
 def _slots(text: str) -> int:
     if not 1 <= int(text) <= _SLOTS_LIMIT:
+        raise ValueError(text)
+    return int(text)
+
+
+def _adapters(text: str) -> int:
+    if int(text) < 0:
         raise ValueError(text)
     return int(text)
 

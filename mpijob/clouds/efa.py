@@ -9,8 +9,10 @@ HUGE_PAGES: Final = {"hugepages-2Mi": "5120Mi"}
 ENVIRONMENT: Final = {
     "FI_PROVIDER": "efa",
     "FI_EFA_USE_DEVICE_RDMA": "1",
-    "RDMAV_FORK_SAFE": "1",
     "NCCL_DEBUG": "INFO",
     "NCCL_SOCKET_IFNAME": "^lo,docker,veth",
 }
-"""NCCL_DEBUG=INFO, because only NCCL's log says whether EFA was used (`NET/OFI`) or not (`NET/Socket`)."""
+"""NCCL_DEBUG=INFO, because only NCCL's log says whether EFA was used (`NET/OFI`) or not (`NET/Socket`).
+
+No RDMAV_FORK_SAFE: the plugin makes forks safe by itself, and that variable breaks things on newer kernels
+(aws-ofi-nccl, `doc/efa-env-var.md`)."""

@@ -98,7 +98,8 @@ class WorkersSpec(Section):
     disk: Memory | None = None
     """Ephemeral storage of each worker, as request and limit. None is requested by default."""
     efa: Annotated[int, Field(ge=0, le=64)] = 0
-    """Elastic Fabric Adapters of each worker (EKS only), at most what the instance type has."""
+    """Elastic Fabric Adapters of each worker (EKS only), at most what the instance type has. The image must have AWS's
+    libraries."""
     grace: Duration | None = None
     """Seconds between SIGTERM and SIGKILL. Defaults to 30, but to 25 on AKS spot and 15 on GKE spot, whose machines
     wait no longer. A worker ends as soon as its process has ended, so a longer grace period costs nothing."""

@@ -75,6 +75,7 @@ def _pod(spec: JobSpec, training: Manifest) -> Manifest:
 def _environment(spec: JobSpec) -> dict[str, str]:
     return {
         **pod_environment.training(spec),
+        **({contract.ENV_EFA: str(spec.workers.efa)} if spec.workers.efa else {}),
         contract.ENV_GRACE_SECONDS: str(node_placement.grace_seconds(spec)),
         contract.ENV_LAUNCHER_SECONDS: str(LAUNCHER_SECONDS),
     }

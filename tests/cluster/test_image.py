@@ -1,5 +1,6 @@
 """The project's own image: what is in it, what is not, and that ssh trusts the job's key and no other."""
 
+import json
 import subprocess
 
 import pytest
@@ -37,6 +38,18 @@ def test_byte_code_is_compiled(pod: Kubectl) -> None:
         "import os, torch, horovod.torch, hvd_elastic as h; print([os.path.exists(m.__cached__) for m in (torch, h)])"
     )
     assert _shell(pod, f'python -c "{program}"').strip() == "[True, True]"
+
+
+def test_the_bill_of_materials_lists_what_is_installed(pod: Kubectl) -> None:
+    """The build has checked it against CycloneDX's schema (docker/sbom); here it is compared to what is there."""
+    bill = json.loads(_shell(pod, "cat /usr/share/doc/hvd-elastic/sbom.cdx.json"))
+    listed = {f"{part['name']} {part['version']}" for part in bill["components"]}
+    program = "from importlib import metadata as m; [print(d.metadata['Name'], d.version) for d in m.distributions()]"
+    python = set(_shell(pod, f'python -c "{program}"').splitlines())
+    debian = set(_shell(pod, "dpkg-query --show --showformat='${Package} ${Version}\\n'").splitlines())
+    assert len(python) > 50
+    assert len(debian) > 100
+    assert (python | debian) - listed == set()
 
 
 def test_no_key_is_baked_in(pod: Kubectl) -> None:

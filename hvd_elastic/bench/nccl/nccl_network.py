@@ -67,8 +67,8 @@ def check_network(found: Sequence[str], expected: Network) -> None:
 
 _WAYS_OUT: Final = {
     Network.EFA: (
-        "the image needs libfabric and aws-ofi-nccl, each worker an adapter (workers.efa), and all of them one "
-        "security group that allows all traffic within itself"
+        "the image needs libfabric and aws-ofi-nccl (NETWORK=efa in docs/image.md), each worker an adapter "
+        "(workers.efa), and all of them one security group that allows all traffic within itself"
     ),
     Network.IB: (
         "workers need the RDMA devices of their nodes, and the image libibverbs; NCCL_IB_HCA and NCCL_IB_DISABLE must "

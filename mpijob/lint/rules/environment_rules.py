@@ -93,8 +93,8 @@ def _efa(job: LintedJob) -> ManifestView:
     "efa-unused",
     Severity.WARNING,
     why="Without FI_PROVIDER=efa, libfabric may choose sockets: NCCL then silently runs over TCP at a fraction of the "
-    "bandwidth. RDMAV_FORK_SAFE=1 keeps data loader processes from corrupting registered memory.",
-    fix="Set FI_PROVIDER=efa, FI_EFA_USE_DEVICE_RDMA=1 and RDMAV_FORK_SAFE=1 on the launcher, which passes them on.",
+    "bandwidth.",
+    fix="Set FI_PROVIDER=efa and FI_EFA_USE_DEVICE_RDMA=1 on the launcher, which passes them on.",
     part=ManifestPart.WORKER,
     bad="resources: {limits: {cpu: 8, memory: 32Gi, vpc.amazonaws.com/efa: 4, hugepages-2Mi: 5120Mi}}",
     good="resources: {limits: {cpu: 8, memory: 32Gi}}",

@@ -27,7 +27,7 @@ BASE: Final = f"localhost/hvd-elastic-base:{SUITE}"
 REPOSITORY: Final = "hvd-elastic.test/image"
 _BELOW: Final = "runtime"
 """The stage of the Dockerfile below which nothing of ours is: gigabytes that change when uv.lock or Horovod does."""
-_STAGES: Final = ("tools", "horovod", _BELOW)
+_STAGES: Final = ("tools", "horovod", _BELOW, "contents")
 """Stages that are tagged, so that pruning leaves them in buildah's cache: a change of our code must not run apt-get."""
 _CONTEXT: Final = (
     *("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "README.md", "LICENSE"),
@@ -61,7 +61,8 @@ def build() -> str:
         _make_base()
         with tempfile.TemporaryDirectory() as wheels:
             _collect_wheels(Path(wheels))
-            inputs = [f"--build-arg=BASE={BASE}", f"--build-context=wheels={wheels}"]
+            # No day of Debian's archive: packages are those of the mirror that this machine reaches.
+            inputs = [f"--build-arg=BASE={BASE}", "--build-arg=SNAPSHOT=", f"--build-context=wheels={wheels}"]
             for stage in _STAGES:
                 _bud(f"{REPOSITORY}:{stage}", "--layers", f"--target={stage}", *inputs)
             _bud(f"{REPOSITORY}:{wanted}", "--layers", *inputs)

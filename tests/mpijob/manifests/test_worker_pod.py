@@ -90,5 +90,10 @@ def test_adapters_bring_huge_pages_and_their_environment() -> None:
     limits = pod["containers"][0]["resources"]["limits"]
     assert (limits[efa.RESOURCE], limits["hugepages-2Mi"]) == ("4", "5120Mi")
     assert environment(pod)["FI_PROVIDER"] == "efa"
+    assert environment(pod)[contract.ENV_EFA] == "4"  # what the entry point looks for libraries by
     launching, _ = pods(job(cloud="eks", instance_type="p4d.24xlarge", workers__gpus=8, workers__efa=4))
     assert environment({"containers": [{"env": launching["containers"][0]["env"][:-1]}]})["FI_PROVIDER"] == "efa"
+
+
+def test_a_worker_without_adapters_looks_for_no_libraries_of_theirs() -> None:
+    assert contract.ENV_EFA not in environment(worker(workers__gpus=8))
