@@ -4,10 +4,11 @@ The documents come from pods in which anybody's script runs: one with a value of
 """
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from hvd_elastic.discovery.ledger.untrusted_values import finite_number, one_line
 
 _RANKS: Final = range(10**6)
 _MAX_WORDS: Final = 160
@@ -52,8 +53,9 @@ def _rank_wait(document: object) -> RankWait | None:
     if not isinstance(document, dict):
         return None
     rank, size = _rank(document.get("rank")), _rank(document.get("size"))
-    seconds, after = _number(document.get("seconds")), _number(document.get("after"))
-    operation, place = _one_line(document.get("operation", "")), _one_line(document.get("place", ""))
+    seconds, after = finite_number(document.get("seconds")), finite_number(document.get("after"))
+    operation = one_line(document.get("operation", ""), _MAX_WORDS)
+    place = one_line(document.get("place", ""), _MAX_WORDS)
     if rank is None or size is None or seconds is None or after is None or operation is None or place is None:
         return None
     return RankWait(rank=rank, size=size, seconds=seconds, after=after, operation=operation, place=place)
@@ -61,22 +63,6 @@ def _rank_wait(document: object) -> RankWait | None:
 
 def _rank(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _RANKS else None
-
-
-def _number(value: object) -> float | None:
-    """A finite number. `True` is none, although Python counts it as one."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _one_line(text: object) -> str | None:
-    """Without what a terminal would not show as it is."""
-    return "".join(each for each in text[:_MAX_WORDS] if each.isprintable()) if isinstance(text, str) else None
 
 
 def stall_words(waits: Iterable[RankWait]) -> str:

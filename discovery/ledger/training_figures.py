@@ -5,11 +5,12 @@ have, counts as not known.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
+
+from hvd_elastic.discovery.ledger.untrusted_values import finite_number, one_line
 
 _MAX_PAUSES: Final = 8
 _MAX_METRICS: Final = 16
@@ -72,20 +73,20 @@ class TrainingFigures:
         unix = _time(document.get("unix"))
         if unix is None:
             return None
-        rate = _number(document.get("steps_per_second"))
+        rate = finite_number(document.get("steps_per_second"))
         return cls(
             unix=unix,
             step=_count(document.get("step"), unknown=-1),
             size=_count(document.get("size"), unknown=0),
             epoch=_count(document.get("epoch"), unknown=-1),
             steps_per_second=rate if rate is not None and rate >= 0 else None,
-            loss=_number(document.get("loss")),
+            loss=finite_number(document.get("loss")),
             metrics=metrics_from(document.get("metrics")),
             durable_step=_count(document.get("durable_step"), unknown=-1),
             durable=_time(document.get("durable")),
             began_step=_count(document.get("began_step"), unknown=-1),
             began=_time(document.get("began")),
-            samples=_words(document.get("samples")),
+            samples=one_line(document.get("samples"), _MAX_WORDS) or "",
             pauses=_pauses(document.get("pauses")),
         )
 
@@ -101,7 +102,7 @@ def _object(line: bytes) -> Mapping[str, object]:
 
 def metrics_from(value: object) -> Mapping[str, float]:
     """The finite numbers by name; names that are too long, and more than sixteen, are left out."""
-    numbers = ((name, _number(one)) for name, one in (value if isinstance(value, dict) else {}).items())
+    numbers = ((name, finite_number(one)) for name, one in (value if isinstance(value, dict) else {}).items())
     known = ((name, one) for name, one in numbers if one is not None and len(name) <= _MAX_METRIC_NAME)
     return dict(islice(known, _MAX_METRICS))
 
@@ -127,24 +128,8 @@ def _pause(value: object) -> ResizePause | None:
     )
 
 
-def _words(value: object) -> str:
-    """Without what a terminal would not show as it is."""
-    return "".join(each for each in value[:_MAX_WORDS] if each.isprintable()) if isinstance(value, str) else ""
-
-
-def _number(value: object) -> float | None:
-    """A finite number. `True` is none, although Python counts it as one."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _time(value: object) -> float | None:
-    number = _number(value)
+    number = finite_number(value)
     return number if number is not None and 0 <= number < _END_OF_DATES else None
 
 
