@@ -96,6 +96,8 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "checkpoint.every": (STORE, 60),
     "checkpoint.steps": (STORE, 100),
     "checkpoint.keep": (STORE, 9),
+    "checkpoint.warm_start.url": (STORE, "s3://bucket/model.safetensors"),
+    "checkpoint.warm_start.strict": (STORE | {"checkpoint__warm_start__url": "s3://bucket/model.safetensors"}, False),
     "checkpoint.endpoint": (STORE, "https://store.example.com"),
     "elastic_timeout": ({}, 60),
     "reset_limit": ({}, 3),
