@@ -47,12 +47,13 @@ def weights(model: nn.Module) -> dict[str, Any]:
 def begin(tmp_path: Path, **values: Any) -> State:
     """Start a job, and end it after one commit, which is durable."""
     state = State(checkpoint=f"file://{tmp_path}/store", **values)
-    state.sync()
-    begun = state
-    begun.commit()
-    assert begun._commits.save_to_store_sync("test")
-    begun._commits.durable.close()
-    return begun
+    try:
+        state.sync()
+        state.commit()
+        assert state._commits.save_to_store_sync("test")
+    finally:
+        state._commits.durable.close()
+    return state
 
 
 def test_it_is_the_very_first_start_that_is_warm(
