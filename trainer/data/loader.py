@@ -18,7 +18,7 @@ from hvd_elastic.trainer.data.drawn_order import DrawnOrder
 from hvd_elastic.trainer.data.library_stream import is_hugging_face_stream
 from hvd_elastic.trainer.data.randomness import PassSeeds
 from hvd_elastic.trainer.data.sample_certificate import SampleHash
-from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, Positions, SampleOrder
+from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
 logger = logging.getLogger(__name__)
 
@@ -71,33 +71,25 @@ def load(
         assert isinstance(plan, EpochPlan)
         stream = _StreamShare(plan, dataset, collate or default_collate, seeds)
         usable = _without_workers(options) if _worker_deaths else options
-        pairs = DataLoader(stream, batch_size=None, collate_fn=_identity, **usable)
-        yield from pairs if hashed is None else _with_positions_hashed(pairs, plan, hashed)
+        for batch, micro_batch in DataLoader(stream, batch_size=None, collate_fn=_identity, **usable):
+            yield batch, _with_digest(micro_batch, hashed)
         return
     taken: deque[list[int]] = deque()
     batches = _batches(plan, order, dataset, collate, options, seeds=seeds, taken=taken)
     for batch, micro_batch in zip(batches, plan.micro_batches(), strict=True):
-        yield batch, _with_digest(micro_batch, taken.popleft(), hashed)
+        yield batch, _with_digest(micro_batch, hashed, taken.popleft())
 
 
-def _with_digest(micro_batch: MicroBatch, samples: Sequence[int] | Positions, hashed: SampleHash | None) -> MicroBatch:
+def _with_digest(
+    micro_batch: MicroBatch, hashed: SampleHash | None, samples: Sequence[int] | None = None
+) -> MicroBatch:
+    """`samples`: their indices; None: those of a stream have none, and are known by their positions."""
     if hashed is None or not micro_batch.weight:
         return micro_batch
+    if samples is None:
+        positions = np.arange(micro_batch.first, micro_batch.first + micro_batch.count, dtype=np.int64)
+        return replace(micro_batch, digest=hashed.sum_of(positions))
     return replace(micro_batch, digest=hashed.sum_of(samples))
-
-
-def _with_positions_hashed(
-    pairs: Iterable[tuple[Any, MicroBatch]], plan: EpochPlan, hashed: SampleHash
-) -> Iterator[tuple[Any, MicroBatch]]:
-    """The samples of a stream have no index: each is known by its position."""
-    start, taken = plan.position, 0
-    for batch, micro_batch in pairs:
-        first = start + plan.samples_before(micro_batch.position - start) + taken
-        positions = np.arange(first, first + micro_batch.count, dtype=np.int64)
-        yield batch, _with_digest(micro_batch, positions, hashed)
-        taken += micro_batch.count
-        if micro_batch.last:
-            start, taken = micro_batch.position, 0
 
 
 def _batches(
