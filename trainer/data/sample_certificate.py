@@ -169,7 +169,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CertificateFinding:
     """What a certificate proves."""
 
     holds: bool
@@ -177,13 +177,13 @@ class Finding:
     words: str
 
 
-def examine(certificate: Certificate) -> Finding:
+def examine(certificate: Certificate) -> CertificateFinding:
     """Compare the sum with the one that follows from the lengths."""
     expected = sum(each.sum_of(0, each.told) for each in certificate.passes) % _MODULUS
     twice = sorted({f"{each.name} of epoch {number}" for each, number in _done_twice(certificate.passes)})
     if expected != certificate.digest or twice:
         more = f": more than one pass over {', '.join(twice)}" if twice else ""
-        return Finding(holds=False, words=f"samples were left out or used more than once{more}")
+        return CertificateFinding(holds=False, words=f"samples were left out or used more than once{more}")
     latest = max((each.last for each in certificate.passes), default=0)
     shown = certificate.copy()
     shown.put_together(latest + 1)
@@ -191,7 +191,7 @@ def examine(certificate: Certificate) -> Finding:
     by_plan = (
         f" ({certificate.by_plan:,} of them by the plan: a worker died before it told)" if certificate.by_plan else ""
     )
-    return Finding(holds=True, words="; ".join(words) + by_plan if words else "no samples yet")
+    return CertificateFinding(holds=True, words="; ".join(words) + by_plan if words else "no samples yet")
 
 
 def _words(each: CertifiedPass, latest: int) -> str:

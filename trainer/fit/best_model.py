@@ -24,7 +24,7 @@ from hvd_elastic.trainer.checkpoint.stores.store import Store
 from hvd_elastic.trainer.checkpoint.stores.transfer import upload
 from hvd_elastic.trainer.fit.early_stop import Mode
 from hvd_elastic.trainer.fit.fit_progress import FitProgress
-from hvd_elastic.trainer.fit.moments import Best
+from hvd_elastic.trainer.fit.moments import BestEvaluation
 
 logger = logging.getLogger(__name__)
 
@@ -92,9 +92,11 @@ class BestFiles:
         """Return the URL of the file of this step, without options."""
         return f"{self.url.partition('?')[0].rstrip('/')}/{_key(step)}"
 
-    def best(self, progress: FitProgress) -> Best | None:
+    def best(self, progress: FitProgress) -> BestEvaluation | None:
         """Return the best evaluation so far."""
-        return Best(**progress.best, url=self.url_of(progress.best["step"])) if progress.best is not None else None
+        if progress.best is None:
+            return None
+        return BestEvaluation(**progress.best, url=self.url_of(progress.best["step"]))
 
     def write(self, progress: FitProgress, model: torch.nn.Module, metrics: Mapping[str, float]) -> None:
         """Write the model as the best, and the index. It blocks until both are durable."""

@@ -19,7 +19,7 @@ class MomentKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
+class BestEvaluation:
     """The best evaluation so far, by the metric of `KeepBest`."""
 
     step: int
@@ -48,7 +48,7 @@ class Moment:
     evaluation. Else empty."""
     is_best: bool = False
     """This evaluation is the best so far, and its file is written."""
-    best: Best | None = None
+    best: BestEvaluation | None = None
     """The best evaluation so far. Always None without `keep_best`."""
     why: str = ""
     """At the end: why training has ended, as `FitOutcome.why`."""

@@ -9,7 +9,7 @@ import torch
 
 from hvd_elastic.trainer.fit.best_model import BestFiles
 from hvd_elastic.trainer.fit.fit_progress import FitProgress
-from hvd_elastic.trainer.fit.moments import Best, Callback, Moment, MomentKind, Stop
+from hvd_elastic.trainer.fit.moments import BestEvaluation, Callback, Moment, MomentKind, Stop
 from hvd_elastic.trainer.fit.tensorboard_writer import TensorBoardWriter
 from hvd_elastic.trainer.state.commits import Commits
 
@@ -61,7 +61,7 @@ class Reporter:
         self._rate.count(samples)
 
     @property
-    def best(self) -> Best | None:
+    def best(self) -> BestEvaluation | None:
         """The best evaluation so far."""
         return self.best_files.best(self._progress) if self.best_files is not None else None
 

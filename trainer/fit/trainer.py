@@ -22,7 +22,7 @@ from hvd_elastic.trainer.fit.compilation import compiled, mark_batch
 from hvd_elastic.trainer.fit.early_stop import EarlyStop, why_ended
 from hvd_elastic.trainer.fit.evaluation import Measure, evaluate, samples_in
 from hvd_elastic.trainer.fit.fit_progress import FitProgress, Outbox
-from hvd_elastic.trainer.fit.moments import Best, Callback, Moment, MomentKind
+from hvd_elastic.trainer.fit.moments import BestEvaluation, Callback, Moment, MomentKind
 from hvd_elastic.trainer.fit.precision import MixedPrecision, Precision
 from hvd_elastic.trainer.fit.progress_display import progress_display
 from hvd_elastic.trainer.fit.reporting import Reporter
@@ -56,7 +56,7 @@ class FitOutcome:
     """Why training has ended: `all 20 epochs are done`, `stopped early: ...`, or the words of a callback's `Stop`."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
     """Means of the last evaluation, by name; empty without an evaluation set."""
-    best: Best | None = None
+    best: BestEvaluation | None = None
     """The best evaluation, and its file; None without `keep_best`."""
 
 

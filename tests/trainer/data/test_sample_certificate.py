@@ -133,7 +133,7 @@ def test_what_is_said(one: dict[str, object], words: str) -> None:
     later = CertifiedPass(name="train", first=3, last=3, length=1437, seed=7, shuffle=True)
     passes = [certified, later] if certified.last < 3 else [certified]
     certificate = Certificate(digest=certified.sum_of(0, certified.told), passes=passes)
-    assert examine(certificate) == sample_certificate.Finding(holds=True, words=words)
+    assert examine(certificate) == sample_certificate.CertificateFinding(holds=True, words=words)
     if certified.told:
         certificate.by_plan = 64
         assert examine(certificate).words == f"{words} (64 of them by the plan: a worker died before it told)"

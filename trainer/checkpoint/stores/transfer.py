@@ -28,7 +28,7 @@ class StoredParts:
     """SHA-256 of each part, in hexadecimal."""
 
 
-class Payload(Protocol):
+class ByteSource(Protocol):
     """What is stored, one sequence of bytes."""
 
     size_bytes: int
@@ -37,7 +37,7 @@ class Payload(Protocol):
         """Fill `target` with the bytes from `offset` on. Called by several threads."""
 
 
-def upload(store: Store, key: str, payload: Payload, stop: threading.Event) -> StoredParts:
+def upload(store: Store, key: str, payload: ByteSource, stop: threading.Event) -> StoredParts:
     """Store `payload` under `key`. Nothing is visible if it raises."""
     part_bytes = choose_part_bytes(payload.size_bytes, least=store.part_bytes)
     parts = split_into_parts(payload.size_bytes, part_bytes)
