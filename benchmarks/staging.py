@@ -12,7 +12,6 @@ s5cmd and versitygw are built once, from the Go module proxy, into ~/.cache/hvd-
 import argparse
 import hashlib
 import os
-import platform
 import resource
 import shutil
 import socket
@@ -27,6 +26,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from benchmarks.report.machine import this_machine
 
 MIB = 1 << 20
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -190,8 +191,7 @@ def main() -> None:
     parser.add_argument("--large-mib", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start, "
-          f"Python {platform.python_version()}")  # fmt: skip
+    print(this_machine())
     try:
         found = copiers()
         built_versitygw()
