@@ -3,8 +3,7 @@
 A PriorityClass is open to everyone who may create pods: whoever names it takes GPUs from all training of the cluster. A
 ResourceQuota limits only the namespaces that have one, and the API server's own switch for the others
 (`limitedResources` of its admission configuration, "Limit Priority Class consumption by default" in Kubernetes' page on
-resource quotas) is out of reach on managed clusters. A policy is not: `admissionregistration.k8s.io/v1` has it from
-Kubernetes 1.30 on.
+resource quotas) is out of reach on managed clusters. A policy is not.
 """
 
 import re
@@ -12,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hvd_elastic.priorityclasses.admission_policy import LABELS, AdmissionPolicy, cel_list, cel_text
 from hvd_elastic.priorityclasses.classes import PreemptionPolicy, PriorityClass
 from hvd_elastic.priorityclasses.problem import Problem
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 
-_API: Final = "admissionregistration.k8s.io/v1"
-_LABELS: Final = {"app.kubernetes.io/managed-by": "hvd-elastic"}
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _ACCOUNT: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _SHAPE: Final = "write NAMESPACE or NAMESPACE/SERVICEACCOUNT, in lower-case letters, digits and '-'"
@@ -76,7 +74,7 @@ def guard_manifests(
     return [
         manifest
         for one in preempting
-        for manifest in (*(_quota(one, quota) for quota in quotas), _policy(one, users), _binding(one))
+        for manifest in (*(_quota(one, quota) for quota in quotas), *_policy(one, users).manifests())
     ]
 
 
@@ -86,7 +84,7 @@ def _quota(one: PriorityClass, quota: ClassQuota) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": {"name": one.name, "namespace": quota.namespace, "labels": dict(_LABELS)},
+        "metadata": {"name": one.name, "namespace": quota.namespace, "labels": dict(LABELS)},
         "spec": {
             "hard": {f"requests.{GPU_RESOURCE}": str(quota.gpus)},
             "scopeSelector": {"matchExpressions": [scope]},
@@ -94,62 +92,28 @@ def _quota(one: PriorityClass, quota: ClassQuota) -> dict[str, Any]:
     }
 
 
-def _policy(one: PriorityClass, users: Sequence[ClassUser]) -> dict[str, Any]:
+def _policy(one: PriorityClass, users: Sequence[ClassUser]) -> AdmissionPolicy:
     """Only creation is looked at: the class of a pod never changes, and a pod without one has its default by then.
 
     Not who creates is asked, for that is a controller, but where the pod is and as whom it runs.
     """
     namespaces = [user.namespace for user in users if not user.account]
     accounts = [_name(user) for user in users if user.account]
-    allowed = f"request.namespace in {_list(namespaces)} || variables.account in {_list(accounts)}"
-    uses = f"has(object.spec.priorityClassName) && object.spec.priorityClassName == {_text(one.name)}"
+    uses = f"has(object.spec.priorityClassName) && object.spec.priorityClassName == {cel_text(one.name)}"
     account = "(has(object.spec.serviceAccountName) ? object.spec.serviceAccountName : 'default')"
     refusal = f" may not use the PriorityClass {one.name}, which preempts training: hvd-elastic priorityclasses --guard"
-    return {
-        "apiVersion": _API,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": _policy_name(one), "labels": dict(_LABELS)},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": [
-                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-                ]
-            },
-            "matchConditions": [{"name": "has-the-class", "expression": uses}],
-            "variables": [{"name": "account", "expression": f"request.namespace + '/' + {account}"}],
-            "validations": [
-                {
-                    "expression": allowed,
-                    "messageExpression": f"variables.account + {_text(refusal)}",
-                    "reason": "Forbidden",
-                }
-            ],
-        },
-    }
-
-
-def _binding(one: PriorityClass) -> dict[str, Any]:
-    return {
-        "apiVersion": _API,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": _policy_name(one), "labels": dict(_LABELS)},
-        "spec": {"policyName": _policy_name(one), "validationActions": ["Deny"]},
-    }
-
-
-def _policy_name(one: PriorityClass) -> str:
-    return f"{one.name}.hvd-elastic.dev"
+    return AdmissionPolicy(
+        name=f"{one.name}.hvd-elastic.dev",
+        group="",
+        versions=["v1"],
+        resource="pods",
+        operation="CREATE",
+        condition=("has-the-class", uses),
+        variables={"account": f"request.namespace + '/' + {account}"},
+        allowed=[f"request.namespace in {cel_list(namespaces)} || variables.account in {cel_list(accounts)}"],
+        refusal=f"variables.account + {cel_text(refusal)}",
+    )
 
 
 def _name(user: ClassUser) -> str:
     return f"{user.namespace}/{user.account}" if user.account else user.namespace
-
-
-def _list(words: Sequence[str]) -> str:
-    return f"[{', '.join(map(_text, words))}]"
-
-
-def _text(word: str) -> str:
-    """A CEL string. Names of Kubernetes objects hold nothing that would need an escape."""
-    return f"'{word}'"

@@ -98,9 +98,15 @@ class Cluster:
         """Have the pods of a suspended job made again."""
         return suspension.resume(self.client, name)
 
-    def scale(self, name: str, workers: int) -> scaling.Scaling:
-        """Ask for a number of workers. Those that go leave training first."""
-        return scaling.scale(self.client, name, workers)
+    def scale(
+        self, name: str, workers: int, *, approve: Callable[[scaling.Scaling], None] = lambda _scaling: None
+    ) -> scaling.Scaling:
+        """Ask for a number of workers. Those that go leave training first.
+
+        `approve` is told what is about to be asked for, above all whether the job restarts (`Scaling.restarts`).
+        Nothing is changed if it raises.
+        """
+        return scaling.scale(self.client, name, workers, approve=approve)
 
     def wait_for_size(
         self, name: str, workers: int, *, report: Callable[[scaling.SizeProgress], None] = lambda _progress: None

@@ -9,6 +9,7 @@ from hvd_elastic.monitoring.alert_rules import AlertThresholds, rule_file
 from hvd_elastic.monitoring.monitoring_manifests import dashboard_config_map, prometheus_rule
 from hvd_elastic.mpijob.manifests import operator_role
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
+from hvd_elastic.platform_kit.mpijob_guard import mpijob_guard
 from hvd_elastic.priorityclasses import (
     DEFAULTS,
     ClassQuota,
@@ -21,8 +22,9 @@ from hvd_elastic.priorityclasses import (
 
 ALERTS: Final = "alerts"
 DASHBOARD: Final = "dashboard"
-COMPONENTS: Final = (ALERTS, DASHBOARD)
-"""The parts that a cluster without Prometheus Operator and Grafana has no use for."""
+MPIJOB_GUARD: Final = "mpijob-guard"
+COMPONENTS: Final = (MPIJOB_GUARD, ALERTS, DASHBOARD)
+"""The parts that not every cluster can use: one of Kubernetes 1.29, or without Prometheus Operator and Grafana."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,11 @@ def _parts(settings: KitSettings) -> Iterator[KitPart]:
         manifests=controller_manifests.manifests(image=settings.image, namespace=settings.autoscaler_namespace)
         if settings.image
         else (),
+    )
+    yield KitPart(
+        name=MPIJOB_GUARD,
+        purpose="what a job's own accounts may change of it: needs Kubernetes 1.30",
+        manifests=mpijob_guard(),
     )
     yield KitPart(
         name=ALERTS,

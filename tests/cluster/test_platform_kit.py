@@ -1,5 +1,6 @@
 """The platform team's kit, applied to the real API server: every object is taken, and the guard keeps strangers out."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +12,17 @@ import pytest
 import yaml
 
 from hvd_elastic.autoscale.controller_manifests import NAME as AUTOSCALER
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_STATUS, ANNOTATION_WANTED_WORKERS
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.supporting import rbac
+from hvd_elastic.platform_kit.mpijob_guard import WRITERS
 from tests.cluster.kube import store, waiting
 from tests.cluster.kube.errors import ClusterError
 from tests.cluster.kube.kubectl import Kubectl, as_list
 from tests.cluster.pods import pod
 from tests.cluster.site import Site, make_namespace, remove_namespace
 from tests.mpijob import modules
+from tests.mpijob.jobs import job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 
@@ -25,6 +31,10 @@ CLASSES = ("--inference", CLASS, "--preserved", "kit-preserved-pc", "--preemptib
 """Names of their own: the kit goes again, and other tests need the usual classes."""
 SERVING, ELSEWHERE = "kit-serving", "kit-elsewhere"
 GPUS = 2
+JOB = job(name="guarded", namespace=ELSEWHERE, suspend=True)
+REPLICAS = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 2}}}}
+TEMPLATE = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"serviceAccountName": "admin"}}}}}}
+DESCRIPTION = {"metadata": {"annotations": {ANNOTATION_SPEC: "{}"}}}
 RULES = "prometheusrules.monitoring.coreos.com"
 
 
@@ -53,7 +63,8 @@ def kit(cluster: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit
     cluster.kubectl("wait", "--for=condition=Established", f"crd/{RULES}", "--timeout=30s")
     guard = ("--allow", SERVING, "--quota", f"{SERVING}={GPUS}")
     monitoring = ("--with", "alerts", "--with", "dashboard", "--monitoring-namespace", SERVING)
-    written(folder, *CLASSES, *guard, *monitoring, "--image", cluster.image, "--namespace", SERVING)
+    jobs = ("--with", "mpijob-guard")
+    written(folder, *CLASSES, *guard, *jobs, *monitoring, "--image", cluster.image, "--namespace", SERVING)
     try:
         cluster.kubectl("apply", "--server-side", "-k", str(folder))
         yield Kit(folder=folder, serving=serving, elsewhere=elsewhere)
@@ -114,10 +125,69 @@ def test_the_quota_of_the_guard_ends_what_an_allowed_namespace_may_take(cluster:
     )
 
 
+@pytest.fixture
+def guarded(kit: Kit) -> Kubectl:
+    """A job that is suspended, so that the operator makes no pod of it."""
+    made = [one for one in render(JOB) if one["kind"] in {"MPIJob", "ServiceAccount", "Role", "RoleBinding"}]
+    kit.elsewhere.apply(made)
+    return kit.elsewhere
+
+
+@pytest.mark.core
+def test_the_accounts_of_a_job_change_of_it_what_they_must_and_nothing_else(guarded: Kubectl) -> None:
+    """With their own rights and no more: each request is made as the account."""
+    sidecar, autoscaler = f"{ELSEWHERE}:{rbac.name(JOB)}", f"{SERVING}:{AUTOSCALER}"
+    for account in (sidecar, autoscaler):
+        wait_for_policy(guarded, account)
+        assert "may change nothing" in change_refused(guarded, account, DESCRIPTION)
+    assert change_refused(guarded, sidecar, REPLICAS) == ""
+    assert change_refused(guarded, sidecar, {"metadata": {"annotations": {ANNOTATION_STATUS: "{}"}}}) == ""
+    assert "may change nothing" in change_refused(guarded, autoscaler, REPLICAS)
+    assert change_refused(guarded, autoscaler, {"metadata": {"annotations": {ANNOTATION_WANTED_WORKERS: "2"}}}) == ""
+    guarded.patch("mpijob", JOB.name, TEMPLATE)  # a person
+
+
+@pytest.mark.core
+@pytest.mark.usefixtures("guarded")
+def test_the_api_server_finds_no_fault_with_the_expressions(cluster: Site) -> None:
+    def checks() -> list[dict[str, Any]]:
+        """What was found in each policy, once the controller has looked at it."""
+        names = [f"mpijob-{writer.name}.hvd-elastic.dev" for writer in WRITERS]
+        found = [cluster.kubectl.get("validatingadmissionpolicy", name).get("status", {}) for name in names]
+        return [status["typeChecking"] for status in found if "typeChecking" in status]
+
+    waiting.until(
+        "the policies are checked", lambda: len(checks()) == len(WRITERS), within_seconds=60, seen=lambda: str(checks())
+    )
+    assert checks() == [{}] * len(WRITERS)
+
+
 @pytest.mark.core
 def test_the_autoscaler_of_the_kit_takes_its_turns(kit: Kit) -> None:
     """Ready after the first turn: its rights over all namespaces suffice."""
     kit.serving.wait("deployment", AUTOSCALER, condition="Available", within_seconds=150)
+
+
+def wait_for_policy(namespace: Kubectl, account: str) -> None:
+    def refused() -> str:
+        return change_refused(namespace, account, TEMPLATE)
+
+    waiting.until(
+        "the policy is in force",
+        lambda: "may change nothing of an MPIJob but" in refused(),
+        within_seconds=60,
+        seen=refused,
+    )
+
+
+def change_refused(namespace: Kubectl, account: str, change: dict[str, Any]) -> str:
+    """What the API server answers to a patch of the job; empty: it is admitted. Nothing is changed."""
+    user, patch = f"--as=system:serviceaccount:{account}", f"--patch={json.dumps(change)}"
+    try:
+        namespace("patch", "mpijob", JOB.name, "--type=merge", patch, user, "--dry-run=server")
+    except ClusterError as error:
+        return str(error)
+    return ""
 
 
 def refusal(cluster: Site, namespace: Kubectl, *, priority: str = CLASS, gpus: int = 1) -> str:

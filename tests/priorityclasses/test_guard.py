@@ -1,49 +1,18 @@
 """Who may use the class of inference: the policy's expressions, evaluated by the library that the API server uses."""
 
-import hashlib
-import json
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, check_guard, guard_manifests
+from tests import admission_policies
 from tests.mpijob import admission
-from tests.mpijob.modules import cache_folder
 
-SOURCES = Path(__file__).parent / "gocel"
 USERS = (ClassUser(namespace="serving"), ClassUser(namespace="batch", account="scorer"))
 QUOTAS = (ClassQuota(namespace="serving", gpus=16),)
 
-Evaluate = Callable[[Mapping[str, Any], str], Any]
 Manifest = Mapping[str, Any]
-
-
-@pytest.fixture(scope="session")
-def evaluate() -> Evaluate:
-    """CEL as in Kubernetes 1.34: cel-go 0.26, built once and kept outside the checkout."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed: the API server's CEL is a Go module")
-    content = b"".join((SOURCES / name).read_bytes() for name in ("main.go", "go.mod", "go.sum"))
-    binary = cache_folder() / f"gocel-{hashlib.sha256(content).hexdigest()[:16]}"
-    if not binary.exists():
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        build = ["go", "build", "-o", str(binary), "."]
-        done = subprocess.run(build, cwd=SOURCES, capture_output=True, text=True, timeout=280, check=False)
-        if done.returncode:
-            pytest.skip(f"cel-go cannot be built: {done.stderr}")
-
-    def ask(variables: Mapping[str, Any], expression: str) -> Any:
-        question = json.dumps({"variables": variables, "expressions": [expression]})
-        done = subprocess.run([str(binary)], input=question, capture_output=True, text=True, check=True, timeout=60)
-        (answer,) = json.loads(done.stdout)
-        assert not isinstance(answer, dict), answer["error"]
-        return answer
-
-    return ask
 
 
 def of_kind(kind: str, users: tuple[ClassUser, ...] = USERS) -> Manifest:
@@ -51,17 +20,9 @@ def of_kind(kind: str, users: tuple[ClassUser, ...] = USERS) -> Manifest:
     return found
 
 
-def refusal(evaluate: Evaluate, policy: Manifest, namespace: str, pod: Mapping[str, Any]) -> str:
+def refusal(policy: Manifest, namespace: str, pod: Mapping[str, Any]) -> str:
     """What the API server answers to whoever creates the pod; empty: it is admitted."""
-    spec = policy["spec"]
-    known: dict[str, Any] = {"object": {"spec": pod}, "request": {"namespace": namespace}}
-    if not all(evaluate(known, condition["expression"]) for condition in spec["matchConditions"]):
-        return ""
-    known["variables"] = {one["name"]: evaluate(known, one["expression"]) for one in spec["variables"]}
-    for one in spec["validations"]:
-        if not evaluate(known, one["expression"]):
-            return str(evaluate(known, one["messageExpression"]))
-    return ""
+    return admission_policies.refusal(policy, object={"spec": pod}, request={"namespace": namespace})
 
 
 @pytest.mark.parametrize(
@@ -76,11 +37,9 @@ def refusal(evaluate: Evaluate, policy: Manifest, namespace: str, pod: Mapping[s
         ("serving-2", "default", False),
     ],
 )
-def test_only_who_is_named_may_use_the_class(
-    evaluate: Evaluate, namespace: str, account: str | None, allowed: bool
-) -> None:
+def test_only_who_is_named_may_use_the_class(namespace: str, account: str | None, allowed: bool) -> None:
     pod = {"priorityClassName": "inference-pc"} | ({"serviceAccountName": account} if account else {})
-    said = refusal(evaluate, of_kind("ValidatingAdmissionPolicy"), namespace, pod)
+    said = refusal(of_kind("ValidatingAdmissionPolicy"), namespace, pod)
     if allowed:
         assert said == ""
     else:
@@ -90,16 +49,16 @@ def test_only_who_is_named_may_use_the_class(
 @pytest.mark.parametrize(
     "pod", [{}, {"priorityClassName": "preemptible-pc"}, {"priorityClassName": "system-node-critical"}]
 )
-def test_pods_of_other_classes_are_nobody_s_business(evaluate: Evaluate, pod: dict[str, str]) -> None:
-    assert refusal(evaluate, of_kind("ValidatingAdmissionPolicy"), "research", pod) == ""
+def test_pods_of_other_classes_are_nobody_s_business(pod: dict[str, str]) -> None:
+    assert refusal(of_kind("ValidatingAdmissionPolicy"), "research", pod) == ""
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_one_list_may_be_empty(evaluate: Evaluate, user: ClassUser) -> None:
+def test_one_list_may_be_empty(user: ClassUser) -> None:
     policy = of_kind("ValidatingAdmissionPolicy", (user,))
     pod = {"priorityClassName": "inference-pc", "serviceAccountName": "scorer"}
     for namespace in ("serving", "batch", "research"):
-        assert bool(refusal(evaluate, policy, namespace, pod)) is (namespace != user.namespace)
+        assert bool(refusal(policy, namespace, pod)) is (namespace != user.namespace)
 
 
 def test_what_cannot_be_judged_is_refused_and_the_binding_denies() -> None:

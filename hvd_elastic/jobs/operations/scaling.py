@@ -27,6 +27,17 @@ class Scaling:
         """The number of workers that was asked for before."""
         return int(self.job.wanted) if self.job.wanted.isdecimal() else self.job.replicas
 
+    @property
+    def restarts(self) -> bool:
+        """Whether the job begins anew from its durable checkpoint, because Kueue has admitted another number of pods.
+
+        Kueue stops a job whose Workload no longer fits it, and admits it anew (`ensureOneWorkload` in its
+        `pkg/controller/jobframework/reconciler.go`). It resizes some kinds of jobs in place (the feature gate
+        `ElasticJobsViaWorkloadSlices`, on from Kueue 0.18), but no MPIJob: `supportedElasticJobGVKs` in
+        `pkg/controller/jobframework/validation.go` has Jobs and Ray's kinds in August 2026 (0.20.0-devel).
+        """
+        return bool(self.job.queue) and not self.job.suspended and self.workers != self.job.replicas
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeProgress:
@@ -47,13 +58,22 @@ class SizeProgress:
         return f"{self.training} workers train, {self.workers} wanted"
 
 
-def scale(cluster: ClusterClient, name: str, workers: int) -> Scaling:
+def scale(
+    cluster: ClusterClient, name: str, workers: int, *, approve: Callable[[Scaling], None] = lambda _scaling: None
+) -> Scaling:
     """Ask for a number of workers, from the min to the max of the job's description.
+
+    Args:
+        cluster: with the job in its namespace.
+        name: of the job.
+        workers: to be asked for.
+        approve: is told what is about to be asked for; nothing is changed if it raises.
 
     Raises JobStateError if the number is outside, or the job has ended; UnknownJobError; ForeignJobError; other
     ClusterErrors.
     """
     decided = scaling_of(find_submitted(cluster, name), workers)
+    approve(decided)
     change = {"metadata": {"uid": decided.job.uid, "annotations": {ANNOTATION_WANTED_WORKERS: str(workers)}}}
     cluster.patch(mpijob_path(cluster.namespace, name), change, fieldManager="hvd-elastic")
     return decided

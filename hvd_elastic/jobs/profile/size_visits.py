@@ -67,6 +67,11 @@ def _checked(job: SubmittedJob, sizes: Sequence[int]) -> int:
     if job.suspended:
         raise JobStateError(f"{job.name} is suspended: hvd-elastic resume {job.name}, and try again")
     asked = [scaling_of(job, size) for size in sizes]
+    if any(one.restarts for one in asked):
+        raise JobStateError(
+            f"{job.name} is in the queue {job.queue}, and Kueue restarts it for each size: measure a copy that is in "
+            "no queue, or leave --sizes out"
+        )
     return asked[0].before
 
 

@@ -12,12 +12,15 @@ MOST_NAMED_WORKERS: Final = 1_000
 characters, are 66 KB, and as much again in the annotation of `kubectl apply`, which may hold 256 KiB
 (`TotalAnnotationSizeLimitB` in Kubernetes' `apimachinery/pkg/api/validation/objectmeta.go`)."""
 
+SUFFIX: Final = "-discovery"
+"""Of the name of a job's ServiceAccount, after the job's own."""
+
 _RBAC = "rbac.authorization.k8s.io"
 
 
 def name(spec: JobSpec) -> str:
     """The name of ServiceAccount, Role and RoleBinding."""
-    return f"{spec.name}-discovery"
+    return f"{spec.name}{SUFFIX}"
 
 
 def ledger_rule(spec: JobSpec) -> Manifest:

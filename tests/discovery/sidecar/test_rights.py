@@ -1,5 +1,6 @@
 """The sidecar works with the rights of its job's Role: the API server refuses everything else, as RBAC does."""
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +15,11 @@ from hvd_elastic.mpijob.contract import (
     WorkerState,
 )
 from hvd_elastic.mpijob.manifests.render import render
-from hvd_elastic.mpijob.manifests.supporting import ownership
+from hvd_elastic.mpijob.manifests.supporting import ownership, rbac
+from hvd_elastic.platform_kit.mpijob_guard import mpijob_guard
+from tests import admission_policies
 from tests.discovery.conftest import Start, until
-from tests.discovery.kubeapi import EVENTS, JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, pod
+from tests.discovery.kubeapi import EVENTS, JOBS, NODES, PODS, Json, KubeApi, Request, Status, mpijob, pod
 from tests.discovery.sidecar.test_launcher_job import BATCH, launcher
 from tests.discovery.workers import Workers
 from tests.mpijob.jobs import job, pods
@@ -53,6 +56,23 @@ def allows(rules: Sequence[Mapping[str, Any]], request: Request) -> bool:
 
 
 @pytest.fixture
+def job_before_and_after(api: KubeApi) -> list[tuple[Json, Json]]:
+    """The MPIJob before and after each change that was made by a request."""
+    found: list[tuple[Json, Json]] = []
+    patch = api.patch
+
+    def note(path: str, name: str, body: Json) -> Json:
+        before = copy.deepcopy(api.objects[path][name])
+        after = patch(path, name, body)
+        if path == JOBS:
+            found.append((before, after))
+        return after
+
+    api.patch = note  # type: ignore[method-assign]
+    return found
+
+
+@pytest.fixture
 def refused(api: KubeApi) -> list[tuple[str, str, str, str]]:
     """What was refused. The job's objects are there, as `generate` wrote them."""
     made = render(JOB)
@@ -77,7 +97,11 @@ def refused(api: KubeApi) -> list[tuple[str, str, str, str]]:
 
 
 def test_all_that_the_sidecar_does_is_allowed(
-    api: KubeApi, start: Start, workers: Workers, refused: list[tuple[str, str, str, str]]
+    api: KubeApi,
+    start: Start,
+    workers: Workers,
+    refused: list[tuple[str, str, str, str]],
+    job_before_and_after: list[tuple[Json, Json]],
 ) -> None:
     environment = pods(JOB)[0]["initContainers"][0]["env"]
     owned = next(one["value"] for one in environment if one["name"] == ENV_OWNED).split()
@@ -100,10 +124,24 @@ def test_all_that_the_sidecar_does_is_allowed(
     assert "Evicted" in json.dumps(list(api.objects[EVENTS].values()))
 
     api.patch(JOBS, "job", {"metadata": {"annotations": {ANNOTATION_WANTED_WORKERS: "1"}}})
+    job_before_and_after.pop()  # a person's
     running.shows(0)
     workers.say("127.0.1.2", generation=1)
     until(lambda: api.objects[JOBS]["job"]["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1)
     assert set(refused) <= {("", "nodes", "list", "")}, "nodes are read only where the job has `read_nodes`"
+    for before, after in job_before_and_after:
+        assert refused_by_the_kit(before, after) == ""
+
+
+def refused_by_the_kit(before: Json, after: Json) -> str:
+    """What the policy for sidecars answers to the change; empty: it is admitted."""
+    request = {
+        "namespace": "default",
+        "name": "job",
+        "userInfo": {"username": f"system:serviceaccount:default:{rbac.name(JOB)}"},
+    }
+    policy = mpijob_guard()[0]
+    return admission_policies.refusal(policy, request=request, object=after, oldObject=before)
 
 
 def _object(api: KubeApi, path: str) -> Mapping[str, Any]:

@@ -156,6 +156,18 @@ def test_suspend_resume_and_scale(cluster: JobsCluster) -> None:
     assert verb("resume", "bert").stderr == "bert is not suspended\n"
 
 
+def test_scale_asks_where_kueue_would_restart_the_job(cluster: JobsCluster) -> None:
+    Path("queued.yaml").write_text(f"{DESCRIPTION}queue: {{system: kueue, name: gpus}}\ncheckpoint: s3://b/jobs\n")
+    verb("submit", "queued.yaml")
+    refused = verb("scale", "bert", "2")
+    assert refused.exit_code == 2
+    assert "in the queue gpus: Kueue stops all of it" in refused.stderr
+    assert "say --yes" in refused.stderr
+    assert "hvd-elastic.dev/wanted-workers" not in cluster.job()["metadata"]["annotations"]
+    assert verb("scale", "bert", "2", "--yes").stderr == "bert: from 4 to 2 workers\n"
+    assert cluster.job()["metadata"]["annotations"]["hvd-elastic.dev/wanted-workers"] == "2"
+
+
 def test_restart_asks_only_if_training_is_lost(cluster: JobsCluster) -> None:
     verb("submit", "job.yaml")
     cluster.annotate(begun="true")

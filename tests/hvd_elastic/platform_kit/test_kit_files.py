@@ -87,7 +87,8 @@ def test_the_base_alone_is_what_every_cluster_takes(kustomize: Path, tmp_path: P
 def test_components_are_applied_where_they_are_switched_on(kustomize: Path, tmp_path: Path) -> None:
     write_kit(kit_files(kit_parts(FULL), switched_on=COMPONENTS), tmp_path)
     built = build(kustomize, tmp_path)
-    assert counted(built) == dict(sorted({**KINDS, "ConfigMap": 1, "PrometheusRule": 1}.items()))
+    guards = {"ValidatingAdmissionPolicy": 4, "ValidatingAdmissionPolicyBinding": 4}
+    assert counted(built) == dict(sorted({**KINDS, **guards, "ConfigMap": 1, "PrometheusRule": 1}.items()))
     assert [problem for one in built for problem in admission.errors(one)] == []
 
 

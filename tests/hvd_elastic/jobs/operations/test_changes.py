@@ -4,9 +4,9 @@ import pytest
 
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.jobs.operations.first_step import JobFailedError
-from hvd_elastic.jobs.operations.scaling import scale, wait_for_size
+from hvd_elastic.jobs.operations.scaling import Scaling, scale, scaling_of, wait_for_size
 from hvd_elastic.jobs.operations.submission import submit
-from hvd_elastic.jobs.operations.submitted_job import JobStateError
+from hvd_elastic.jobs.operations.submitted_job import JobStateError, find_submitted
 from hvd_elastic.jobs.operations.suspension import resume, suspend
 from tests.hvd_elastic.jobs.operations.jobs_cluster import JobsCluster, spec
 
@@ -37,6 +37,37 @@ def test_the_sidecar_is_told_the_number(cluster: JobsCluster) -> None:
     assert cluster.job()["metadata"]["annotations"][WANTED] == "2"
     assert cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 4
     assert scale(cluster.client(), "bert", 3).before == 2
+
+
+def test_in_a_queue_of_kueue_another_number_restarts_the_job(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec(queue={"system": "kueue", "name": "gpus"}, checkpoint="s3://bucket/jobs"))
+
+    def restarts(workers: int) -> bool:
+        return scaling_of(find_submitted(cluster.client(), "bert"), workers).restarts
+
+    assert restarts(2)
+    assert not restarts(4), "the number that it has"
+    cluster.change_job(spec={"runPolicy": {"suspend": True}})
+    assert not restarts(2), "it does not run"
+
+
+def test_no_other_queue_restarts_it(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec(queue={"system": "volcano", "name": "gpus"}, checkpoint="s3://bucket/jobs"))
+    assert not scaling_of(find_submitted(cluster.client(), "bert"), 2).restarts
+
+
+def test_a_number_that_is_not_approved_is_not_asked_for(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec())
+    asked: list[int] = []
+
+    def refuse(scaling: Scaling) -> None:
+        asked.append(scaling.workers)
+        raise PermissionError
+
+    with pytest.raises(PermissionError):
+        scale(cluster.client(), "bert", 2, approve=refuse)
+    assert asked == [2]
+    assert WANTED not in cluster.job()["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("workers", [0, 5])

@@ -116,3 +116,10 @@ def test_a_suspended_job_is_left_alone(follower: Follower) -> None:
     with pytest.raises(JobStateError, match="hvd-elastic resume bert"):
         visit(follower, 2)
     assert WANTED not in follower.cluster.job()["metadata"]["annotations"]
+
+
+def test_a_job_that_kueue_would_restart_for_each_size(follower: Follower) -> None:
+    follower.cluster.change_job(metadata={"labels": {"kueue.x-k8s.io/queue-name": "gpus"}})
+    with pytest.raises(JobStateError, match="in the queue gpus, and Kueue restarts it for each size"):
+        visit(follower, 2)
+    assert WANTED not in follower.cluster.job()["metadata"]["annotations"]

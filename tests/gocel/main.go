@@ -1,5 +1,5 @@
-// Evaluates CEL expressions as the API server does for a ValidatingAdmissionPolicy: objects are untyped, and macros and
-// the strings library are there. Standard input: {"variables": {NAME: VALUE}, "expressions": [TEXT]}. Standard output:
+// Evaluates CEL expressions as the API server does for a ValidatingAdmissionPolicy: objects are untyped, and macros,
+// optional values and the strings library are there. Standard input: {"variables": {NAME: VALUE}, "expressions": [TEXT]}. Standard output:
 // one result for each expression, or the error as text under "error".
 package main
 
@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 type question struct {
@@ -23,7 +25,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	options := []cel.EnvOption{ext.Strings(ext.StringsVersion(2))}
+	options := []cel.EnvOption{cel.OptionalTypes(), ext.Strings(ext.StringsVersion(2))}
 	for name := range asked.Variables {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
@@ -52,5 +54,9 @@ func evaluate(env *cel.Env, expression string, variables map[string]any) any {
 	if err != nil {
 		return map[string]string{"error": err.Error()}
 	}
-	return value.Value()
+	plain, err := value.ConvertToNative(reflect.TypeOf(&structpb.Value{}))
+	if err != nil {
+		return map[string]string{"error": err.Error()}
+	}
+	return plain.(*structpb.Value).AsInterface()
 }
