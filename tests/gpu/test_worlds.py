@@ -30,7 +30,7 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Training]:
 def test_a_world_grows_loses_a_process_and_shrinks(job: Training) -> None:
     """A world of 1, 2, 1 (killed), 2, 1 GPUs: resizes lose no step, a killed process that under way alone."""
     job.offer("gpu0")
-    job.launch("-np", "1", "--min-np", "1", "--max-np", "2")
+    job.launch("-np", "1", "--min-np", "1", "--max-np", "2", script=SCRIPT)
     job.trains(1)
     job.offer("gpu0", "gpu1")
     job.trains(2)
@@ -50,7 +50,7 @@ def test_a_world_grows_loses_a_process_and_shrinks(job: Training) -> None:
 def test_a_job_on_one_gpu_begins_again_from_its_checkpoint(job: Training) -> None:
     """The only process of a job is killed: another goes on from the durable checkpoint, on the same GPU."""
     job.offer("gpu0")
-    job.launch("-np", "1", "--min-np", "1", "--max-np", "1")
+    job.launch("-np", "1", "--min-np", "1", "--max-np", "1", script=SCRIPT)
     job.trains(1, steps=10)
     job.until(lambda: job.events("checkpoint", error=""), "a durable checkpoint")
     stored = max(event["saved"] for event in job.events("checkpoint", error=""))
@@ -66,7 +66,7 @@ def test_a_job_on_one_gpu_begins_again_from_its_checkpoint(job: Training) -> Non
 def test_each_process_of_a_worker_has_a_gpu_of_its_own(job: Training) -> None:
     """A worker of two GPUs: the Trainer takes the GPU of the local rank, and NVML's figures are of that one."""
     job.offer("worker:2")
-    job.launch("-np", "2", "--min-np", "2", "--max-np", "2")
+    job.launch("-np", "2", "--min-np", "2", "--max-np", "2", script=SCRIPT)
     job.trains(2)
     places = sorted(job.written("process"), key=lambda place: int(place["local_rank"]))
     assert [place["local_rank"] for place in places] == [0, 1]

@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+from hvd_elastic.discovery.hosts_script import write_script
+from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from tests.local.harness import WORKER, Event, Job
 from tests.local.harness import job as make_job
 
@@ -38,30 +40,32 @@ class ManySlots(Job):
 
     def begin(self, hosts: Sequence[str]) -> None:
         """Offer the hosts and start the launcher, which waits for all of their slots."""
-        flags = ("-np", str(len(hosts) * SLOTS), "--min-np", "1", "--max-np", str(HOSTS * SLOTS))
-        timeouts = ("--start-timeout", "240", "--gloo-timeout-seconds", "120")
         self.offer(hosts)
+        sizes = ("-np", str(len(hosts) * SLOTS), "--min-np", "1", "--max-np", str(HOSTS * SLOTS))
+        flags = (*sizes, "--start-timeout", "240", "--gloo-timeout-seconds", "120")
         if self.launcher == "launch":
-            self.launch(*flags, *timeouts)
+            self.launch(*flags)
             return
+        write_script(self.run_dir)
+        where = ("--host-discovery-script", str(self.run_dir / "discover-hosts"), "--network-interface", "lo")
+        self.environment["PATH"] = f"{self._write_ssh()}{os.pathsep}{self.environment['PATH']}"
+        stock = [sys.executable, "-S", str(WORKER), "--stock"]
+        self.start([sys.executable, "-m", "hvd_elastic.cli", "horovodrun", *flags, *where], stock)
+
+    def _write_ssh(self) -> Path:
         programs = self.folder / "bin"
         programs.mkdir()
         (programs / "ssh").write_text(SSH)
         (programs / "ssh").chmod(0o755)
-        (self.folder / "discover").write_text(f"#!/bin/sh\ncat {self.folder}/list\n")
-        (self.folder / "discover").chmod(0o755)
-        self.environment["PATH"] = f"{programs}{os.pathsep}{self.environment['PATH']}"
-        stock = [sys.executable, "-S", str(WORKER), "--stock"]
-        self.horovodrun(*flags, *timeouts, command=stock, discovery=str(self.folder / "discover"))
+        return programs
 
-    def offer(self, hosts: Sequence[str]) -> None:
+    def offer(self, addresses: Sequence[str]) -> None:
         """Put exactly these hosts on the list."""
-        if self.launcher == "launch":
-            self.hosts(*(f"{host}:{SLOTS}" for host in hosts))
-            return
-        new = self.folder / ".list"
-        new.write_text("".join(f"{host}:{SLOTS}\n" for host in hosts))
-        new.rename(self.folder / "list")
+        self._generation += 1
+        hosts = tuple(Host(address=each, slots=SLOTS, alias=each, pod=each) for each in addresses)
+        now, unix = uptime_seconds(), int(time.time())
+        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=unix)
+        write_snapshot(self.run_dir, snapshot)
 
     def order_of(self, hosts: Sequence[str]) -> list[str]:
         """Wait until all slots of exactly these hosts train together; check each one's place, return the hosts' order."""
