@@ -2,9 +2,10 @@
 
     python -m hvd_elastic.launcher.stock_horovodrun ARGUMENTS... COMMAND...
 
-Horovod's own backlog is 5 (`socketserver.TCPServer.request_queue_size`, under `horovod/runner/http/http_server.py`). When
-many workers ask for each other's addresses at once, the kernel drops or resets what does not fit. Horovod tries three times, half
-a second apart (`MAX_RETRY_TIMES` in its `common/gloo/http_store.h`), and then gives the worker up with its whole host.
+Horovod's own backlog is 5 (`socketserver.TCPServer.request_queue_size`, under `horovod/runner/http/http_server.py`).
+When many workers ask for each other's addresses at once, the kernel drops or resets what does not fit. A worker tries
+three times, half a second apart (`MAX_RETRY_TIMES` in Horovod's `common/gloo/http_store.h`), and then gives up, and its
+whole host with it.
 """
 
 import sys

@@ -4,6 +4,7 @@ import functools
 import os
 import platform
 import re
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,17 +78,15 @@ def names() -> list[str]:
 
 def description() -> list[str]:
     """Lines that say on what a figure was measured: machine, GPUs, driver, torch, CUDA, NCCL and Horovod's build."""
-    import horovod
     import horovod.torch as hvd
     import torch
 
     nccl = ".".join(map(str, torch.cuda.nccl.version())) if gpus() else "not loaded"
     return [
-        f"machine: {platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}, "
-        f"Python {platform.python_version()}",
+        f"machine: {platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}",
         f"GPUs: {', '.join(names()) or 'none'}; driver {_driver()}",
-        f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}, NCCL {nccl}",
-        f"Horovod {horovod.__version__} with {'NCCL' if hvd.nccl_built() else 'no NCCL'}",
+        f"Python {platform.python_version()}, torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}, NCCL {nccl}",
+        f"Horovod {metadata.version('horovod')} with {'NCCL' if hvd.nccl_built() else 'no NCCL'}",
     ]
 
 

@@ -3,11 +3,14 @@
 Each test is told by the first sentence of its docstring, with what it measured, or the reason why it was skipped.
 """
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.gpu import machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TITLES = pytest.StashKey[dict[str, str]]()
 

@@ -93,7 +93,7 @@ def test_a_commit_of_a_large_state_does_not_hold_the_computation_up(
     figure("save() returned after", time.perf_counter() - began)
     computed = (inputs @ inputs).sum().item()  # waits for this stream alone
     if device == "cuda":
-        assert not host.done, "the computation has waited for the copies, or they were not made on a stream of their own"
+        assert not host.done, "the computation has waited for the copies: they are on no stream of their own"
     host.fence()
     for tensor in tree.values():
         tensor.add_(100)  # the optimizer's step

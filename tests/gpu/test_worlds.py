@@ -1,7 +1,7 @@
 """Whole jobs, a process for each GPU: worlds that grow, shrink and lose a process, with NCCL between GPUs.
 
-NCCL refuses two ranks on one GPU ("Duplicate GPU detected"), so a world of two needs two. One GPU shows a job whose only
-worker is lost, and that begins again from its durable checkpoint.
+NCCL refuses two ranks on one GPU ("Duplicate GPU detected"), so a world of two needs two. One GPU shows a job whose
+only worker is lost, and that begins again from its durable checkpoint.
 """
 
 from collections.abc import Iterator

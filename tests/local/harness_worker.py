@@ -137,7 +137,9 @@ def ask_place() -> None:
 
 def local_place() -> dict[str, int]:
     """Where it is on its host, and where its host is among those that have its slot."""
-    return {name: int(ENV[f"HOROVOD_{name.upper()}"]) for name in ("local_rank", "local_size", "cross_rank", "cross_size")}
+    return {
+        name: int(ENV[f"HOROVOD_{name.upper()}"]) for name in ("local_rank", "local_size", "cross_rank", "cross_size")
+    }
 
 
 def tell_synced() -> None:
