@@ -81,11 +81,12 @@ def description() -> list[str]:
     import horovod.torch as hvd
     import torch
 
-    nccl = ".".join(map(str, torch.cuda.nccl.version())) if gpus() else "not loaded"
+    nccl = ".".join(map(str, torch.cuda.nccl.version())) if gpus() else "none"  # type: ignore[no-untyped-call]
+    python = f"Python {platform.python_version()}"
     return [
-        f"machine: {platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}",
+        f"machine: {platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}, {python}",
         f"GPUs: {', '.join(names()) or 'none'}; driver {_driver()}",
-        f"Python {platform.python_version()}, torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}, NCCL {nccl}",
+        f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}, NCCL {nccl}",
         f"Horovod {metadata.version('horovod')} with {'NCCL' if hvd.nccl_built() else 'no NCCL'}",
     ]
 

@@ -37,7 +37,7 @@ class Job:
         self.mixed = MixedPrecision(precision, device=self.device, clip_norm=1.0)
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
         self.optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=self.model.named_parameters())
-        scaler = {"scaler": self.mixed.scaler} if self.mixed.scaler else {}
+        scaler: dict[str, Any] = {"scaler": self.mixed.scaler} if self.mixed.scaler else {}
         self.state = State(model=self.model, optimizer=self.optimizer, overlap=overlap, **scaler)
         self.state.sync()
 
@@ -48,7 +48,7 @@ class Job:
             loss = self.forward(batch).float().square().mean()
         self.mixed.backward(loss)
         self.mixed.step(self.model, self.optimizer)
-        return loss.item()
+        return float(loss)
 
     def weights(self) -> list[torch.Tensor]:
         return [parameter.detach().cpu().clone() for parameter in self.model.parameters()]

@@ -68,7 +68,7 @@ class ManySlots(Job):
         write_snapshot(self.run_dir, snapshot)
 
     def order_of(self, hosts: Sequence[str]) -> list[str]:
-        """Wait until all slots of exactly these hosts train together; check each one's place, return the hosts' order."""
+        """Wait until all slots of exactly these hosts train together. Check each place; return the hosts' order."""
         names = [f"{host}:{slot}" for host in hosts for slot in range(SLOTS)]
         self.trains(*names, seconds=SECONDS)
         places = {name: self.events("joined", name)[-1] for name in names}

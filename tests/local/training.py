@@ -62,7 +62,7 @@ class Training:
         new.rename(self.folder / "hosts")
 
     def offer(self, *aliases: str, **pods: str) -> None:
-        """Offer hosts to our launcher: `ALIAS` or `ALIAS:SLOTS`, and by alias where the name of their pod is another."""
+        """Offer hosts to our launcher, as `ALIAS` or `ALIAS:SLOTS`; by alias where the name of their pod is another."""
         self._generation += 1
         slots = {name.partition(":")[0]: int(name.partition(":")[2] or 1) for name in aliases}
         named = {**{alias: alias for alias in slots}, **pods}
