@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hvd_elastic.horovod.patch_set import installed_patches
+from tests.gpu.machine import why_skipped
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has it ignored by what it starts in the background, and what the tests start would obey that.
@@ -52,6 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not _is_long(item))
     for item in items:
         _expect_failure_without_its_patch(item)
+        _skip_without_its_gpus(item)
 
 
 def _expect_failure_without_its_patch(item: pytest.Item) -> None:
@@ -59,6 +61,13 @@ def _expect_failure_without_its_patch(item: pytest.Item) -> None:
     needed = {mark.args[0] for mark in item.iter_markers("needs_patch")}
     if lacking := needed and needed.difference(installed_patches()):
         item.add_marker(pytest.mark.xfail(reason=f"Horovod lacks {', '.join(sorted(lacking))}", strict=True))
+
+
+def _skip_without_its_gpus(item: pytest.Item) -> None:
+    """A test says how many GPUs it needs; its CPU form, if it is marked at all, needs none."""
+    needed = max((mark.args[0] for mark in item.iter_markers("gpu")), default=0)
+    if needed and (why := why_skipped(needed)):
+        item.add_marker(pytest.mark.skip(reason=why))
 
 
 def _is_long(item: pytest.Item) -> bool:

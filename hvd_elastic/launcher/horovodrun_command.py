@@ -45,8 +45,7 @@ class HorovodrunCommand:
 
 def parse(arguments: Sequence[str]) -> HorovodrunCommand:
     """Read the arguments of `horovodrun`. Raises NotElasticError."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    argv = (str(beside) if beside.exists() else PROGRAM, *arguments)
+    argv = (*_program(), *arguments)
     words = tuple(ShellWord(text, ()) for text in (PROGRAM, *arguments))
     line = launcher_command_line.parse(ContainerCommand(words=words, assignments={}))
     start, script = line.number("-np"), line.flags.get("--host-discovery-script")
@@ -61,3 +60,10 @@ def parse(arguments: Sequence[str]) -> HorovodrunCommand:
         run_dir=path.parent,
         training_words=len(line.training_command),
     )
+
+
+def _program() -> tuple[str, ...]:
+    """Horovodrun of this environment, or whatever is on PATH where this one has none."""
+    if Path(sys.executable).with_name(PROGRAM).exists():
+        return (sys.executable, "-P", "-m", "hvd_elastic.launcher.stock_horovodrun")
+    return (PROGRAM,)

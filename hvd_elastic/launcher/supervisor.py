@@ -1,4 +1,4 @@
-"""Runs `horovodrun` as it is, and starts it once more when its workers were taken away.
+"""Runs `horovodrun` (`stock_horovodrun`), and starts it once more when its workers were taken away.
 
 `core.supervision` decides. This carries it out: one child process at a time, the list of hosts, and the signals.
 """

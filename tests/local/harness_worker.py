@@ -70,22 +70,34 @@ def point(where: str) -> None:
         os._exit(int(what[1]))
 
 
+ATTEMPTS, PAUSE_SECONDS = 3, 0.5
+"""As in Horovod's http_store.cc: stock's server resets connections when many processes come at once."""
+
+
 def request(method: str, path: str, body: bytes | None = None) -> bytes | None:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            status, data = request_once(method, path, body)
+            break
+        except (OSError, http.client.HTTPException) as error:
+            if attempt == ATTEMPTS:
+                log("launcher lost", error=repr(error))
+                os._exit(78)
+            time.sleep(PAUSE_SECONDS)
+    if status == 404:
+        return None
+    if status != 200:
+        raise PeerLost(f"status {status}")
+    return data
+
+
+def request_once(method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(
         ENV["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(ENV["HOROVOD_GLOO_RENDEZVOUS_PORT"]), timeout=3600
     )
-    try:
-        connection.request(method, path, body, PROOF)
-        response = connection.getresponse()
-        data = response.read()
-    except (OSError, http.client.HTTPException):
-        log("launcher lost")
-        os._exit(78)
-    if response.status == 404:
-        return None
-    if response.status != 200:
-        raise PeerLost(f"status {response.status}")
-    return data
+    connection.request(method, path, body, PROOF)
+    response = connection.getresponse()
+    return response.status, response.read()
 
 
 # --- The rendezvous --------------------------------------------------------------------------------------------------
@@ -121,6 +133,13 @@ def ask_place() -> None:
         ENV.update({f"HOROVOD_{name}": number for name, number in zip(names, numbers, strict=True)})
         if join():
             return
+
+
+def local_place() -> dict[str, int]:
+    """Where it is on its host, and where its host is among those that have its slot."""
+    return {
+        name: int(ENV[f"HOROVOD_{name.upper()}"]) for name in ("local_rank", "local_size", "cross_rank", "cross_size")
+    }
 
 
 def tell_synced() -> None:
@@ -287,7 +306,7 @@ def main() -> None:
             point("sync")
             state["step"] = world.exchange(state["step"])  # type: ignore[assignment]
             tell_synced()
-            log("joined", rank=world.rank, size=world.size, step=state["step"])
+            log("joined", rank=world.rank, size=world.size, step=state["step"], **local_place())
             while state["step"] < steps:
                 train(world, state, notices, pause)
             point("end")

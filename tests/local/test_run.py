@@ -1,5 +1,6 @@
 """`hvd-elastic run` with real processes: how it ends, and what it does when hosts change."""
 
+import contextlib
 import os
 import re
 import signal
@@ -122,6 +123,74 @@ def test_hosts_go_and_come_back_while_it_runs(script: str, mark: str) -> None:
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=60)
     assert sizes == ["2", "1", "2"]
+
+
+SLOTS_SCRIPT = """\
+import os, time
+import horovod.torch as hvd
+import torch
+
+import hvd_elastic as elastic
+
+elastic.init()
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
+
+@elastic.run
+def train(state):
+    while True:
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        state.step += 1
+        time.sleep(0.05)
+        place = f"{hvd.rank()} {hvd.local_rank()} {hvd.local_size()} {hvd.cross_rank()}"
+        # One write, for all ranks share the output.
+        os.write(1, f"step {state.step} size {hvd.size()} place {place}\\n".encode())
+        state.commit()
+
+train(elastic.State(model=model, optimizer=optimizer, step=0))
+"""
+
+
+@pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
+def test_a_killed_process_of_a_host_of_two_takes_the_other_along(launcher: str, tmp_path: Path, mark: str) -> None:
+    """Four ranks on two hosts: the world goes on with the other host, and both processes come back together."""
+    (tmp_path / "train.py").write_text(SLOTS_SCRIPT)
+    sizes = ("--workers", "1:2:2", "--workers-slots", "2")
+    job = start(mark, *sizes, "--launcher", launcher, "--", "python", str(tmp_path / "train.py"))
+    assert job.stdout is not None
+    steps: list[int] = []
+    places: dict[int, set[str]] = {2: set(), 4: set()}
+    worlds: list[int] = []
+    for found in (re.search(r"step (\d+) size (\d) place (.*)", line) for line in job.stdout):
+        if found is None:
+            continue
+        step, size, place = int(found[1]), int(found[2]), found[3].strip()
+        places[size].add(place)
+        if place.startswith("0 "):
+            steps.append(step)
+            worlds += [size] if worlds[-1:] != [size] else []
+            if len(steps) == 20:
+                kill_newest(mark, "--slot=1")
+        if worlds == [4, 2, 4] and step > steps[0] + 40:
+            break
+    job.send_signal(signal.SIGTERM)
+    output = job.communicate(timeout=60)[0]
+    assert worlds == [4, 2, 4], output
+    assert places == {4: {"0 0 2 0", "1 1 2 0", "2 0 2 1", "3 1 2 1"}, 2: {"0 0 2 0", "1 1 2 0"}}
+    assert sorted(set(steps)) == list(range(1, max(steps) + 1))
+    assert len(steps) - len(set(steps)) <= 1, "more was lost than the step that was under way"
+
+
+def kill_newest(mark: str, argument: str) -> None:
+    """SIGKILL the youngest process of the run that has this argument."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("HVD_ELASTIC_TEST_MARK") == mark and argument in process.cmdline():
+                found.append(process)
+    max(found, key=lambda process: process.create_time()).kill()
 
 
 def test_bad_input_is_reported_before_any_process_starts(mark: str) -> None:

@@ -62,10 +62,13 @@ class Training:
         new.rename(self.folder / "hosts")
 
     def offer(self, *aliases: str, **pods: str) -> None:
-        """Offer hosts to our launcher, one slot each: by alias, and where it is another by the name of their pod."""
+        """Offer hosts to our launcher, as `ALIAS` or `ALIAS:SLOTS`; by alias where the name of their pod is another."""
         self._generation += 1
-        named = {**{alias: alias for alias in aliases}, **pods}
-        hosts = tuple(Host(address="127.0.0.1", slots=1, alias=alias, pod=pod) for alias, pod in named.items())
+        slots = {name.partition(":")[0]: int(name.partition(":")[2] or 1) for name in aliases}
+        named = {**{alias: alias for alias in slots}, **pods}
+        hosts = tuple(
+            Host(address="127.0.0.1", slots=slots.get(alias, 1), alias=alias, pod=pod) for alias, pod in named.items()
+        )
         now, unix = uptime_seconds(), int(time.time())
         snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=unix)
         write_snapshot(self.run_dir, snapshot)

@@ -119,7 +119,9 @@ class CudaCopyStream:
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             for destination, source in pairs:
-                destination.copy_(source, non_blocking=True)
+                # A conjugated or negated view is made plain on the GPU: torch would do it to the destination on the
+                # host, as soon as the copy is queued (`copy_kernel_cuda` in its aten/src/ATen/native/cuda/Copy.cu).
+                destination.copy_(source.resolve_conj().resolve_neg(), non_blocking=True)
             event = self._stream.record_event()
         for _, source in pairs:
             source.record_stream(self._stream)

@@ -29,6 +29,9 @@ GLOO_SCOPE: Final = re.compile(r"global.*|local_.*|cross_.*")
 READ_SECONDS: Final = 3.0
 """How long a client may keep a read waiting, as in Horovod's server."""
 
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted. All workers of a world come at once, each for every other one's address."""
+
 _PATH: Final = re.compile(r"/([^/]{1,512})/([^/]{1,512})")
 _KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,4})")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -54,7 +57,7 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
     until TCP tries again. It answers HEAD with what it knows of the files in its working directory.
     """
 
-    request_queue_size = 1024
+    request_queue_size = BACKLOG
     daemon_threads = True
     block_on_close = False
 

@@ -12,11 +12,9 @@ from hvd_elastic.trainer.state import copies
 from hvd_elastic.trainer.state.copies import Pair
 from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS, HostMemory, TornCommitError
 from hvd_elastic.trainer.state.state_tree import Tree, clone
+from tests.gpu.machine import devices
 
-DEVICES = [
-    "cpu",
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")),
-]
+DEVICES = devices()
 
 
 def anything(_: torch.Tensor) -> bool:
