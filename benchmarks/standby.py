@@ -46,7 +46,7 @@ print(time.monotonic(), flush=True)
 sys.exit(3)
 """
 
-BARE: Final = "import torch, horovod.torch, torch._dynamo, time; print(flush=True); time.sleep(999)"
+BARE: Final = "import torch, horovod.torch, time; print(flush=True); time.sleep(999)"
 """The imports of a standby, without this project's code."""
 
 

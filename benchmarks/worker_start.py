@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     flags = parser.parse_args()
     record = Record(name="worker_start", question="What does the start of a worker take, in CPU time?")
-    found: dict[str, list[Start]] = {"imports": [], **{each: [] for each in reversed(CompilerImport)}}
+    found: dict[str, list[Start]] = {name: [] for name in ("imports", *reversed(CompilerImport))}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "train.py").write_text(SCRIPT)

@@ -89,26 +89,26 @@ def _prepare(options: argparse.Namespace) -> None:
         if importlib.util.find_spec("horovod") is not None:
             with contextlib.suppress(ImportError):
                 _install(None)
-                _defers_compiler()
+                _defer_compiler()
         return
     with _no_collections():
         for name in PRELOADED:
             importlib.import_module(name)
-        if not _defers_compiler():
-            # The first optimizer imports it, and the other workers would wait for that.
+        if not _defer_compiler():
+            # The other workers would wait for the first optimizer, which comes after `hvd.init()`.
             importlib.import_module(COMPILER)
     alone = (options.slot, options.slots) if options.mode is Standby.SOLO else None
     _install(Channel(options.channel).wait, solo=alone)
 
 
-def _defers_compiler() -> bool:
-    """Whether the compiler waits until it is used. Where it cannot, the first optimizer imports it, as torch has it."""
+def _defer_compiler() -> bool:
+    """Let the compiler wait until it is used. False where it cannot: then the first optimizer imports it."""
     return os.environ.get(ENV_COMPILER) != CompilerImport.AHEAD and DeferredCompiler().install()
 
 
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
-    """Without Python's search for unreachable cycles. Imports make none, and searching is a tenth of their time."""
+    """Without Python's search for unreachable objects. What is imported stays, and searching is a tenth of its time."""
     gc.disable()
     try:
         yield
