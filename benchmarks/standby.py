@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -46,7 +46,7 @@ print(time.monotonic(), flush=True)
 sys.exit(3)
 """
 
-BARE: Final = "import torch, horovod.torch, torch._dynamo, time; print(flush=True); time.sleep(999)"
+BARE: Final = "import torch, horovod.torch, time; print(flush=True); time.sleep(999)"
 """The imports of a standby, without this project's code."""
 
 
@@ -135,7 +135,7 @@ def memory(folder: Path) -> None:
     (folder / "train.py").write_text(SCRIPT)
     with pod(folder, slots=2):
         wait_ready()
-        (entry_point,) = [pid for pid in children() if "worker" in Path(f"/proc/{pid}/cmdline").read_text()]
+        entry_point = entry_points_pid()
         bare = subprocess.Popen([sys.executable, "-c", BARE], stdout=subprocess.PIPE)
         assert bare.stdout is not None
         bare.stdout.readline()
@@ -147,6 +147,12 @@ def memory(folder: Path) -> None:
         bare.communicate()
 
 
+def entry_points_pid() -> int:
+    """The pod's, which `pod` has started."""
+    (found,) = [pid for pid in children() if "worker" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return found
+
+
 def mib(pid: int, field: str) -> float:
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     pattern = rf"^{field}\w*:?\s+(\d+) kB"
@@ -154,7 +160,7 @@ def mib(pid: int, field: str) -> float:
 
 
 @contextmanager
-def pod(folder: Path, *, slots: int) -> Iterator[Path]:
+def pod(folder: Path, *, slots: int, settings: Mapping[str, str] | None = None) -> Iterator[Path]:
     run_dir = folder / f"pod-{slots}"
     program = shutil.which("hvd-elastic", path=str(Path(sys.executable).parent)) or "hvd-elastic"
     environment = os.environ | {
@@ -163,6 +169,7 @@ def pod(folder: Path, *, slots: int) -> Iterator[Path]:
         ENV_RUN_DIR: str(run_dir),
         ENV_READY_ADDRESS: ADDRESS,
         ENV_SLOTS: str(slots),
+        **(settings or {}),
     }
     command = [program, "worker", "--no-sshd", "--", "python", "train.py"]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)

@@ -118,6 +118,9 @@ ENV_SLOTS: Final = "HVD_ELASTIC_SLOTS"
 ENV_STANDBY: Final = "HVD_ELASTIC_STANDBY"
 """Where the standby waits: a value of Standby."""
 
+ENV_COMPILER: Final = "HVD_ELASTIC_COMPILER"
+"""When a training process imports what `torch.compile` needs, `torch._dynamo`: a value of CompilerImport."""
+
 ENV_GRACE_SECONDS: Final = "HVD_ELASTIC_GRACE_SECONDS"
 """The worker pod's terminationGracePeriodSeconds: it tells the entry point when the kubelet would kill it."""
 
@@ -196,6 +199,15 @@ class Standby(StrEnum):
     set-up after `hvd.init()`, but the script sees rank 0 and size 1 until then."""
     OFF = "off"
     """No standby: the launcher's command starts the script."""
+
+
+class CompilerImport(StrEnum):
+    """When a training process imports `torch._dynamo`, which is half of its start."""
+
+    LATER = "later"
+    """When the script, or torch for it, uses the compiler. Making an optimizer, and its steps, do not."""
+    AHEAD = "ahead"
+    """Before the script begins. For a script that calls `torch.compile` after `hvd.init()`: nobody waits for it."""
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------

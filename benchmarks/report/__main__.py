@@ -24,6 +24,7 @@ ANYWHERE: Final = (
     "checkpoint_interval",
     "simulate",
     "launcher_decisions",
+    "worker_start",
 )
 """Need neither a cluster nor a quiet machine: they count, or take CPU time."""
 

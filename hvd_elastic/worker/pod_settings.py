@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from hvd_elastic.mpijob.contract import (
+    ENV_COMPILER,
     ENV_EFA,
     ENV_GRACE_SECONDS,
     ENV_LAUNCHER_SECONDS,
@@ -16,6 +17,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_STANDBY,
     RUN_DIR,
     SSH_KEY,
+    CompilerImport,
     Exit,
     HvdElasticError,
     Standby,
@@ -52,6 +54,9 @@ class PodSettings:
     launcher_seconds: float
     """How long it waits for a launcher, or for news of one."""
 
+    compiler: CompilerImport = CompilerImport.LATER
+    """It is read again by the processes that it concerns, which have this environment."""
+
     efa: int = 0
     """Elastic Fabric Adapters that the job asked for."""
 
@@ -66,6 +71,7 @@ class PodSettings:
             slots=reader.value(ENV_SLOTS, 1, _slots, f"a whole number from 1 to {_SLOTS_LIMIT}"),
             standby=reader.value(ENV_STANDBY, Standby.INIT, Standby, ", ".join(Standby)),
             grace_seconds=reader.value(ENV_GRACE_SECONDS, _GRACE_SECONDS, _seconds, "a number of seconds, 0 or more"),
+            compiler=reader.value(ENV_COMPILER, CompilerImport.LATER, CompilerImport, ", ".join(CompilerImport)),
             efa=reader.value(ENV_EFA, 0, _adapters, "a whole number, 0 or more"),
             launcher_seconds=reader.value(ENV_LAUNCHER_SECONDS, math.inf, _seconds, "a number of seconds, 0 or more"),
         )

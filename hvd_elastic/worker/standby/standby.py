@@ -8,21 +8,23 @@ in its first operation.
 
 import argparse
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Standby
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, CompilerImport, Standby
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.slot_commands import adopted_environment
 from hvd_elastic.worker.standby import script_runner
+from hvd_elastic.worker.standby.deferred_compiler import COMPILER, DeferredCompiler
 
-PRELOADED: Final = ("torch", "horovod.torch", "torch._dynamo")
-"""Imported before the script runs. The first use of torch.optim imports torch._dynamo: over 2 s, after `hvd.init()`."""
+PRELOADED: Final = ("torch", "horovod.torch")
+"""Imported before the script runs."""
 
 
 class Channel:
@@ -87,11 +89,31 @@ def _prepare(options: argparse.Namespace) -> None:
         if importlib.util.find_spec("horovod") is not None:
             with contextlib.suppress(ImportError):
                 _install(None)
+                _defer_compiler()
         return
-    for name in PRELOADED:
-        importlib.import_module(name)
+    with _no_collections():
+        for name in PRELOADED:
+            importlib.import_module(name)
+        if not _defer_compiler():
+            # The other workers would wait for the first optimizer, which comes after `hvd.init()`.
+            importlib.import_module(COMPILER)
     alone = (options.slot, options.slots) if options.mode is Standby.SOLO else None
     _install(Channel(options.channel).wait, solo=alone)
+
+
+def _defer_compiler() -> bool:
+    """Let the compiler wait until it is used. False where it cannot: then the first optimizer imports it."""
+    return os.environ.get(ENV_COMPILER) != CompilerImport.AHEAD and DeferredCompiler().install()
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Without Python's search for unreachable objects. What is imported stays, and searching is a tenth of its time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _install(wait: Callable[[], None] | None, *, solo: tuple[int, int] | None = None) -> None:
