@@ -5,8 +5,9 @@
 The model of the demo learns scikit-learn's digits with a global batch of 64 samples, without dropout. All runs begin
 with the same weights and the same order of samples, but for those with another seed.
 
-- *undisturbed*: in worlds of one, two and three workers, from the first step to the last; of each two runs, which must
-  be bit-equal. What differs between the sizes is the order of summation.
+- *undisturbed*: in worlds of one, two and three workers, from the first step to the last; of each two runs. What
+  differs between the sizes is the order of summation. From three workers on it may differ between two runs, too: which
+  gradients Horovod sums in one buffer depends on when they are ready, and HOROVOD_FUSION_THRESHOLD=0 sums each by itself.
 - *schedules*: the number of hosts changes at random times to one, two or three, by preemptions with a grace period, and
   a host's processes are killed, as the seed of the schedule says.
 - *other seeds*: one worker, undisturbed, other first weights and another order of samples: what researchers call
@@ -229,7 +230,7 @@ def _report(
     options: argparse.Namespace, undisturbed: Sequence[Run], schedules: Sequence[Run], others: Sequence[Run]
 ) -> None:
     reference = undisturbed[-1]
-    groups = {f"undisturbed, {size} of {MOST_HOSTS} workers": undisturbed[2 * size - 2 : 2 * size] for size in SIZES}
+    groups = {f"undisturbed, world of {size}": undisturbed[2 * size - 2 : 2 * size] for size in SIZES}
     groups |= {"random schedules": schedules, "other seeds": others}
     resizes = sum(len(run.sizes) - 1 for run in schedules)
     record = Record(name="same_training", question="Is the training the same, whatever happens to its workers?")
