@@ -120,7 +120,7 @@ class NodeView:
     ready: bool = True
     spot: bool = False
     draining: str = ""
-    """Why pods must leave it at once: a taint's key; empty if nothing says so."""
+    """Why pods must leave it at once: a taint's key, or its kubelet's word; empty if nothing says so."""
     at_risk: str = ""
     """Why it may go soon: a cordon, a rebalance recommendation."""
     machine: str = ""
@@ -132,12 +132,14 @@ class NodeView:
         meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
         taints = [taint["key"] for taint in spec.get("taints") or ()]
         conditions = {condition["type"]: condition.get("status") for condition in status.get("conditions") or ()}
+        messages = {condition["type"]: condition.get("message") or "" for condition in status.get("conditions") or ()}
         labels = meta.get("labels") or {}
+        ready = conditions.get("Ready") == "True"
         return cls(
             name=meta["name"],
-            ready=conditions.get("Ready") == "True",
+            ready=ready,
             spot=node_signals.is_spot(labels),
-            draining=node_signals.draining(taints),
+            draining=node_signals.draining(taints, "" if ready else messages.get("Ready", "")),
             at_risk=node_signals.at_risk(taints, conditions, cordoned=bool(spec.get("unschedulable"))),
             machine=labels.get(LABEL_MACHINE) or "",
         )

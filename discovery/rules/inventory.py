@@ -9,6 +9,7 @@ from dataclasses import replace
 from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
+from hvd_elastic.discovery.rules.node_signals import DELETED
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules, LeftOut, Reason, Verdict, judge
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import WorkerState
@@ -24,6 +25,8 @@ class Inventory:
         """By name."""
         self.nodes_known = False
         """Whether the nodes were listed: they may be forbidden."""
+        self._deleted_nodes: dict[str, NodeView] = {}
+        """By name, those that pods are bound to. Their pods stay Ready until the pods' garbage collector comes."""
         self.workers: dict[str, WorkerView] = dict(workers or {})
         """By pod UID."""
         self.addresses: dict[str, str] = {}
@@ -85,13 +88,16 @@ class Inventory:
         """Apply a message of the nodes' watch."""
         match message:
             case Listed(objects=nodes):
+                gone = self.nodes.keys() - {node.name for node in nodes}
                 self.nodes = {node.name: node for node in nodes}
                 self.nodes_known = True
+                self._forget_nodes(gone)
                 return self._judge(self.pods)
             case Changed(object=node) if self.nodes.get(node.name) != node:
                 self.nodes[node.name] = node
             case Deleted(object=node):
                 self.nodes.pop(node.name, None)
+                self._forget_nodes({node.name})
             case _:
                 return False
         return self._judge([uid for uid, pod in self.pods.items() if pod.node == node.name])
@@ -154,6 +160,12 @@ class Inventory:
         self._judge(pods)
         return changed
 
+    def _forget_nodes(self, names: Iterable[str]) -> None:
+        """Keep in mind which nodes were deleted under the pods: what was said of them would be forgotten with them."""
+        bound = {pod.node for pod in self.pods.values()}
+        known = [name for name in (*self._deleted_nodes, *names) if name in bound and name not in self.nodes]
+        self._deleted_nodes = {name: NodeView(name=name, ready=False, draining=DELETED) for name in known}
+
     def _update_rules(self, rules: EligibilityRules) -> bool:
         changed = rules != self._rules
         self._rules = rules
@@ -164,7 +176,8 @@ class Inventory:
         for uid in uids:
             pod = self.pods[uid]
             self._update_address(pod)
-            verdict = judge(pod, self._rules, self.nodes.get(pod.node), self.workers.get(uid), self._quarantine)
+            node = self.nodes.get(pod.node) or self._deleted_nodes.get(pod.node)
+            verdict = judge(pod, self._rules, node, self.workers.get(uid), self._quarantine)
             changed |= self._index.put(uid, verdict)
         return changed
 

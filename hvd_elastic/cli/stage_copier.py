@@ -27,13 +27,17 @@ def command(*, source: str, into: Path, endpoint: str | None, threads: int, rear
     from hvd_elastic.staging import stage
     from hvd_elastic.staging.progress_line import progress_words
 
+    begun = False
     with progress_bar(source) as show:
 
         def report(progress: "StageProgress") -> None:
+            nonlocal begun
             show(progress.part, progress_words(progress))
-            if progress.is_whole and not sys.stderr.isatty():
-                # The rearrangement may take hours, in which `status` should not read that objects are missing.
+            # `status` reads the log. It should know from the start how much comes: the first object may be a large one.
+            # And the rearrangement may take hours, in which it should not read that objects are missing.
+            if (not begun or progress.is_whole) and not sys.stderr.isatty():
                 click.echo(f"{source}: {progress_words(progress)}", err=True)
+            begun = True
 
         done = stage(source, into, endpoint=endpoint, threads=threads, rearrange=rearrange, report=report)
     whole = f"{done.marker.objects} objects, {_gib(done.marker.size_bytes)} GiB"

@@ -136,6 +136,7 @@ def _copy(
         range_bytes=range_bytes,
         copied=counter.add,
     )
+    counter.add(0, 0)  # what an earlier attempt has left
     try:
         copier.run(plan)
     finally:

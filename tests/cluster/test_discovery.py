@@ -62,9 +62,9 @@ class Job:
         made = self.admin.create(f"/apis/kubeflow.org/v2beta1/namespaces/{kubectl.namespace}/mpijobs", job)
         self.uid = made["metadata"]["uid"]
 
-    def add(self, *indexes: int) -> None:
+    def add(self, *indexes: int, node: str = "") -> None:
         for index in indexes:
-            self.admin.create(self.path, self._pod(index))
+            self.admin.create(self.path, self._pod(index, node))
             self.status(index)
 
     def status(self, index: int, *, ready: bool = True, phase: str = "Running", disrupted: str = "") -> None:
@@ -93,7 +93,7 @@ class Job:
     def _name(self, index: int) -> str:
         return f"{self.name}-worker-{index}"
 
-    def _pod(self, index: int) -> dict[str, Any]:
+    def _pod(self, index: int, node: str) -> dict[str, Any]:
         owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": self.name, "uid": self.uid}
         return {
             "apiVersion": "v1",
@@ -105,6 +105,7 @@ class Job:
             },
             "spec": {
                 "schedulerName": "nobody",
+                **({"nodeName": node} if node else {}),
                 "automountServiceAccountToken": False,
                 "containers": [{"name": "worker", "image": IMAGE, "securityContext": RESTRICTED}],
             },
@@ -157,7 +158,7 @@ def certified(kubectl: Kubectl) -> Access:
     return Access(host=str(address.hostname), port=address.port or 443, tls=tls)
 
 
-def service_account(kubectl: Kubectl, job: str) -> Access:
+def service_account(kubectl: Kubectl, job: str, *, read_nodes: bool = False) -> Access:
     """The login of the ServiceAccount that `hvd-elastic generate` makes for a job's sidecar."""
     from hvd_elastic.mpijob.description import job_spec
     from hvd_elastic.mpijob.manifests.supporting import rbac
@@ -169,6 +170,7 @@ def service_account(kubectl: Kubectl, job: str) -> Access:
             "image": "registry.example.com/a:1",
             "command": ["python", "train.py"],
             "workers": {"min": 1, "max": 3},
+            "read_nodes": read_nodes,
         }
     )
     kubectl.apply([dict(manifest) for manifest in rbac.manifests(described)])
@@ -233,6 +235,52 @@ def test_victims_leave_before_the_replicas_are_lowered(
             lambda: namespace.get("mpijob", job.name)["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1,
             within_seconds=30,
         )
+
+
+NOTICES = (
+    "aws-node-termination-handler/spot-itn",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "karpenter.sh/disrupted",
+    "ToBeDeletedByClusterAutoscaler",
+    "cloud.google.com/impending-node-termination",
+    "remediator.kubernetes.azure.com/unschedulable",
+    "aks-node-termination-handler/preempt",
+)
+"""Taints that programs of the clouds put on a node before they empty it (`discovery/rules/node_signals.py`)."""
+
+
+@pytest.fixture
+def node(cluster: Site, namespace: Kubectl) -> Iterator[str]:
+    """A node of no machine."""
+    name = f"{namespace.namespace}-node"
+    cluster.kubectl.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}])
+    yield name
+    cluster.kubectl("delete", "node", name, "--ignore-not-found")
+    for kind in ("clusterrole", "clusterrolebinding"):
+        cluster.kubectl("delete", kind, f"{namespace.namespace}.elastic.node-reader", "--ignore-not-found")
+
+
+@pytest.mark.core
+def test_each_notice_of_a_cloud(cluster: Site, namespace: Kubectl, ports: Workers, node: str, tmp_path: Path) -> None:
+    """With the rights of `read_nodes`: the worker is out at once, and its pod is left alone."""
+    job = Job(cluster, namespace)
+    with discovering(job, service_account(namespace, job.name, read_nodes=True), ports, tmp_path) as seen:
+        job.add(0)
+        job.add(1, node=node)
+        seen.shows(0, 1)
+        for taint in NOTICES:
+            cluster.kubectl("taint", "node", node, f"{taint}=notice:NoSchedule")
+            seen.shows(0)
+            cluster.kubectl("taint", "node", node, f"{taint}-")
+            seen.shows(0, 1)
+        condition = {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}
+        for message in ("node is shutting down", "PLEG is not healthy"):
+            value = {"status": {"conditions": [{**condition, "message": message}]}}
+            cluster.kubectl.patch("node", node, value, subresource="status", how="strategic")
+            seen.shows(*([0] if "shutting" in message else [0, 1]))
+        cluster.kubectl("delete", "node", node)
+        seen.shows(0)
+        assert "deletionTimestamp" not in namespace.get("pod", "elastic-worker-1")["metadata"]
 
 
 def refuse(status: int) -> Any:

@@ -129,16 +129,49 @@ def test_keeps_how_a_failed_worker_ended() -> None:
     "taint",
     [
         "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "aws-node-termination-handler/asg-lifecycle-termination",
         "karpenter.sh/disrupted",
         "ToBeDeletedByClusterAutoscaler",
         "cloud.google.com/impending-node-termination",
         "remediator.kubernetes.azure.com/unschedulable",
+        "aks-node-termination-handler/preempt",
     ],
 )
 def test_a_draining_node_is_left_at_once_even_below_min(taint: str) -> None:
     nodes = {"n": NodeView.from_json(node("n", taints=("some/other", taint)))}
     (out,) = decide(GOOD, workers=WAITS, nodes=nodes).left_out
     assert (out.reason, out.detail) == (Reason.NODE_DRAINING, taint)
+
+
+def test_a_machine_that_shuts_down_is_left_at_once() -> None:
+    """A spot machine of GKE: nobody puts a taint on its node in time, but its kubelet says so before it ends a pod."""
+    going = node("n", ready=False)
+    # As kubelet 1.34 writes it when its shutdown manager has heard of the shutdown.
+    going["status"]["conditions"][0] |= {"reason": "KubeletNotReady", "message": "node is shutting down"}
+    (out,) = decide(GOOD, workers=WAITS, nodes={"n": NodeView.from_json(going)}).left_out
+    assert (out.reason, out.detail) == (Reason.NODE_DRAINING, "node is shutting down")
+    busy = node("n", ready=False)
+    busy["status"]["conditions"][0] |= {"reason": "KubeletNotReady", "message": "PLEG is not healthy"}
+    assert not decide(GOOD, workers=WAITS, nodes={"n": NodeView.from_json(busy)}).left_out
+    back = node("n")
+    back["status"]["conditions"][0] |= {"reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    assert not decide(GOOD, workers=WAITS, nodes={"n": NodeView.from_json(back)}).left_out
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_a_node_had_announced_holds_when_it_is_deleted_under_its_pod(listed: bool) -> None:
+    """Its pod stays Running and Ready for a minute: the pods' garbage collector waits, and no kubelet is left."""
+    inventory = Inventory(RULES)
+    inventory.update_pods(Listed((GOOD,)))
+    inventory.update_workers(WAITS)
+    inventory.update_nodes(Listed((NodeView(name="n"), NodeView(name="other"))))
+    assert inventory.eligible_hosts().hosts
+    inventory.update_nodes(Listed((NodeView(name="other"),)) if listed else Deleted(NodeView(name="n")))
+    (out,) = inventory.eligible_hosts().left_out
+    assert (out.reason, out.detail) == (Reason.NODE_DRAINING, "node was deleted")
+    inventory.update_nodes(Changed(NodeView(name="n")))
+    assert inventory.eligible_hosts().hosts, "a kubelet that was only restarted has registered it again"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,19 @@ def test_parts() -> None:
     assert [progress(2, 9, 10).is_whole, progress(1, 10, 10).is_whole, progress(2, 10, 10).is_whole] == [0, 0, 1]
 
 
+def test_the_log_says_at_once_how_much_comes(endpoint: str, bucket: str, put: Put, tmp_path: Path) -> None:
+    """Of a copy that goes on, too: what an earlier attempt has left counts as done."""
+    words = ["--source", f"s3://{bucket}/set", "--into", str(tmp_path), "--endpoint", endpoint]
+    for number in range(2):
+        put(f"{number}.bin", b"xyz")
+        done = CliRunner().invoke(cli, ["stage-copier", *words])
+        assert done.exit_code == 0, done.output
+        first = last_progress(done.stderr.splitlines()[:1])
+        assert first == StageProgress(
+            objects=number, of_objects=number + 1, size_bytes=3 * number, of_bytes=3 * number + 3
+        )
+
+
 def test_before_the_rearrangement_the_log_says_that_all_is_there(
     endpoint: str, bucket: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
