@@ -21,6 +21,8 @@ parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--precision", default="32-true", choices=["32-true", "bf16-mixed"])
 args = parser.parse_args()
 
+OPERATIONS = {"mean": hvd.Average, "sum": hvd.Sum, "max": hvd.Max, "min": hvd.Min}
+
 
 class HorovodStrategy(Strategy):
     """What Fabric asks of the other workers, asked through Horovod. Rank and size are those of the present world."""
@@ -38,7 +40,7 @@ class HorovodStrategy(Strategy):
         module.to(self.root_device)
 
     def all_reduce(self, tensor, group=None, reduce_op="mean"):
-        return hvd.allreduce(tensor, op=hvd.Sum if str(reduce_op).lower() == "sum" else hvd.Average)
+        return hvd.allreduce(tensor, op=OPERATIONS[reduce_op])
 
     def all_gather(self, tensor, group=None, sync_grads=False):
         return hvd.allgather(tensor.unsqueeze(0))
