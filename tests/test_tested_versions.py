@@ -27,6 +27,10 @@ PACKAGES = {
     "webdataset ([streams](loaders.md))": "webdataset",
     "datasets": "datasets",
     "torchdata": "torchdata",
+    "PyTorch Lightning ([libraries](libraries.md))": "pytorch-lightning",
+    "Lightning Fabric": "lightning-fabric",
+    "Accelerate": "accelerate",
+    "MLflow (`mlflow-skinny`)": "mlflow-skinny",
 }
 MODULES = {
     "Kubernetes": ("kubernetes", "k8s.io/kubernetes"),

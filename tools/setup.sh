@@ -22,6 +22,6 @@ need '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\"
 uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)
 "$venv/bin/pip" install -q --disable-pip-version-check "uv==$uv"
 # --inexact: Horovod is not in the lock file, since it is built for the torch that is.
-# --group loaders: webdataset, datasets and torchdata, for tests alone; a wheel or an image has none of them.
-VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --all-extras --group loaders --inexact --active --quiet --python "$venv/bin/python"
+# --group loaders, --group bridges: libraries of others, for tests alone; a wheel or an image has none of them.
+VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --all-extras --group loaders --group bridges --inexact --active --quiet --python "$venv/bin/python"
 "$venv/bin/hvd-elastic" install-horovod >/dev/null

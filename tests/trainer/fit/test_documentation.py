@@ -4,10 +4,13 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
+
 from hvd_elastic.trainer.fit.moments import MomentKind
 from hvd_elastic.trainer.fit.trainer import Trainer
 
-PAGE = (Path(__file__).parents[3] / "docs" / "trainer.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "trainer.md").read_text(encoding="utf-8")
 
 
 def default(parameter: inspect.Parameter) -> str:
@@ -33,3 +36,10 @@ def test_the_docstring_has_every_argument() -> None:
 
 def test_the_page_has_every_moment() -> None:
     assert re.findall(r'^\| `"(\w+)"` \|', PAGE, re.MULTILINE) == [kind.value for kind in MomentKind]
+
+
+@pytest.mark.parametrize("tracker", ["mlflow", "wandb"])
+def test_the_page_shows_the_callback_that_the_example_has(tracker: str) -> None:
+    example = (ROOT / "examples" / f"track_{tracker}.py").read_text(encoding="utf-8")
+    (body,) = re.findall(r'^def track\(moment\):\n    """.*?"""\n((?:    .*\n)+)', example, re.MULTILINE)
+    assert f"def track(moment):\n{body}" in PAGE
