@@ -79,7 +79,6 @@ step()
 other = pickle.loads(pickle.dumps(optimizer))
 other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
 print(type(other), sorted(other.state_dict()["state"][0]), copy.deepcopy(optimizer).param_groups[0]["lr"])
-print(pickle.loads(pickle.dumps(torch.optim.AdamW.step)).__qualname__)
 """,
     "an optimizer of its own": """
 class Half(torch.optim.SGD):
@@ -99,7 +98,14 @@ except ValueError:
     print(traceback.format_exc())
 """,
     "options that are refused": "torch.optim.AdamW(model.parameters(), lr=-1.0)",
-    "a group that is refused": "optimizer.add_param_group({'params': [3]})",
+    "a group that is refused": """
+import traceback
+try:
+    optimizer.add_param_group({"params": [3]})
+except TypeError as error:
+    frames = traceback.extract_tb(error.__traceback__)
+    print(error, [frame.name for frame in frames if "_dynamo" not in frame.filename])
+""",
     "signatures": """
 import inspect
 print(inspect.signature(torch.optim.AdamW.step), inspect.signature(optimizer.load_state_dict))
