@@ -4,7 +4,6 @@ To start a job costs half a minute of two cores, to do it harm some seconds. One
 replaced before the next.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -80,9 +79,7 @@ class Standing:
     site: Site
     launcher: str
     folder: Path
-    """Where its timeline is kept. Its name is that of the job's namespace."""
-    keys: Mapping[str, object] = field(default_factory=dict)
-    """Keys of the description that replace those of `start`."""
+    """Where its timeline is kept."""
     _job: Job | None = field(default=None, init=False)
     _timeline: Timeline | None = field(default=None, init=False)
 
@@ -118,10 +115,10 @@ class Standing:
     def _replace(self) -> None:
         if self._job is not None:
             self._remove()
-        kubectl = make_namespace(self.site, self.folder.name)
+        kubectl = make_namespace(self.site, f"standing-{self.launcher}")
         self._timeline = Timeline(kubectl, self.folder)
         self._timeline.start()
-        self._job = start(self.site, kubectl, self.launcher, checkpoint=DURABLE, **self.keys)
+        self._job = start(self.site, kubectl, self.launcher, checkpoint=DURABLE)
         self._job.wait_size(SIZE)
 
     def _remove(self) -> None:

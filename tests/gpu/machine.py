@@ -53,7 +53,7 @@ def why_skipped(needed: int) -> str | None:
 
 def _found() -> str:
     if gpus():
-        return f"this machine has {gpus()} ({', '.join(names())})"
+        return f"this machine has {gpus()}"
     if not device_files():
         return "this machine has none"
     return f"/dev has {device_files()}, of which torch finds none ({_cuda_error()})"

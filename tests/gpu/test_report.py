@@ -26,7 +26,6 @@ def test_broken():
 def pretend(monkeypatch: pytest.MonkeyPatch, *, gpus: int, files: int) -> None:
     monkeypatch.setattr(machine, "gpus", lambda: gpus)
     monkeypatch.setattr(machine, "device_files", lambda: files)
-    monkeypatch.setattr(machine, "names", lambda: ["NVIDIA H200"] * gpus)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *, gpus: int, files: int) -> None:
         (0, 0, 0, None),
         (2, 2, 2, None),
         (0, 0, 1, "needs a GPU: this machine has none"),
-        (1, 1, 2, "needs 2 GPUs: this machine has 1 (NVIDIA H200)"),
+        (1, 1, 2, "needs 2 GPUs: this machine has 1"),
     ],
 )
 def test_why_a_test_is_skipped(
