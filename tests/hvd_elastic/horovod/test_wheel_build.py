@@ -177,6 +177,20 @@ def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("one_source")
+def test_the_python_of_debian_12_unpacks_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3.11.2 has neither the filters of archives nor the argument for them (PEP 706)."""
+    extractall = tarfile.TarFile.extractall
+
+    def without_filter(archive: tarfile.TarFile, path: str) -> None:
+        extractall(archive, path)
+
+    monkeypatch.delattr(tarfile, "data_filter")
+    monkeypatch.setattr(tarfile.TarFile, "extractall", without_filter)
+
+    assert wheel(SMALL, tmp_path / "cache", progress=quiet).read_text() == "two\n"
+
+
+@pytest.mark.usefixtures("one_source")
 def test_a_tree_that_is_kept_has_new_times_only_where_a_patch_differs(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     wheel(SMALL, tmp_path / "cache", progress=quiet, tree=tree)
