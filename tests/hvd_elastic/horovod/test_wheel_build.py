@@ -94,6 +94,21 @@ def test_the_recipe_of_this_environment_is_that_of_its_torch() -> None:
     assert recipe.cxx_standard >= 17
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_mpi_is_there_with_its_headers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool) -> None:
+    """Debian's openmpi-bin, which the image has for mpirun, has mpicxx without mpi.h."""
+    headers, compiler = tmp_path / "include", tmp_path / "bin" / "mpicxx"
+    for folder in (headers, compiler.parent):
+        folder.mkdir()
+    if there:
+        (headers / "mpi.h").touch()
+    compiler.write_text(f'#!/bin/sh\nexec g++ -nostdinc -I {headers} "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{compiler.parent}{os.pathsep}{os.environ['PATH']}")
+
+    assert wheel_build.read_recipe().mpi is there
+
+
 def test_a_missing_compiler_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -254,6 +269,13 @@ def test_of_a_long_log_the_compilers_own_words_are_shown() -> None:
 
     assert wheel_build._why("\n".join(lines)) == lines[1]
     assert wheel_build._why("\n".join(lines[2:])).count("\n") == 19
+
+
+def test_of_cmakes_errors_the_first_is_shown_with_its_reason() -> None:
+    lines = ["  CMake Error at CMakeLists.txt:1 (find_package):", "    Could NOT find MPI", "error: subprocess-exited"]
+
+    assert "CMakeLists.txt:1" in wheel_build._why("\n".join(lines))
+    assert "Could NOT find MPI" in wheel_build._why("\n".join(lines))
 
 
 @pytest.mark.parametrize("unpatched", [False, True])
