@@ -287,8 +287,11 @@ class _Build:
         environment["PATH"] = f"{self._tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
         if self.recipe.cuda and (packages := _cuda_packages()):
             environment |= packages.environment(self.tree / "cuda-libraries", path=environment["PATH"])
-        # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers.
-        environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
+        # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers. Below a make,
+        # as in `make setup`, the variable is there already, and empty or without a number.
+        flags = environment.get("MAKEFLAGS", "")
+        if "-j" not in flags:
+            environment["MAKEFLAGS"] = f"{flags} -j{len(os.sched_getaffinity(0))}".strip()
         _pip(arguments, environment=environment, output=output, log=self.log)
 
 

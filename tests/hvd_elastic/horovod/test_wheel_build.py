@@ -142,6 +142,7 @@ elif command == "wheel":
     source, out = pathlib.Path(words[-1]), pathlib.Path(value("-w"))
     if os.environ["HOROVOD_CXX_STANDARD"] != "20":
         sys.exit("another standard")
+    pathlib.Path({archive!r}).with_name("makeflags").write_text(os.environ["MAKEFLAGS"])
     out.mkdir()
     version = "0.28.1+" + os.environ["HOROVOD_LOCAL_VERSION"]
     (out / f"horovod-{{version}}-cp311-cp311-linux_x86_64.whl").write_text((source / "one.cc").read_text())
@@ -203,6 +204,21 @@ def test_the_python_of_debian_12_unpacks_the_source(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(tarfile.TarFile, "extractall", without_filter)
 
     assert wheel(SMALL, tmp_path / "cache", progress=quiet).read_text() == "two\n"
+
+
+@pytest.mark.parametrize(("below", "compilers"), [(None, "-j{}"), ("", "-j{}"), ("w", "w -j{}"), ("-j7", "-j7")])
+@pytest.mark.usefixtures("one_source")
+def test_there_are_as_many_compilers_as_cpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str | None, compilers: str
+) -> None:
+    """Also below `make setup`, which leaves MAKEFLAGS empty."""
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+    if below is not None:
+        monkeypatch.setenv("MAKEFLAGS", below)
+
+    wheel(SMALL, tmp_path / "cache", progress=quiet)
+
+    assert (tmp_path / "makeflags").read_text() == compilers.format(len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.usefixtures("one_source")
