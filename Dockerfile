@@ -130,7 +130,7 @@ COPY --chmod=0755 docker/install-network /usr/local/sbin/
 RUN install-network "$NETWORK" "$EFA_INSTALLER" "$EFA_INSTALLER_SHA256"
 COPY --chmod=0644 docker/sshd_config docker/ssh_config /etc/ssh/
 COPY --chmod=0755 docker/ssh /usr/local/bin/ssh
-COPY --from=horovod /wheels /opt/wheels
+COPY --from=horovod /wheels/horovod-*.whl /opt/wheels/
 RUN uv pip install --quiet --no-cache --offline --python /opt/hvd-elastic/bin/python --no-deps --compile-bytecode \
         /opt/wheels/horovod-*.whl
 ENV PATH=/opt/hvd-elastic/bin:/usr/local/bin:/usr/bin:/bin \

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.hvd_elastic.worker.test_efa_libraries import build as build_library
 
 ROOT = Path(__file__).parents[1]
 DAY, ARCHIVE = "20260918T000000Z", "http://snapshot.debian.org/archive"
@@ -116,6 +119,51 @@ def test_an_installer_with_another_checksum_is_not_run(site: str, tmp_path: Path
     assert done.returncode == 1
     assert "aws-efa-installer-9.9.9.tar.gz is not the file that EFA_INSTALLER_SHA256 names" in done.stderr
     assert not (tmp_path / "ran").exists()
+
+
+IN_A_COPY = """\
+set -eu
+mount -t tmpfs none "$1" && mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay none -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+mount --bind /dev "$1/root/dev"
+printf '#!/bin/sh\\n' >"$1/root/usr/local/sbin/apt-get" && chmod 755 "$1/root/usr/local/sbin/apt-get"
+cd "$1/root" && shift && exec chroot . "$@"
+"""
+"""Runs a command on a copy of this machine's files, which goes with it and has an apt-get that does nothing."""
+
+INSTALLER = """\
+#!/bin/sh
+set -eu
+test "$*" = "-y --skip-kmod --skip-limit-conf --no-verify --skip-mpi"
+mkdir -p /opt/amazon/efa/lib /opt/amazon/ofi-nccl/lib
+cp libfabric.so.1 /opt/amazon/efa/lib/
+cp libnccl-net*.so /opt/amazon/ofi-nccl/lib/
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not DEBIAN.exists(), reason="mounts, and asks Debian's linker")
+@pytest.mark.parametrize("plugin", ["libnccl-net.so", "libnccl-net-ofi.so"])
+def test_the_linker_finds_what_the_installer_leaves(site: str, tmp_path: Path, plugin: str) -> None:
+    """In NVIDIA's images, and what it takes for one, the installer leaves the plugin under its second name alone."""
+    folder, copy = tmp_path / "aws-efa-installer", tmp_path / "copy"
+    for name in ("libfabric.so.1", plugin):
+        build_library(folder, name)
+    (folder / "efa_installer.sh").write_text(INSTALLER)
+    archive = tmp_path / "aws-efa-installer-9.9.9.tar.gz"
+    with tarfile.open(archive, "w:gz") as written:
+        written.add(folder, arcname=folder.name)
+    copy.mkdir()
+    loaded = "import ctypes; [ctypes.CDLL(name) for name in ('libfabric.so.1', 'libnccl-net.so')]"
+    loaded += "; print(*sorted({line.split()[-1] for line in open('/proc/self/maps') if '/opt/amazon' in line}))"
+    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
+    install = f"{ROOT}/docker/install-network efa 9.9.9 {checksum} >&2"
+    script = f"{install} && mount -t proc none /proc && python3 -c {shlex.quote(loaded)}"
+
+    command = ["unshare", "--mount", "sh", "-c", IN_A_COPY, "sh", str(copy), "sh", "-c", script]
+    done = subprocess.run(command, env=os.environ | {"EFA_SITE": site}, text=True, capture_output=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"/opt/amazon/efa/lib/libfabric.so.1 /opt/amazon/ofi-nccl/lib/{plugin}\n"
 
 
 def test_the_dockerfile_pins_what_it_starts_from() -> None:

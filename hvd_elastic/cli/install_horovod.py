@@ -17,8 +17,8 @@ def command(cache: Path | None, *, wheel_only: bool, unpatched: bool) -> None:
     The source distribution on the package index does not compile against torch >= 2.1. This command checks its
     checksum, raises the C++ standard to what the installed torch asks for, and repairs what ends or stalls the
     survivors of a death (docs/training.md). It builds with Gloo, with NCCL if nvcc is found (on PATH, or in this
-    environment: pip install 'cuda-toolkit[nvcc]' of the version that torch has), and with MPI if mpicxx is found. It
-    keeps the wheel, so that the next environment gets it in a second.
+    environment: pip install 'cuda-toolkit[nvcc]' of the version that torch has), and with MPI if mpicxx and
+    mpi.h are found. It keeps the wheel, so that the next environment gets it in a second.
     """
 
     def progress(line: str) -> None:

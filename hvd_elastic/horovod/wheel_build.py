@@ -51,7 +51,7 @@ class Recipe:
     cuda: bool
     """Build NCCL operations: a CUDA compiler (nvcc) is on PATH, or in this environment, from the package index."""
     mpi: bool
-    """Build MPI operations: an MPI compiler (mpicxx) is installed."""
+    """Build MPI operations: an MPI compiler (mpicxx) is installed, and its headers are."""
     patches: tuple[Patch, ...] = field(default_factory=read_patches)
     """The changes to the source."""
 
@@ -107,7 +107,7 @@ def read_recipe() -> Recipe:
         torch=torch.version + _local_version(Path(str(torch.locate_file("torch/version.py")))),
         cxx_standard=required_cxx_standard(header.read_text()) if header.exists() else 17,
         cuda=shutil.which("nvcc") is not None or _cuda_packages() is not None,
-        mpi=shutil.which("mpicxx") is not None,
+        mpi=_compiles_mpi(),
     )
 
 
@@ -115,6 +115,14 @@ def _local_version(version_file: Path) -> str:
     """Such as `+cu132`. The metadata from the package index leaves it out; torch's own version file has it."""
     found = re.search(r"__version__.*?(\+\w+)", version_file.read_text()) if version_file.exists() else None
     return found.group(1) if found else ""
+
+
+def _compiles_mpi() -> bool:
+    """Whether there is an MPI compiler that finds `mpi.h`: Debian's openmpi-bin has the one without the other."""
+    if (compiler := shutil.which("mpicxx")) is None:
+        return False
+    command = [compiler, "-E", "-include", "mpi.h", "-x", "c++", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def default_cache() -> Path:
@@ -248,7 +256,9 @@ class _Build:
         """Make `source` the patched source. A file that it has already keeps its time, so make leaves its object be."""
         with tempfile.TemporaryDirectory(dir=self.tree) as scratch:
             with tarfile.open(self._archive) as archive:
-                archive.extractall(scratch, filter="data")
+                # As an attribute, since Debian 12's Python 3.11.2 does not know `extractall(filter=...)` (PEP 706).
+                archive.extraction_filter = getattr(tarfile, "data_filter", None)
+                archive.extractall(scratch)  # noqa: S202 - filtered above, and its checksum is pinned
             wanted = Path(scratch) / f"horovod-{VERSION}"
             try:
                 apply_patches(wanted, self.recipe.patches)
@@ -277,8 +287,11 @@ class _Build:
         environment["PATH"] = f"{self._tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
         if self.recipe.cuda and (packages := _cuda_packages()):
             environment |= packages.environment(self.tree / "cuda-libraries", path=environment["PATH"])
-        # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers.
-        environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
+        # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers. Below a make,
+        # as in `make setup`, the variable is there already, and empty or without a number.
+        flags = environment.get("MAKEFLAGS", "")
+        if "-j" not in flags:
+            environment["MAKEFLAGS"] = f"{flags} -j{len(os.sched_getaffinity(0))}".strip()
         _pip(arguments, environment=environment, output=output, log=self.log)
 
 
@@ -290,10 +303,12 @@ def _pip(arguments: tuple[str, ...], *, environment: Mapping[str, str], output: 
 
 
 def _why(log: str) -> str:
-    """The compiler's first errors, which a lot of setuptools' output follows. If there are none, the last lines."""
-    lines = log.splitlines()
-    errors = [line.strip() for line in lines if re.search(r"\berror: ", line)]
-    return "\n".join(errors[:5] or lines[-20:])
+    """CMake's first error, else the compiler's first ones; a lot of setuptools' output follows. Else the last lines."""
+    lines = [line.strip() for line in log.splitlines()]
+    # CMake says in the lines below its first one what was wrong.
+    cmake = next((number for number, line in enumerate(lines) if line.startswith("CMake Error")), len(lines))
+    errors = lines[cmake : cmake + 8] or [line for line in lines if re.search(r"\berror: ", line)][:5]
+    return "\n".join(errors or lines[-20:])
 
 
 def install(path: Path) -> None:

@@ -94,6 +94,21 @@ def test_the_recipe_of_this_environment_is_that_of_its_torch() -> None:
     assert recipe.cxx_standard >= 17
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_mpi_is_there_with_its_headers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool) -> None:
+    """Debian's openmpi-bin, which the image has for mpirun, has mpicxx without mpi.h."""
+    headers, compiler = tmp_path / "include", tmp_path / "bin" / "mpicxx"
+    for folder in (headers, compiler.parent):
+        folder.mkdir()
+    if there:
+        (headers / "mpi.h").touch()
+    compiler.write_text(f'#!/bin/sh\nexec g++ -nostdinc -I {headers} "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{compiler.parent}{os.pathsep}{os.environ['PATH']}")
+
+    assert wheel_build.read_recipe().mpi is there
+
+
 def test_a_missing_compiler_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -127,6 +142,7 @@ elif command == "wheel":
     source, out = pathlib.Path(words[-1]), pathlib.Path(value("-w"))
     if os.environ["HOROVOD_CXX_STANDARD"] != "20":
         sys.exit("another standard")
+    pathlib.Path({archive!r}).with_name("makeflags").write_text(os.environ["MAKEFLAGS"])
     out.mkdir()
     version = "0.28.1+" + os.environ["HOROVOD_LOCAL_VERSION"]
     (out / f"horovod-{{version}}-cp311-cp311-linux_x86_64.whl").write_text((source / "one.cc").read_text())
@@ -174,6 +190,35 @@ def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -
     assert built.name.startswith("horovod-0.28.1+hvdelastic.0-")
     assert built.parent.name == SMALL.key
     assert any("C++20" in line for line in lines)
+
+
+@pytest.mark.usefixtures("one_source")
+def test_the_python_of_debian_12_unpacks_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3.11.2 has neither the filters of archives nor the argument for them (PEP 706)."""
+    extractall = tarfile.TarFile.extractall
+
+    def without_filter(archive: tarfile.TarFile, path: str) -> None:
+        extractall(archive, path)
+
+    monkeypatch.delattr(tarfile, "data_filter")
+    monkeypatch.setattr(tarfile.TarFile, "extractall", without_filter)
+
+    assert wheel(SMALL, tmp_path / "cache", progress=quiet).read_text() == "two\n"
+
+
+@pytest.mark.parametrize(("below", "compilers"), [(None, "-j{}"), ("", "-j{}"), ("w", "w -j{}"), ("-j7", "-j7")])
+@pytest.mark.usefixtures("one_source")
+def test_there_are_as_many_compilers_as_cpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str | None, compilers: str
+) -> None:
+    """Also below `make setup`, which leaves MAKEFLAGS empty."""
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+    if below is not None:
+        monkeypatch.setenv("MAKEFLAGS", below)
+
+    wheel(SMALL, tmp_path / "cache", progress=quiet)
+
+    assert (tmp_path / "makeflags").read_text() == compilers.format(len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.usefixtures("one_source")
@@ -240,6 +285,13 @@ def test_of_a_long_log_the_compilers_own_words_are_shown() -> None:
 
     assert wheel_build._why("\n".join(lines)) == lines[1]
     assert wheel_build._why("\n".join(lines[2:])).count("\n") == 19
+
+
+def test_of_cmakes_errors_the_first_is_shown_with_its_reason() -> None:
+    lines = ["  CMake Error at CMakeLists.txt:1 (find_package):", "    Could NOT find MPI", "error: subprocess-exited"]
+
+    assert "CMakeLists.txt:1" in wheel_build._why("\n".join(lines))
+    assert "Could NOT find MPI" in wheel_build._why("\n".join(lines))
 
 
 @pytest.mark.parametrize("unpatched", [False, True])
