@@ -7,7 +7,7 @@ with the same weights and the same order of samples, but for those with another 
 
 - *undisturbed*: in worlds of one, two and three workers, from the first step to the last; of each two runs. What
   differs between the sizes is the order of summation. From three workers on it may differ between two runs, too: which
-  gradients Horovod sums in one buffer depends on when they are ready, and HOROVOD_FUSION_THRESHOLD=0 sums each by itself.
+  gradients Horovod sums in one buffer depends on when they are ready. HOROVOD_FUSION_THRESHOLD=0 sums each by itself.
 - *schedules*: the number of hosts changes at random times to one, two or three, by preemptions with a grace period, and
   a host's processes are killed, as the seed of the schedule says.
 - *other seeds*: one worker, undisturbed, other first weights and another order of samples: what researchers call

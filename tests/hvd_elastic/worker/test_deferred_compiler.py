@@ -270,7 +270,7 @@ def test_a_command_without_a_standby_defers_it_too(tmp_path: Path) -> None:
     yard.write(SCRIPT)
     with yard.pod(standby="off") as pod:
         pod.ready()
-        assert pod.run() == (0, "False False True\n")
+        assert pod.run(cwd=yard.folder) == (0, "False False True\n")
 
 
 def test_a_torch_that_is_not_known_gets_it_ahead(yard: Yard) -> None:
