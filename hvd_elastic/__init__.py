@@ -28,9 +28,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hvd_elastic.jobs.cluster import Cluster
-    from hvd_elastic.trainer import EarlyStop, KeepBest, Moment, State, Stop, Trainer, agree, init, load, run
+    from hvd_elastic.trainer import (
+        EarlyStop,
+        KeepBest,
+        Moment,
+        ShardedOptimizer,
+        State,
+        Stop,
+        Trainer,
+        agree,
+        init,
+        load,
+        run,
+    )
 
-__all__ = ["Cluster", "EarlyStop", "KeepBest", "Moment", "State", "Stop", "Trainer", "agree", "init", "load", "run"]
+__all__ = [
+    "Cluster",
+    "EarlyStop",
+    "KeepBest",
+    "Moment",
+    "ShardedOptimizer",
+    "State",
+    "Stop",
+    "Trainer",
+    "agree",
+    "init",
+    "load",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hvd_elastic.trainer.fit.early_stop import EarlyStop
     from hvd_elastic.trainer.fit.moments import Moment, Stop
     from hvd_elastic.trainer.fit.trainer import Trainer
+    from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
     from hvd_elastic.trainer.state.agreement import agree
     from hvd_elastic.trainer.state.elastic_state import State
     from hvd_elastic.trainer.state.saved_state import load
@@ -23,6 +24,7 @@ __all__ = [
     "EarlyStop",
     "KeepBest",
     "Moment",
+    "ShardedOptimizer",
     "State",
     "Stop",
     "Trainer",
@@ -37,6 +39,7 @@ _HOMES = {
     "EarlyStop": "hvd_elastic.trainer.fit.early_stop",
     "KeepBest": "hvd_elastic.trainer.fit.best_model",
     "Moment": "hvd_elastic.trainer.fit.moments",
+    "ShardedOptimizer": "hvd_elastic.trainer.sharding.sharded_optimizer",
     "State": "hvd_elastic.trainer.state.elastic_state",
     "Stop": "hvd_elastic.trainer.fit.moments",
     "Trainer": "hvd_elastic.trainer.fit.trainer",

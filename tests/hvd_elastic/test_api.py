@@ -16,7 +16,7 @@ def python(code: str) -> str:
 
 
 def test_the_public_names() -> None:
-    values = ["EarlyStop", "KeepBest", "Moment", "State", "Stop", "Trainer"]
+    values = ["EarlyStop", "KeepBest", "Moment", "ShardedOptimizer", "State", "Stop", "Trainer"]
     assert hvd_elastic.__all__ == ["Cluster", *values, "agree", "init", "load", "run"]
     for name in hvd_elastic.__all__:
         assert callable(getattr(hvd_elastic, name))

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import horovod.torch as hvd
 import torch
@@ -28,9 +29,14 @@ dataset = TensorDataset(
 )
 model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.BatchNorm1d(32, momentum=None), torch.nn.Linear(32, 10))
 model[1].eval()
-optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3),
-    named_parameters=model.named_parameters(),
+options: dict[str, Any] = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3}
+optimizer = (
+    elastic.ShardedOptimizer(model.parameters(), torch.optim.SGD, **options)
+    if "SHARDED" in ENV
+    else hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), **options),
+        named_parameters=model.named_parameters(),
+    )
 )
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.5)
 state = elastic.State(model=model, optimizer=optimizer, scheduler=scheduler, done=[])

@@ -44,7 +44,7 @@ class MixedPrecision:
     def step(self, model: torch.nn.Module, optimizer: Any) -> None:
         """Average the gradients, unscale them, clip them, and step: in this order, as each needs the one before.
 
-        `optimizer` is the one that `hvd.DistributedOptimizer` returned.
+        `optimizer` is the one that `hvd.DistributedOptimizer` returned, or a `ShardedOptimizer`.
         """
         if self.scaler is None and self._clip_norm is None:
             optimizer.step()

@@ -33,6 +33,7 @@ from hvd_elastic.trainer.fit.trainer_checks import (
     check_measured,
     check_scheduler,
 )
+from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.agreement import agree
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.telemetry.console import say
@@ -190,7 +191,11 @@ class Trainer:
         self._device = torch.device(device) if device is not None else _default_device()
         self._model = model.to(self._device)
         self._called, self._marks_batches = compiled(self._model, torch_compile), torch_compile is not False
-        self._optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+        self._optimizer = (
+            optimizer
+            if isinstance(optimizer, ShardedOptimizer)
+            else hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+        )
         self._loss, self._data, self._epochs, self._max_steps = loss, data, epochs, max_steps
         self._batch_options = {
             **loading,

@@ -10,6 +10,7 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.fit.best_model import KeepBest
 from hvd_elastic.trainer.fit.early_stop import EarlyStop
 from hvd_elastic.trainer.fit.precision import Precision
+from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 
 
 class TrainerError(HvdElasticError):
@@ -55,7 +56,7 @@ def check_arguments(
         problems.append(f"precision: {precision!r} is not one of {', '.join(Precision)}")
     if schedule_per not in tuple(SchedulePer):
         problems.append(f"schedule_per: {schedule_per!r} is not one of {', '.join(SchedulePer)}")
-    if hasattr(optimizer, "skip_synchronize"):
+    if hasattr(optimizer, "skip_synchronize") and not isinstance(optimizer, ShardedOptimizer):
         problems.append("optimizer: it is already wrapped by hvd.DistributedOptimizer: give the plain one")
     needs = {**judges, "evaluate_every": counts.get("evaluate_every")}
     if evaluation is None:

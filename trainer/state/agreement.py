@@ -54,6 +54,8 @@ class Agreement:
     risk: RiskLevel
     keeps_running: bool
     """This worker's pod is not about to end; after `allreduced`: at least one worker's pod is not."""
+    gathers: bool = False
+    """This worker stores the state, and needs the shares of all others for it."""
 
     def allreduced(self, digest: int = 0) -> tuple["Agreement", int]:
         """Return the maximum of each field over all workers, and the sum of `digest` modulo 2^64: the same on each.
@@ -64,11 +66,13 @@ class Agreement:
         if hvd.size() == 1:
             return self, digest
         pod, job = (self.risk is level for level in (RiskLevel.POD, RiskLevel.JOB))
-        told = [self.hosts_changed, pod, job, self.keeps_running, digest & _HALF, digest >> 32]
+        told = [self.hosts_changed, pod, job, self.keeps_running, self.gathers, digest & _HALF, digest >> 32]
         summed = hvd.allreduce(torch.tensor(told, dtype=torch.int64), op=hvd.Sum, name="hvd_elastic.agreement").tolist()
-        hosts_changed, pods, jobs, keeps_running, low, high = summed
+        hosts_changed, pods, jobs, keeps_running, gathers, low, high = summed
         risk = RiskLevel.JOB if jobs else RiskLevel.POD if pods else RiskLevel.NONE
-        agreed = Agreement(hosts_changed=bool(hosts_changed), risk=risk, keeps_running=bool(keeps_running))
+        agreed = Agreement(
+            hosts_changed=bool(hosts_changed), risk=risk, keeps_running=bool(keeps_running), gathers=bool(gathers)
+        )
         return agreed, (low + (high << 32)) % (1 << 64)
 
     def must_wait_for_store(self, *, job_was_at_risk: bool) -> bool:

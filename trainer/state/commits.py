@@ -3,7 +3,7 @@
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -43,6 +43,9 @@ class Commits:
         self.durable = DurableTier(checkpoint, keep=keep, allow_missing=allow_missing)
         self._clock, self._sleep = clock, sleep
         self._save_pending = False
+        self.gathers = False
+        """What is stored has parts of other ranks: a commit is only stored after `add_gathered`."""
+        self._gathered: tuple[int, Mapping[str, Tree]] | None = None
         self._durable_step = self._attempted_step = self._final_step = -1
         self._last_lap: float | None = None
 
@@ -88,6 +91,7 @@ class Commits:
             owned: addresses of the tensors that change only in an optimizer's step.
         """
         self._start_pending_save()
+        self._gathered = None  # a save that reads it keeps it
         self.memory.save(tree, deferrable=lambda tensor: tensor.data_ptr() in owned, retained=self.durable.busy)
         if self.durable.due(self.step, self.history):
             self.save_to_store_async()
@@ -100,15 +104,42 @@ class Commits:
 
     def _start_pending_save(self) -> None:
         """Give the last commit to the durable tier if one is pending and the store is free: nobody waits for it."""
-        if self._save_pending and self.durable.idle:
+        if self._save_pending and self.durable.idle and self._is_gathered:
             self._hand_over(_INTERVAL)
+
+    @property
+    def wants_parts(self) -> bool:
+        """Whether the last commit would be stored now if the parts of other ranks were here."""
+        return self.gathers and self._save_pending and self.durable.idle
+
+    def add_gathered(self, objects: Mapping[str, Tree], *, store: bool) -> None:
+        """Take what the last commit lacks of other ranks, by the name of the object; and store it, if `store`."""
+        self._gathered = self.step, objects
+        if store:
+            self.save_to_store_async()
+
+    @property
+    def _is_gathered(self) -> bool:
+        return not self.gathers or (self._gathered is not None and self._gathered[0] == self.step)
+
+    @property
+    def _to_store(self) -> Tree:
+        """The last commit as it is stored: with whole objects in place of those of which this rank has a part."""
+        tree = self.memory.typed
+        if not self.gathers or self._gathered is None:
+            return tree
+        return {**tree, "objects": {**tree["objects"], **self._gathered[1]}}
+
+    def kept(self) -> list[tuple[int, Tree]]:
+        """Return the commits that this process holds, the last one first, each with its step."""
+        return [(int(tree["progress"]["commits"]), tree) for tree in self.memory.kept]
 
     def _hand_over(self, reason: str) -> None:
         """Store the last commit. Its buffers are kept from here on, so no save before it may still read others."""
         self._save_pending = False
         self.memory.wait()
         self.memory.retain()
-        self.durable.save(self.memory.typed, step=self.step, size=self.last["progress"]["size"], reason=reason)
+        self.durable.save(self._to_store, step=self.step, size=self.last["progress"]["size"], reason=reason)
 
     @property
     def is_durable(self) -> bool:
@@ -125,7 +156,7 @@ class Commits:
         A save in progress completes first. Each commit is tried once. If the time is over before it could begin, the
         first commit after the save in progress is stored in the background.
         """
-        if not self.is_durable and self._attempted_step != self.step and self.durable.is_writer:
+        if not self.is_durable and self._attempted_step != self.step and self.durable.is_writer and self._is_gathered:
             self._attempted_step = self.step
             self._save_within(departure.checkpoint_seconds(), reason)
         return self.is_durable
@@ -136,6 +167,8 @@ class Commits:
         A store that is away is asked again for FINAL_SECONDS. Then a warning says that the commit is not durable.
         """
         if self.last is None or not self.durable.is_writer or self.is_durable or self._final_step == self.step:
+            return
+        if not self._is_gathered:
             return
         self._final_step = self.step
         deadline = self._clock() + FINAL_SECONDS

@@ -22,7 +22,10 @@ from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.epochs import EpochsMixin
 from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.elastic import departure, horovod_patches, stall_watch
-from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel
+from hvd_elastic.trainer.sharding.commit_choice import Kept
+from hvd_elastic.trainer.sharding.committed_shares import CommittedShares, SharesLostError
+from hvd_elastic.trainer.sharding.optimizer_content import outlined
+from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel, agree
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP
@@ -111,6 +114,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._commits = Commits(
             checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep, allow_missing=allow_missing
         )
+        self._shares = CommittedShares()
         self._job_was_at_risk = False
         self._restored_step: int | None = None
         self._heartbeat, self._request = HeartbeatWriter(), CheckpointRequest()
@@ -180,6 +184,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """
         self._progress.data = self._batches.account.commit()
         self._progress.trained_seconds += self._commits.lap()
+        self._commits.gathers = bool(self._state_objects.sharded())
         owned = self._optimizer_hooks.owned_addresses() if self._commits.memory.overlap else frozenset()
         self._commits.save_to_memory(self._tree(), owned=owned)
 
@@ -217,11 +222,13 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             CheckpointError: rank 0 could not open the durable tier or read its checkpoints.
             IncompatibleError: the newest checkpoint has other names than this State.
             UnstorableError: a value of the state could only be stored as a pickle.
+            SharesLostError: a share of an optimizer and its copy were lost, and there is no durable checkpoint.
         """
         if hvd.rank() != 0:  # before the first collective operation, and so before the new rank 0 becomes the writer
             self._commits.durable.close()
         self._commits.resume()
         self._commits.memory.wait()
+        kept = self._agree_on_shares()
         own = self._commits.step + 1 if self._commits.last is not None else 0
         if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
             self._drop_gradients()
@@ -230,8 +237,14 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         root = everyone.index(newest)
         if newest == 0:
             self._restore_durable()
+        is_new = own != newest or newest == 0
         if newest == 0 or any(each != newest for each in everyone):
-            self._receive(root, save=own != newest or newest == 0)
+            self._receive(root, joins=is_new)
+        has_moved = self._move_shares(newest, root, kept)
+        if is_new or has_moved:
+            self.save()
+        if has_moved:
+            self._copy_shares()
         if newest == 0 and hvd.rank() == 0:  # later the workers hold a state: a value that changed must not end the job
             self._commits.durable.validate(self._commits.last)
         self._state_objects.reset_samplers()
@@ -242,7 +255,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
         A collective operation: if the worker that stores the commit is lost meanwhile, the others still hold it.
         """
-        self._commits.save_final()
+        self._save_final()
         self._emit_checkpoints()
         if hvd.size() > 1 and self._commits.durable.configured:
             hvd.allreduce(torch.zeros(1), name="hvd_elastic.end")
@@ -319,6 +332,10 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             return
         self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
         found = self._commits.durable.restore(self._progress.lineage)
+        if self._shares.are_lost:
+            self._shares.are_lost = found is None
+            if found is None:
+                return
         words = self._begin_anew() if found is None else self._load_durable(found)
         if self._commits.durable.configured:
             say(logger, words)
@@ -346,18 +363,83 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         warmed = warm_start.load(self._state_objects.modules())
         return f"{words}, with {', '.join(warmed)} of {warm_start.place.partition('?')[0]}"
 
-    def _receive(self, root: int, *, save: bool) -> None:
-        """Load the root's state. A worker that holds a commit receives into its own tensors: it can go back."""
+    def _receive(self, root: int, *, joins: bool) -> None:
+        """Load the root's state. A worker that holds a commit receives into its own tensors: it can go back.
+
+        `joins`: this worker did not hold it.
+        """
         present = self._tree()
+        for name in self._state_objects.sharded():  # each gets a share of its own afterwards
+            present["objects"][name] = outlined(present["objects"][name])
         own = self._state_objects.own_tensors(present) if self._commits.last is not None else {}
         tree = broadcast(present, root, into=own)
         if hvd.rank() != root:
             self._go_to(Progress.from_state_dict(tree["progress"]))
             self._state_objects.adopt(tree)
-            if save:
+            if joins:
                 self._randomness.join(tree["randomness"], hvd.rank(), is_fresh=not self._progress.commits)
-        if save:
-            self.save()
+
+    def _agree_on_shares(self) -> list[Kept]:
+        """Go to the newest commit of which every share is left, or to none. Returns what each rank has of it."""
+        sharded = self._state_objects.sharded()
+        if not sharded:
+            return []
+        chosen, kept = self._shares.agree_on_commit(sharded, self._commits.kept())
+        if self._commits.last is None:
+            return kept
+        if chosen is None:
+            self._commits.memory.forget()
+        elif self._commits.step > chosen:
+            self._commits.memory.go_back()
+            if self._commits.step > chosen:
+                self._commits.memory.forget()
+            self.restore()
+        return kept
+
+    def _move_shares(self, newest: int, root: int, kept: list[Kept]) -> bool:
+        """Give each rank its share of the state that all hold now. Returns whether any share was moved."""
+        sharded = self._state_objects.sharded()
+        if not sharded:
+            return False
+        if newest:
+            return self._shares.move(sharded, self._commits.kept(), newest - 1, kept)
+        self._check_shares_found()
+        self._shares.spread(sharded, root)
+        return True
+
+    def _check_shares_found(self) -> None:
+        """Raise SharesLostError on all workers, if shares were lost and rank 0 has found no durable checkpoint."""
+        are_lost, place = agree((self._shares.are_lost, self._commits.durable.place))
+        self._shares.are_lost = False
+        if are_lost:
+            where = f"{place} has no checkpoint" if place else "the job has no durable tier: give it `checkpoint`"
+            raise SharesLostError(
+                f"a share of the optimizer's state and its copy were lost together, and {where}. Training cannot go on"
+                " from what is left; started again, the job begins anew"
+            )
+
+    def _copy_shares(self) -> None:
+        """Give the shares of the last commit to a second rank. A collective operation."""
+        if sharded := self._state_objects.sharded():
+            self._commits.memory.wait()
+            self._shares.copy(sharded, self._commits.last, self._commits.step)
+
+    def _gather_shares(self, *, store: bool) -> None:
+        """Give rank 0 all shares of the last commit, for the durable tier. A collective operation."""
+        committed = self._commits.last["objects"]
+        whole = {name: each.gathered(committed[name]) for name, each in self._state_objects.sharded().items()}
+        if hvd.rank() == 0:
+            self._commits.add_gathered(whole, store=store)
+
+    def _gather_for_store(self) -> None:
+        """Make the last commit one that rank 0 can store, if it is not stored yet. A collective operation."""
+        if self._commits.gathers and agree(self._commits.durable.is_writer and not self._commits.is_durable):
+            self._gather_shares(store=False)
+
+    def _save_final(self) -> None:
+        """Make the last commit durable at the end of training. A collective operation."""
+        self._gather_for_store()
+        self._commits.save_final()
 
     def _enter_world(self) -> None:
         progress = self._progress
@@ -378,6 +460,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._progress.commits += 1
         self._progress.end_commits += not is_step
         self.save()
+        self._copy_shares()
         if is_step:
             self._emit_step(self._logged)
             self._logged = {}
@@ -394,6 +477,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             hosts_changed=may_commit and not self._host_messages.empty(),
             risk=self._requested_risk(),
             keeps_running=not departure.announced(),
+            gathers=self._commits.wants_parts,
         ).allreduced(account.untold())
         account.tell(digest)
         if saved:
@@ -401,6 +485,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if (agreement.hosts_changed or agreement.risk) and not saved and may_commit:
             self._progress.commits += 1
             self.save()
+            self._copy_shares()
+        if agreement.gathers and self._commits.last is not None:
+            self._gather_shares(store=True)
         self._job_was_at_risk |= agreement.risk is RiskLevel.JOB
         if agreement.must_wait_for_store(job_was_at_risk=self._job_was_at_risk):
             with stall_watch.THIS_PROCESS.paused():
@@ -429,6 +516,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
     def _save_to_store_sync(self) -> None:
         """Make the last commit durable. All workers wait and learn the outcome, so that one that must leave can."""
         reason = self._request.take() if hvd.local_rank() == 0 else ""
+        self._gather_for_store()
         durable = self._commits.save_to_store_sync(reason or "request")
         if hvd.size() > 1:
             durable = bool(hvd.allreduce(torch.tensor([int(durable)]), op=hvd.Max, name="hvd_elastic.durable").item())

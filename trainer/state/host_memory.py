@@ -85,6 +85,8 @@ class HostMemory:
         """`overlap`: copy what is deferrable in the background. By default all is copied when `save()` returns."""
         self.overlap = overlap
         self._commit = _Commit()
+        self._before = _Commit()
+        """The commit before the last one, until its memory is used for the next one."""
         self._spare: _Buffers = {}
         self._retained: _Buffers | None = None
         self._streams: dict[torch.device, CopyStream] = {}
@@ -97,6 +99,20 @@ class HostMemory:
         Its tensors stay valid until the save after the next one.
         """
         return self._commit.tree
+
+    @property
+    def kept(self) -> tuple[Tree, ...]:
+        """The last commit, and after it the one before, as long as its memory is not used for the next one."""
+        return tuple(commit.tree for commit in (self._commit, self._before) if commit.tree is not None)
+
+    def go_back(self) -> None:
+        """Make the commit before the last one the last one. It is one of `kept`."""
+        undone, self._commit, self._before = self._commit, self._before, _Commit()
+        self._spare = {} if undone.buffers is self._retained else undone.buffers
+
+    def forget(self) -> None:
+        """Hold no commit. A durable save keeps the buffers that it reads."""
+        self._commit, self._before, self._spare, self._retained = _Commit(), _Commit(), {}, None
 
     @property
     def typed(self) -> Tree:
@@ -121,9 +137,10 @@ class HostMemory:
             retained: the buffers of the last `retain()` are still being read.
         """
         self.wait()
+        self._before = _Commit()
         builder = _Builder(self._take_spare(retained=retained), self._streams, deferrable if self.overlap else _never)
         commit, before = builder.build(tree), self._commit
-        self._commit = commit
+        self._commit, self._before = commit, before
         if before.buffers is not self._retained:
             self._spare = before.buffers
         return commit.tree

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
+
 
 class LearningRateScaler:
     """Scales the learning rates of one optimizer during a step."""
@@ -124,6 +126,8 @@ class OptimizerHooks:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
+            if isinstance(optimizer, ShardedOptimizer):
+                optimizer.forget_gradients()
             _forget_averaging(optimizer)
 
     def holds_gradients(self) -> bool:

@@ -8,6 +8,7 @@ import torch
 from horovod.torch.elastic.sampler import ElasticSampler
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.state_tree import PLAIN_TENSOR, Path, TensorKind, Tree, clone, leaves, rebuild
 
 logger = logging.getLogger(__name__)
@@ -100,6 +101,10 @@ class StateObjects:
         """Return the modules of the state by name."""
         return {name: value for name, value in self._present() if isinstance(value, torch.nn.Module)}
 
+    def sharded(self) -> dict[str, ShardedOptimizer]:
+        """Return the optimizers of the state by name of which each rank has a share."""
+        return {name: value for name, value in self._present() if isinstance(value, ShardedOptimizer)}
+
     def drop_gradients(self) -> None:
         """Forget the gradients of all modules, and what gradient scalers know of them."""
         for _, target in self._present():
@@ -124,8 +129,9 @@ class StateObjects:
     def _load_objects(self, objects: Mapping[str, Tree]) -> None:
         for name, values in objects.items():
             target = self._target(name)
-            # A module copies what it loads. An optimizer keeps the tensors, and changes them.
-            target.load_state_dict(values if isinstance(target, torch.nn.Module) else clone(values))
+            # A module copies what it loads, and so does a sharded optimizer. Others keep the tensors, and change them.
+            copies = isinstance(target, torch.nn.Module | ShardedOptimizer)
+            target.load_state_dict(values if copies else clone(values))
 
     def _target(self, name: str) -> Any:
         """Return the object of this name. Since the commit the script may have put a plain value in its place."""

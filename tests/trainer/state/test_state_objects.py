@@ -43,10 +43,11 @@ class Wire:
 
     def send(self, sender: State, receiver: State) -> None:
         self._rank = 0
-        sender._receive(0, save=False)
+        sender._receive(0, joins=False)
         self._rank = 1
         try:
-            receiver._receive(0, save=True)
+            receiver._receive(0, joins=True)
+            receiver.save()
         finally:
             self._rank = 0
 

@@ -1,0 +1,75 @@
+"""A sharded optimizer in worlds that grow, shrink, lose a process and start again comes to what a plain one does."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic import load
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
+from tests.local import forkserver
+from tests.local.training import SCRIPT, Training, training
+
+pytestmark = [pytest.mark.horovod, pytest.mark.timeout(900)]
+
+LENGTH, EPOCHS = 303, 6
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """The plain optimizer in one process, without a launcher."""
+    job = Training(tmp_path_factory.mktemp("alone"), LENGTH=str(LENGTH), EPOCHS=str(EPOCHS), STEP_SECONDS="0")
+    subprocess.run([*forkserver.python(), str(SCRIPT)], env=job.environment, check=True, timeout=600)
+    return job
+
+
+def check_like(job: Training, undisturbed: Training) -> None:
+    alone = {event["step"]: event["loss"] for event in undisturbed.events("step")}
+    steps = {event["step"]: event["loss"] for event in job.events("step")}
+    assert steps.keys() == alone.keys()
+    for step, loss in steps.items():
+        assert loss == pytest.approx(alone[step], abs=2e-4), step
+    (end,) = [end for end in job.written("end") if end["rank"] == 0]
+    (reference,) = undisturbed.written("end")
+    assert end["sum"] == pytest.approx(reference["sum"], abs=1e-3)
+
+
+def options(**more: str) -> dict[str, str]:
+    return {"SHARDED": "1", "LENGTH": str(LENGTH), "EPOCHS": str(EPOCHS), "STEP_SECONDS": "0.3", "MICRO": "20", **more}
+
+
+def test_it_grows_loses_a_process_and_shrinks(tmp_path: Path, undisturbed: Training) -> None:
+    """2 -> 3, a SIGKILL that costs no committed step, and 1: the losses of the plain optimizer all along."""
+    with training(tmp_path, **options()) as job:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "3")
+        job.trains(2)
+        job.offer("a", "b", "c")
+        job.trains(3)
+        before = max(event["step"] for event in job.events("step"))
+        job.kill("b")
+        job.trains(2)
+        job.offer("a")
+        job.trains(1)
+        assert job.ends() == 0, job.said()
+        assert {event["size"] for event in job.events("step")} >= {1, 2, 3}
+        assert all(event["step"] >= before for event in job.events("reset", cause="failure"))
+        check_like(job, undisturbed)
+
+
+def test_a_checkpoint_of_three_restores_at_two_and_is_a_plain_one(tmp_path: Path, undisturbed: Training) -> None:
+    place = f"file://{tmp_path}/durable"
+    with training(tmp_path, **options(**{ENV_CHECKPOINT: place, ENV_CHECKPOINT_STEPS: "3"})) as job:
+        job.offer("a", "b", "c")
+        job.launch("-np", "3", "--min-np", "3", "--max-np", "3")
+        job.until(lambda: len([e for e in job.events("checkpoint") if e["saved"]]) >= 2, "two durable checkpoints")
+        job.close()
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "2", "--max-np", "2")
+        assert job.ends() == 0, job.said()
+        assert "restored step" in job.said()
+        check_like(job, undisturbed)
+    saved = load(place)
+    assert set(saved["optimizer"]) == {"state", "param_groups"}
+    shapes = [tuple(each["momentum_buffer"].shape) for each in saved["optimizer"]["state"].values()]
+    assert shapes == [(32, 64), (32,), (32,), (32,), (10, 32), (10,)]

@@ -1,0 +1,382 @@
+"""Run on each rank of a static world: a case asserts, and says its name when it is done.
+
+Gradients are multiples of 1/8 that follow from the rank, so that their sums are exact in any order: what the sharded
+optimizer comes to must be what the plain one comes to, to the bit, at every size.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import horovod.torch as hvd
+import pytest
+import torch
+from torch import nn, optim
+
+import hvd_elastic as elastic
+from hvd_elastic.trainer.sharding import sharded_optimizer
+from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
+from hvd_elastic.trainer.sharding.elementwise import ShardingError
+from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent
+from hvd_elastic.trainer.sharding.shares import WHOLE
+from hvd_elastic.trainer.state.elastic_state import State
+
+KINDS: tuple[tuple[Any, dict[str, Any]], ...] = (
+    (optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+    (optim.Adam, {"lr": 0.01, "amsgrad": True}),
+    (optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    (optim.Adagrad, {"lr": 0.1}),
+    (optim.RAdam, {"lr": 0.01}),
+)
+
+
+def model_of(seed: int = 0) -> nn.Sequential:
+    """Parameters that end within buckets, one that spans several, one that is frozen, and one that is not row-major."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(7, 40), nn.Conv2d(3, 4, 3), nn.Linear(5, 3), nn.BatchNorm1d(3))
+    model[1].to(memory_format=torch.channels_last)
+    model[2].bias.requires_grad_(False)
+    return model
+
+
+def groups_of(model: nn.Sequential) -> list[dict[str, Any]]:
+    return [
+        {"params": list(model[0].parameters()), "lr": 0.02},
+        {"params": [weight for layer in model[1:] for weight in layer.parameters()]},
+    ]
+
+
+def set_gradients(model: nn.Module, step: int, rank: int) -> None:
+    for number, weight in enumerate(model.parameters()):
+        if weight.requires_grad:
+            generator = torch.Generator().manual_seed(1000 * step + 10 * number + rank)
+            gradient = torch.randint(-64, 64, weight.shape, generator=generator).float() / 8
+            weight.grad = gradient.to(memory_format=torch.channels_last) if weight.dim() == 4 else gradient
+
+
+def set_mean_gradients(model: nn.Module, step: int, size: int) -> None:
+    """What the mean over all ranks must be, computed here alone as Horovod does: a sum, and one multiplication."""
+    set_gradients(model, step, 0)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    total = [_gradient(weight) for weight in weights]
+    for rank in range(1, size):
+        set_gradients(model, step, rank)
+        total = [one + _gradient(weight) for one, weight in zip(total, weights, strict=True)]
+    for weight, one in zip(weights, total, strict=True):
+        weight.grad = one * (1.0 / size)
+
+
+def _gradient(weight: torch.Tensor) -> torch.Tensor:
+    assert weight.grad is not None
+    return weight.grad
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(mine, its) for mine, its in pairs)
+
+
+def steps_are_those_of_the_plain_optimizer() -> None:
+    for kind, options in KINDS:
+        model, reference = model_of(), model_of()
+        sharded = elastic.ShardedOptimizer(groups_of(model), kind, **options)
+        plain = kind(groups_of(reference), **options)
+        assert len(sharded.buckets) > 3
+        schedulers = [optim.lr_scheduler.StepLR(each, 2, gamma=0.5) for each in (sharded, plain)]
+        for step in range(5):
+            set_gradients(model, step, hvd.rank())
+            sharded.step()
+            set_mean_gradients(reference, step, hvd.size())
+            plain.step()
+            for scheduler in schedulers:
+                scheduler.step()
+            assert same(model, reference), (kind, step)
+        kept = sum(each.numel() for one in sharded.content.shards for each in one.values())
+        whole = sum(
+            v.numel() for each in plain.state.values() for v in each.values() if isinstance(v, torch.Tensor) and v.dim()
+        )
+        assert kept <= whole / hvd.size() + 3 * len(sharded.buckets), "a rank keeps its share"
+
+
+def a_reducescatter_comes_to_the_same() -> None:
+    decide, sharded_optimizer.scatters = sharded_optimizer.scatters, lambda flat: flat.numel() >= hvd.size()
+    try:
+        steps_are_those_of_the_plain_optimizer()
+    finally:
+        sharded_optimizer.scatters = decide
+
+
+def trained(kind: Any = optim.AdamW, steps: int = 2, **options: Any) -> tuple[nn.Sequential, elastic.ShardedOptimizer]:
+    model = model_of()
+    optimizer = elastic.ShardedOptimizer(groups_of(model), kind, **{"lr": 0.01, **options})
+    train(model, optimizer, range(steps))
+    return model, optimizer
+
+
+def train(model: nn.Module, optimizer: elastic.ShardedOptimizer, steps: range) -> None:
+    for step in steps:
+        set_gradients(model, step, hvd.rank())
+        optimizer.step()
+
+
+def all_of_it_is_a_plain_state_dict() -> None:
+    for kind, options in KINDS:
+        model, optimizer = trained(kind, **options)
+        whole = hvd.broadcast_object(optimizer.full_state_dict(), root_rank=0, name="whole")
+        reference = model_of()
+        reference.load_state_dict(model.state_dict())
+        plain = kind(groups_of(reference), **options)
+        plain.load_state_dict(whole)
+        again = model_of()
+        again.load_state_dict(model.state_dict())
+        loaded = elastic.ShardedOptimizer(groups_of(again), kind, **options)
+        loaded.load_state_dict(whole)
+        for step in range(2, 4):
+            train(model, optimizer, range(step, step + 1))
+            train(again, loaded, range(step, step + 1))
+            set_mean_gradients(reference, step, hvd.size())
+            plain.step()
+            assert same(model, reference), kind
+            assert same(model, again), kind
+
+
+def gradients_are_clipped_by_the_norm_of_all() -> None:
+    model, optimizer = trained()
+    reference, plain = model_of(), None
+    reference.load_state_dict(model.state_dict())
+    plain = optim.AdamW(groups_of(reference), lr=0.01)
+    plain.load_state_dict(hvd.broadcast_object(optimizer.full_state_dict(), root_rank=0, name="whole"))
+    set_gradients(model, 9, hvd.rank())
+    norm = optimizer.clip_grad_norm_(0.5)
+    optimizer.step()
+    set_mean_gradients(reference, 9, hvd.size())
+    expected = nn.utils.clip_grad_norm_([w for w in reference.parameters() if w.requires_grad], 0.5)
+    plain.step()
+    assert norm.item() == pytest.approx(expected.item(), rel=1e-6)
+    for mine, its in zip(model.parameters(), reference.parameters(), strict=True):
+        assert torch.allclose(mine, its, rtol=1e-5, atol=1e-7)
+
+
+def a_gradient_scaler_goes_as_with_horovod() -> None:
+    """Gradients are averaged, unscaled and looked through for overflows: all ranks step, or none does."""
+    model, optimizer = trained()
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    before = [weight.detach().clone() for weight in model.parameters()]
+    scaler.scale(torch.ones(()))
+    set_gradients(model, 2, hvd.rank())
+    with pytest.raises(ShardingError, match=r"optimizer\.synchronize"):
+        scaler.step(optimizer)
+    scaler.update()
+    for overflow in (True, False):
+        set_gradients(model, 2, hvd.rank())
+        if overflow and hvd.rank() == hvd.size() - 1:
+            _gradient(next(model.parameters()))[0, 0] = float("inf")
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+        stayed = all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+        assert stayed == overflow
+    assert scaler.get_scale() == 4.0
+
+
+def what_cannot_work_is_said() -> None:
+    model, optimizer = trained()
+    with pytest.raises(ShardingError, match="Give it all groups at once"):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    with pytest.raises(ShardingError, match="does not take a ShardedOptimizer"):
+        hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    embedding = nn.Embedding(5, 3, sparse=True)
+    sparse = elastic.ShardedOptimizer(embedding.parameters(), optim.SGD, lr=0.1)
+    embedding(torch.tensor([1])).sum().backward()
+    with pytest.raises(ShardingError, match="parameter 0 is sparse"):
+        sparse.step()
+    share = {**optimizer.state_dict(), "share": {"rank": hvd.rank() + 1, "size": hvd.size() + 2}}
+    optimizer.load_state_dict(share)
+    with pytest.raises(ShardingError, match=f"it has the share of rank {hvd.rank() + 1} of {hvd.size() + 2}"):
+        optimizer.step()
+    plain = optim.AdamW(model.parameters(), lr=0.01)
+    set_gradients(model, 1, 0)
+    plain.step()
+    model[0].weight.grad = None
+    plain.step()
+    with pytest.raises(ShardingError, match="a different number of times"):
+        elastic.ShardedOptimizer(model.parameters(), optim.AdamW, lr=0.01).load_state_dict(plain.state_dict())
+
+
+# --- In a State ------------------------------------------------------------------------------------------------------
+
+
+def state_in_training(steps: int = 2, checkpoint: str | None = None) -> State:
+    model = model_of(seed=hvd.rank())
+    optimizer = elastic.ShardedOptimizer(groups_of(model), optim.AdamW, lr=0.01)
+    state = State(model=model, optimizer=optimizer, note="", checkpoint=checkpoint)
+    state.sync()
+    take_steps(state, range(steps))
+    return state
+
+
+def take_steps(state: State, steps: range) -> None:
+    for step in steps:
+        set_gradients(state.model, step, hvd.rank())
+        state.optimizer.step()
+        state.note = f"after {step}"
+        state._commit_now()
+
+
+def die_and_come_back(state: State) -> None:
+    """This process holds nothing any more, as one that has just been started."""
+    state._commits.memory.forget()
+    state._shares._generations = []
+    for weight in state.model.parameters():
+        weight.data.fill_(float("nan"))
+    state.optimizer.place(OptimizerContent.empty(state.optimizer.buckets, WHOLE))
+    state._progress = type(state._progress)()
+
+
+def reference_after(steps: int, size: int | None = None) -> tuple[nn.Module, Any]:
+    """The undisturbed run without shards. `size`: over how many ranks the gradients are averaged."""
+    reference = model_of(seed=0)
+    plain = optim.AdamW(groups_of(reference), lr=0.01)
+    for step in range(steps):
+        set_mean_gradients(reference, step, size or hvd.size())
+        plain.step()
+    return reference, plain
+
+
+def goes_on_as_undisturbed(state: State, done: int) -> None:
+    assert state.note == f"after {done - 1}"
+    assert state.step_count == done
+    take_steps(state, range(done, done + 2))
+    reference, _ = reference_after(done + 2)
+    assert same(state.model, reference)
+
+
+def a_commit_has_a_copy_across_the_ring() -> None:
+    state = state_in_training()
+    mine = state._commits.last["objects"]["optimizer"]["shards"]
+    everyone = hvd.allgather_object(mine)
+    if hvd.size() > 1:
+        (*_, last) = state._shares._generations
+        assert last.step == 2
+        assert last.share.rank == (hvd.rank() - hvd.size() // 2) % hvd.size()
+        theirs = everyone[last.share.rank]
+        for one, other in zip(last.shards["optimizer"], theirs, strict=True):
+            assert one.keys() == other.keys() == {"exp_avg", "exp_avg_sq"}
+            assert all(torch.equal(one[name], other[name]) for name in one)
+    goes_on_as_undisturbed(state, 2)
+
+
+def going_back_takes_the_share_along() -> None:
+    state = state_in_training()
+    set_gradients(state.model, 7, hvd.rank())
+    state.optimizer.step()
+    state.note = "undone"
+    state.restore()
+    goes_on_as_undisturbed(state, 2)
+
+
+def a_lost_rank_costs_no_commit() -> None:
+    for lost in range(hvd.size()):
+        state = state_in_training(3)
+        if hvd.rank() == lost:
+            die_and_come_back(state)
+        state.sync()
+        goes_on_as_undisturbed(state, 3)
+
+
+def a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before() -> None:
+    """The others have committed, and the copy of the lost rank's share was not made."""
+    state = state_in_training(3)
+    lost = hvd.size() - 1
+    if hvd.rank() == lost:
+        die_and_come_back(state)
+    else:
+        set_gradients(state.model, 8, hvd.rank())
+        state.model[0].weight.data += 1
+        state._progress.commits += 1
+        state.note = "half"
+        state.save()
+    state.sync()
+    goes_on_as_undisturbed(state, 3)
+
+
+def a_share_lost_with_its_copy_is_said() -> None:
+    state = state_in_training()
+    if hvd.rank() in (1, (1 + hvd.size() // 2) % hvd.size()):
+        die_and_come_back(state)
+    with pytest.raises(SharesLostError, match="the job has no durable tier"):
+        state.sync()
+
+
+def is_that_of(plain: Any, whole: Any) -> None:
+    """Whether a plain state is that of the reference, to the bit."""
+    expected = plain.state_dict()["state"]
+    assert whole["state"].keys() == expected.keys()
+    for number, values in expected.items():
+        assert values.keys() == whole["state"][number].keys()
+        assert all(torch.equal(value, whole["state"][number][name]) for name, value in values.items())
+
+
+def a_durable_checkpoint_is_that_of_the_plain_optimizer() -> None:
+    place = f"file://{sys.argv[2]}"
+    state = state_in_training(checkpoint=place)
+    state.end_training()
+    state._commits.durable.close()
+    if hvd.rank() == 0:
+        is_that_of(reference_after(2)[1], elastic.load(place)["optimizer"])
+    elastic.agree(None)
+
+
+def it_restores_in_a_world_of_another_size() -> None:
+    state = state_in_training(0, checkpoint=f"file://{sys.argv[2]}")
+    assert state.note == "after 1"
+    reference, plain = reference_after(2, size=int(sys.argv[3]))
+    assert same(state.model, reference)
+    whole = state.optimizer.full_state_dict()
+    if hvd.rank() == 0:
+        is_that_of(plain, whole)
+    take_steps(state, range(2, 3))
+    set_mean_gradients(reference, 2, hvd.size())
+    plain.step()
+    assert same(state.model, reference)
+
+
+def main(cases: list[Callable[[], None]]) -> None:
+    elastic.init()
+    sharded_optimizer.BUCKET_ELEMENTS = 100  # type: ignore[misc]
+    for case in cases:
+        case()
+        print(f"done: {case.__name__}", flush=True)
+    print("all done", flush=True)
+
+
+EVERYWHERE: list[Callable[[], None]] = [
+    steps_are_those_of_the_plain_optimizer,
+    all_of_it_is_a_plain_state_dict,
+    gradients_are_clipped_by_the_norm_of_all,
+    a_gradient_scaler_goes_as_with_horovod,
+    what_cannot_work_is_said,
+    a_commit_has_a_copy_across_the_ring,
+    going_back_takes_the_share_along,
+]
+IN_COMPANY: list[Callable[[], None]] = [
+    a_reducescatter_comes_to_the_same,
+    a_lost_rank_costs_no_commit,
+    a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before,
+]
+OF_SEVERAL: list[Callable[[], None]] = [a_share_lost_with_its_copy_is_said]
+
+if __name__ == "__main__":
+    size = int(sys.argv[1])
+    if len(sys.argv) > 2:
+        main(
+            [
+                it_restores_in_a_world_of_another_size
+                if len(sys.argv) > 3
+                else a_durable_checkpoint_is_that_of_the_plain_optimizer
+            ]
+        )
+    else:
+        main([*EVERYWHERE, *(IN_COMPANY if size > 1 else []), *(OF_SEVERAL if size > 2 else [])])
