@@ -168,9 +168,11 @@ def leveldb_records(data: bytes) -> Iterator[bytes]:
     [("track_mlflow.py", "mlflow", mlflow_steps), ("track_wandb.py", "wandb", wandb_steps)],
 )
 def test_a_run_is_one_over_a_new_rank_0_and_a_restart(
-    job: Training, name: str, library: str, found: Callable[[Path], list[Any]]
+    job: Training, monkeypatch: pytest.MonkeyPatch, name: str, library: str, found: Callable[[Path], list[Any]]
 ) -> None:
     need(library)
+    for key, value in QUIET.items():  # this process reads what the training's processes have written
+        monkeypatch.setenv(key, value)
     disturb(job, name, epochs=EPOCHS - 1)
     job.offer("d")
     job.launch("-np", "1", script=SLOWED, arguments=[str(EXAMPLES / name), "--epochs", str(EPOCHS)])
