@@ -76,6 +76,10 @@ class Daemon:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
+    def pause(self) -> None:
+        """Let it do nothing until it is stopped, as a program that hangs."""
+        os.killpg(int(self._pidfile.read_text().split()[0]), signal.SIGSTOP)
+
     def end(self) -> None:
         """Stop it for good: the cluster is whole without it."""
         self.stop()

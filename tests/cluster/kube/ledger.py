@@ -52,14 +52,14 @@ class Ledger:
             return
         entries = self.entries()
         for what in [what for kind, what in entries if kind == "cgroup"]:
-            _end_processes(*what)
+            end_processes(*what)
         _unmount_below(self.state)
         for kind, what in reversed(entries):
             _UNDO[kind](*what)
         shutil.rmtree(self.state)
 
 
-def _end_processes(name: str) -> None:
+def end_processes(name: str) -> None:
     """SIGKILL all in the cgroup and below, until none is left: what they start meanwhile is in it too."""
     deadline = time.monotonic() + 20
     while pids := set(_processes(name)):

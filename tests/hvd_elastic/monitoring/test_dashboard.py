@@ -1,12 +1,7 @@
 """The dashboard: each of its queries is run by a real Prometheus that scrapes a job's real exporters."""
 
 import json
-import math
-import socket
-import subprocess
 import sys
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,33 +12,10 @@ from click.testing import CliRunner
 
 from hvd_elastic.cli import cli
 from hvd_elastic.monitoring.dashboard_panels import dashboard_rows
-from tests.debian_programs import debian_program
 from tests.hvd_elastic.monitoring.conftest import Exporter, Job
+from tests.hvd_elastic.monitoring.prometheus import VARIABLES, Prometheus, asked, is_idle, serving
 from tests.hvd_elastic.worker.pods import eventually
 from tests.mpijob import admission
-
-VARIABLES = {"$namespace": ".+", "$job": ".+", "$inference_class": "inference-pc", "$__rate_interval": "1m"}
-"""What Grafana puts in their places; these are the dashboard's first values."""
-
-
-class Prometheus:
-    """A server with its HTTP API."""
-
-    def __init__(self, base: str) -> None:
-        self._base = base
-
-    @property
-    def is_ready(self) -> bool:
-        try:
-            return bool(urllib.request.urlopen(f"{self._base}/-/ready", timeout=10).status == 200)
-        except OSError:
-            return False
-
-    def query(self, expression: str) -> list[Mapping[str, Any]]:
-        asked = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"{self._base}/api/v1/query?{asked}", timeout=30) as answer:
-            found: list[Mapping[str, Any]] = json.load(answer)["data"]["result"]
-        return found
 
 
 @pytest.fixture
@@ -53,32 +25,9 @@ def prometheus(tmp_path: Path, job: Job, others: Exporter) -> Iterator[Prometheu
         {"targets": [one.address], "labels": {"namespace": "ml", "job": "bert", "pod": one.pod}}
         for one in job.exporters
     ]
-    config = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [
-            {"job_name": "jobs", "static_configs": targets},
-            {"job_name": "others", "static_configs": [{"targets": [others.address]}]},
-        ],
-    }
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [
-        str(debian_program("prometheus", "prometheus")),
-        f"--config.file={tmp_path}/prometheus.yml",
-        f"--storage.tsdb.path={tmp_path}/prometheus",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (tmp_path / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    server = Prometheus(f"http://127.0.0.1:{port}")
-    try:
-        eventually(lambda: server.is_ready or process.poll() is not None, "Prometheus", 60)
-        assert process.poll() is None, (tmp_path / "prometheus.log").read_text()
+    others_too = {"job_name": "others", "static_configs": [{"targets": [others.address]}]}
+    with serving(tmp_path, [{"job_name": "jobs", "static_configs": targets}, others_too]) as server:
         yield server
-    finally:
-        process.kill()
-        process.wait()
 
 
 def dashboard(*arguments: str) -> str:
@@ -88,21 +37,8 @@ def dashboard(*arguments: str) -> str:
     return done.output
 
 
-def asked(text: str) -> str:
-    for variable, value in VARIABLES.items():
-        text = text.replace(variable, value)
-    return text
-
-
 def panels(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [panel for panel in document["panels"] if panel["type"] != "row"]
-
-
-def is_idle(query: str, found: list[Mapping[str, Any]]) -> bool:
-    """Whether an answer says nothing: that what grows did not, or a quantile of no pause."""
-    values = [float(series["value"][1]) for series in found]
-    grows = "rate(" in query or "increase(" in query
-    return all(math.isnan(value) or (grows and value == 0) for value in values)
 
 
 def test_every_query_has_an_answer(prometheus: Prometheus, job: Job) -> None:
