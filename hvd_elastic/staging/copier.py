@@ -99,18 +99,31 @@ class Copier:
         return ()
 
     def _begin_large(self, one: SourceObject) -> Iterable[_Task]:
-        part_bytes = self._part_bytes(one) if number_of_parts(one.etag) else None
-        arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, part_bytes=part_bytes)
+        stored = self._source.stored_checksum(one)
+        part_bytes = None
+        if number_of_parts(one.etag) and not (stored and stored.parts is None):
+            part_bytes = self._part_bytes(one)
+        if stored and stored.parts and part_bytes is None:
+            stored = None  # of parts whose lengths are not known
+        arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, part_bytes=part_bytes, stored=stored)
         with self._lock:
             self._open.add(arriving)
-        return [partial(self._copy_range, arriving, span) for span in arriving.ranges]
+        copy = self._copy_range if stored is None else self._stream_range
+        return [partial(copy, arriving, span) for span in arriving.ranges]
+
+    def _stream_range(self, arriving: PartialFile, span: range) -> Iterable[_Task]:
+        if arriving.kept(span) is None:
+            arriving.write_pieces(span, self._source.pieces(arriving.object, span.start, len(span)))
+        return self._end_range(arriving, span, arriving.arrived(span))
 
     def _copy_range(self, arriving: PartialFile, span: range) -> Iterable[_Task]:
         data = arriving.kept(span)
         if data is None:
             data = self._source.read(arriving.object, span.start, len(span))
             arriving.write(span, data)
-        is_whole = arriving.arrived(span, data)
+        return self._end_range(arriving, span, arriving.arrived(span, data))
+
+    def _end_range(self, arriving: PartialFile, span: range, is_whole: bool) -> Iterable[_Task]:
         if is_whole:
             self._finish_large(arriving)
         self._copied(int(is_whole), len(span))
@@ -118,8 +131,9 @@ class Copier:
 
     def _finish_large(self, arriving: PartialFile) -> None:
         one = arriving.object
-        if arriving.etag != one.etag:
-            if arriving.in_parts or (is_md5(one.etag) and self._source.part_bytes(one) is not None):
+        if not arriving.is_verified:
+            is_sure = arriving.has_checksum or arriving.in_parts
+            if is_sure or (is_md5(one.etag) and self._source.part_bytes(one) is not None):
                 arriving.forget()
                 raise DigestError(_damaged(one))
             self._count_unverified()
