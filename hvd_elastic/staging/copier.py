@@ -49,7 +49,7 @@ class Copier:
         self._open = set[PartialFile]()
         self._folders = set[Path]()
         self.unverified = 0
-        """Objects whose bytes no ETag could vouch for."""
+        """Objects whose bytes neither a checksum nor an ETag could vouch for."""
 
     def run(self, plan: CopyPlan) -> None:
         """Copy what is to be copied. Raises the first StageError or OSError, after all threads have ended."""
@@ -102,7 +102,7 @@ class Copier:
         stored = self._source.stored_checksum(one)
         part_bytes = None
         if number_of_parts(one.etag) and not (stored and stored.parts is None):
-            part_bytes = self._part_bytes(one)
+            part_bytes = self._part_bytes(one, for_etag=stored is None)
         if stored and stored.parts and part_bytes is None:
             stored = None  # of parts whose lengths are not known
         arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, part_bytes=part_bytes, stored=stored)
@@ -162,9 +162,9 @@ class Copier:
                 return True
         raise DigestError(_damaged(one))
 
-    def _part_bytes(self, one: SourceObject) -> int | None:
-        """Length of each part but the last of a multipart upload. None: its ETag does not follow from its bytes."""
-        part_bytes = self._source.part_bytes(one)
+    def _part_bytes(self, one: SourceObject, *, for_etag: bool = True) -> int | None:
+        """Length of each part but the last of a multipart upload. None: they differ, or as ObjectSource says."""
+        part_bytes = self._source.part_bytes(one, for_etag=for_etag)
         is_even = part_bytes and -(-one.size_bytes // part_bytes) == number_of_parts(one.etag)
         return part_bytes if is_even else None
 

@@ -99,15 +99,15 @@ class ObjectSource:
         head = partial(self._client.head_object, **self._at(one), IfMatch=f'"{one.etag}"', ChecksumMode="ENABLED")
         return StoredChecksum.of(self._ask(one.key, lambda: _unless_changed(one, head)))
 
-    def part_bytes(self, one: SourceObject) -> int | None:
-        """Size of the first part of a multipart upload. None: no ETag of this object follows from its bytes.
+    def part_bytes(self, one: SourceObject, *, for_etag: bool = True) -> int | None:
+        """Size of the first part of a multipart upload. None: `for_etag`, and its ETag does not follow from its bytes.
 
         If the object was replaced meanwhile, the bytes do not fit its ETag. Raises ChangedObjectError if it is gone;
         StageError.
         """
         answer = self._ask(one.key, lambda: self._client.head_object(**self._at(one), PartNumber=1))
         by_key = answer.get("ServerSideEncryption", "").startswith("aws:kms") or answer.get("SSECustomerAlgorithm")
-        return None if by_key else int(answer["ContentLength"])
+        return None if by_key and for_etag else int(answer["ContentLength"])
 
     def close(self) -> None:
         """Close the connections."""

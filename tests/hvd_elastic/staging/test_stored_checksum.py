@@ -129,3 +129,24 @@ def test_parts_of_different_lengths_are_verified_by_a_checksum_of_all_bytes(
         done = stage(f"s3://{bucket}/set", folder, endpoint=endpoint, range_bytes=1 << 20)
         assert (folder / "uneven").read_bytes() == whole
         assert done.marker.unverified == unverified
+
+
+def test_parts_that_are_encrypted_with_a_key_are_verified_by_a_checksum_of_the_parts(
+    endpoint: str, bucket: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = [os.urandom(5 << 20), os.urandom(1000)]
+    whole = b"".join(pieces)
+    at = {"Bucket": bucket, "Key": "set/encrypted"}
+    upload = client.create_multipart_upload(**at, ServerSideEncryption="aws:kms")["UploadId"]
+    parts = [
+        {"PartNumber": number, "ETag": client.upload_part(**at, UploadId=upload, PartNumber=number, Body=piece)["ETag"]}
+        for number, piece in enumerate(pieces, 1)
+    ]
+    client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+    for answer, unverified in (({}, 1), (answer_for("ChecksumCRC32", whole, len(pieces[0])), 0)):
+        folder = tmp_path / str(unverified)
+        stored = StoredChecksum.of(answer)
+        monkeypatch.setattr(ObjectSource, "stored_checksum", lambda *_, stored=stored: stored)
+        done = stage(f"s3://{bucket}/set", folder, endpoint=endpoint, range_bytes=1 << 20)
+        assert (folder / "encrypted").read_bytes() == whole
+        assert done.marker.unverified == unverified
