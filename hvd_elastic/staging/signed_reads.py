@@ -36,10 +36,13 @@ _MOST_FAILURES: Final = 32
 
 
 class SignedReads:
-    """Reads from one bucket. Threads may read at the same time. obstore is imported here, lazily."""
+    """Reads from one bucket. Threads may read at the same time. obstore is imported where one is made, lazily."""
 
     def __init__(self, client: Any, credentials: Any) -> None:
         """`client` of boto3; it must list the bucket before anything can be read here."""
+        # `obstore` and this module import each other: threads that do so at once would see a half of it.
+        import obstore.store  # noqa: F401
+
         self._client, self._credentials = client, credentials
         self._bucket_url = self._region = ""
         self._failures = 0

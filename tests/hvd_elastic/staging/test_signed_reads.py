@@ -1,6 +1,8 @@
 """Reads without boto3's own cost are the same reads."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -85,6 +87,17 @@ def test_what_was_not_listed_is_left_to_boto3(source: ObjectSource, asked: Asked
     one = SourceObject(key="a", size_bytes=1, etag="c4ca4238a0b923820dcc509a6f75849b")
     assert source.read(one, 0, 1) == b"1"
     assert asked == ["set/a"]
+
+
+def test_threads_of_a_new_process_read_at_once(endpoint: str, bucket: str, put: Put, tmp_path: Path) -> None:
+    """What is imported lazily is whole before they begin."""
+    for number in range(32):
+        put(str(number), b"1")
+    command = [sys.executable, "-m", "hvd_elastic.cli", "stage-copier", "--source", f"s3://{bucket}/set"]
+    for turn in range(3):
+        folder = tmp_path / str(turn)
+        subprocess.run([*command, "--into", str(folder), "--endpoint", endpoint], check=True, timeout=120)
+        assert len([*folder.glob("[0-9]*")]) == 32
 
 
 @pytest.mark.parametrize("replaced", [True, False])
