@@ -59,7 +59,8 @@ class SignedReads:
         try:
             data = answer.bytes().to_bytes() if answer else None
         except (BaseError, OSError):
-            return self._count_failure()
+            self._count_failure()
+            return None
         return data if data is not None and len(data) == length else None
 
     def pieces(self, key: str, *, etag: str, offset: int, length: int) -> Iterator[bytes]:
@@ -88,7 +89,8 @@ class SignedReads:
         except ValueError:  # a key that obstore cannot send
             return None
         except (BaseError, OSError):
-            return self._count_failure()
+            self._count_failure()
+            return None
         self._failures = 0
         return answer
 
