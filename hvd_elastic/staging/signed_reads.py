@@ -40,7 +40,7 @@ class SignedReads:
 
     def __init__(self, client: Any, credentials: Any) -> None:
         """`client` of boto3; it must list the bucket before anything can be read here."""
-        # `obstore` and this module import each other: threads that do so at once would see a half of it.
+        # `obstore` and `obstore.store` import each other: threads that do so at once would see a half of them.
         import obstore.store  # noqa: F401
 
         self._client, self._credentials = client, credentials
