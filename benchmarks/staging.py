@@ -1,8 +1,11 @@
 """Staging a data set, beside s5cmd (and rclone, if it is installed), from one S3 server on this machine, in turns.
 
 Each copies the same objects into an empty folder of its own, as a whole process from its start to its end: first many
-small objects, then few large ones. Ours compares each byte to the object's ETag and syncs the file system at the end;
-the others do neither. The server is versitygw over a folder, because moto's would be measured in place of the copiers.
+small objects, then few large ones. Ours compares each byte to what the server says of the object (a small one's MD5, a
+large one's CRC) and syncs the file system at the end; the others do neither. So s5cmd is also measured with such a sync
+behind it. The server is versitygw over a folder, because moto's would be measured in place of the copiers. It shares
+the copiers' cores, and all of them share the disk with whatever else runs, so the CPU that a copier takes is the firmer
+figure.
 
 s5cmd and versitygw are built once, from the Go module proxy, into ~/.cache/hvd-elastic/go.
 
@@ -27,13 +30,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.report.machine import this_machine
+from benchmarks.report.record import Column, Record, Table, Value
 
 MIB = 1 << 20
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 S5CMD = Path(__file__).parent / "s5cmd"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_REGION": "us-east-1"}
 AIM_PERCENT = 80
+OURS, THEIRS, THEIRS_SYNCED = "hvd-elastic stage-copier", "s5cmd", "s5cmd, then sync"
 
 Command = Callable[[str, Path, str], Sequence[str]]
 """From the URL of a prefix, a folder and the server's URL to the words of a copier."""
@@ -67,13 +71,19 @@ def s5cmd(program: Path, url: str, folder: Path, endpoint: str) -> Sequence[str]
     return [str(program), "--endpoint-url", endpoint, "--log", "error", "cp", f"{url}/*", f"{folder}/"]
 
 
+def synced(command: Command, url: str, folder: Path, endpoint: str) -> Sequence[str]:
+    """The same, and then what `stage-copier` does before it says that all is there."""
+    return ["sh", "-c", '"$@" && sync -f "$0"', str(folder), *command(url, folder, endpoint)]
+
+
 def rclone(program: str, url: str, folder: Path, endpoint: str) -> Sequence[str]:
     remote = f":s3,provider=Other,env_auth=true,endpoint='{endpoint}':{url.removeprefix('s3://')}"
     return [program, "copy", "--transfers", "16", remote, str(folder)]
 
 
 def copiers() -> Mapping[str, Command]:
-    found: dict[str, Command] = {"hvd-elastic stage-copier": ours, "s5cmd": partial(s5cmd, built_s5cmd())}
+    theirs = partial(s5cmd, built_s5cmd())
+    found: dict[str, Command] = {OURS: ours, THEIRS: theirs, THEIRS_SYNCED: partial(synced, theirs)}
     if program := shutil.which("rclone"):
         found["rclone"] = partial(rclone, program)
     return found
@@ -158,8 +168,10 @@ def copy(command: Sequence[str], folder: Path, data: DataSet) -> Turn:
     return Turn(seconds=seconds, cpu_seconds=cpu)
 
 
-def compare(found: Mapping[str, Command], endpoint: str, data: DataSet, *, repeats: int, scratch: Path) -> None:
+def compare(found: Mapping[str, Command], endpoint: str, data: DataSet, *, repeats: int, scratch: Path) -> Table:
+    """Copy one data set with each copier in turns."""
     fill(endpoint, data)
+    before = os.getloadavg()[0]
     turns: dict[str, list[Turn]] = {name: [] for name in found}
     for repeat in range(repeats):
         order = list(found.items())
@@ -168,19 +180,61 @@ def compare(found: Mapping[str, Command], endpoint: str, data: DataSet, *, repea
             folder.mkdir()
             turns[name].append(copy(command(f"s3://bench/{data.name}", folder, endpoint), folder, data))
             shutil.rmtree(folder)
-    print(f"\n{data.objects} objects of {data.size_bytes / MIB:.4g} MiB", flush=True)
-    for name, done in turns.items():
-        report(name, done, data)
-    theirs, mine = (statistics.median(one.seconds for one in turns[name]) for name in ("s5cmd", next(iter(found))))
-    print(f"  {100 * theirs / mine:.0f} % of s5cmd's rate, by the medians (aim: {AIM_PERCENT} %)", flush=True)
+    load = f"Load of the machine: {before:.1f} before, {os.getloadavg()[0]:.1f} after. "
+    return table(data, turns, load + verdict(turns))
 
 
-def report(name: str, turns: Sequence[Turn], data: DataSet) -> None:
-    seconds = [one.seconds for one in turns]
-    shown = " / ".join(f"{value:.2f}" for value in (min(seconds), statistics.median(seconds), max(seconds)))
-    middle, cpu = statistics.median(seconds), statistics.median(one.cpu_seconds for one in turns)
-    rate = f"{data.objects / middle:.0f} objects/s, {data.objects * data.size_bytes / MIB / middle:.0f} MiB/s"
-    print(f"  {name:26} {shown} s (min / median / max of {len(turns)}), {rate}, {cpu:.2f} s of CPU")
+def table(data: DataSet, turns: Mapping[str, Sequence[Turn]], note: str) -> Table:
+    """The turns of each copier, and their medians beside those of s5cmd."""
+    return Table(
+        name=f"staging-{data.name}",
+        title=f"Staging {data.objects} objects of {data.size_bytes / MIB:.4g} MiB",
+        columns=(
+            Column(title="copier"),
+            Column(title="turns"),
+            *(Column(title=f"seconds, {which}", format=".2f") for which in ("least", "median", "most")),
+            Column(title="objects/s", format=".0f"),
+            Column(title="MiB/s", format=".0f"),
+            Column(title="CPU seconds, median", format=".2f"),
+            Column(title="rate beside s5cmd's", format=".0%"),
+            Column(title="CPU beside s5cmd's", format=".0%"),
+        ),
+        rows=[row(name, done, turns[THEIRS], data) for name, done in turns.items()],
+        note=note,
+    )
+
+
+def row(name: str, turns: Sequence[Turn], theirs: Sequence[Turn], data: DataSet) -> list[Value]:
+    seconds, middle, cpu = [one.seconds for one in turns], median_seconds(turns), median_cpu(turns)
+    return [
+        name,
+        len(turns),
+        min(seconds),
+        middle,
+        max(seconds),
+        data.objects / middle,
+        data.objects * data.size_bytes / MIB / middle,
+        cpu,
+        median_seconds(theirs) / middle,
+        cpu / median_cpu(theirs),
+    ]
+
+
+def verdict(turns: Mapping[str, Sequence[Turn]]) -> str:
+    mine, theirs, synced = (median_seconds(turns[name]) for name in (OURS, THEIRS, THEIRS_SYNCED))
+    rate = 100 * theirs / mine
+    return (
+        f"The aim of {AIM_PERCENT}% of s5cmd's rate is {'met' if rate >= AIM_PERCENT else 'missed'}: {rate:.1f}%; "
+        f"{100 * synced / mine:.0f}% of s5cmd's that is followed by a sync."
+    )
+
+
+def median_seconds(turns: Sequence[Turn]) -> float:
+    return statistics.median(one.seconds for one in turns)
+
+
+def median_cpu(turns: Sequence[Turn]) -> float:
+    return statistics.median(one.cpu_seconds for one in turns)
 
 
 def main() -> None:
@@ -191,7 +245,6 @@ def main() -> None:
     parser.add_argument("--large-mib", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
-    print(this_machine())
     try:
         found = copiers()
         built_versitygw()
@@ -199,6 +252,7 @@ def main() -> None:
         print(f"s5cmd and the S3 server are built from their Go modules, which failed: {error}")
         return
     os.environ.update(CREDENTIALS)
+    record = Record(name="staging", question="How fast is a data set staged, beside s5cmd?")
     with tempfile.TemporaryDirectory(prefix="bench-staging-") as name, server(Path(name) / "store") as endpoint:
         from hvd_elastic.staging.object_source import make_client
 
@@ -207,7 +261,8 @@ def main() -> None:
             DataSet(name="small", objects=given.small, size_bytes=given.small_kib << 10),
             DataSet(name="large", objects=given.large, size_bytes=given.large_mib << 20),
         ):
-            compare(found, endpoint, data, repeats=given.repeats, scratch=Path(name))
+            record.add(compare(found, endpoint, data, repeats=given.repeats, scratch=Path(name)))
+    record.write()
 
 
 if __name__ == "__main__":

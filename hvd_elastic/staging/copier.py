@@ -49,7 +49,7 @@ class Copier:
         self._open = set[PartialFile]()
         self._folders = set[Path]()
         self.unverified = 0
-        """Objects whose bytes no ETag could vouch for."""
+        """Objects whose bytes neither a checksum nor an ETag could vouch for."""
 
     def run(self, plan: CopyPlan) -> None:
         """Copy what is to be copied. Raises the first StageError or OSError, after all threads have ended."""
@@ -99,18 +99,31 @@ class Copier:
         return ()
 
     def _begin_large(self, one: SourceObject) -> Iterable[_Task]:
-        part_bytes = self._part_bytes(one) if number_of_parts(one.etag) else None
-        arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, part_bytes=part_bytes)
+        stored = self._source.stored_checksum(one)
+        part_bytes = None
+        if number_of_parts(one.etag) and not (stored and stored.parts is None):
+            part_bytes = self._part_bytes(one, for_etag=stored is None)
+        if stored and stored.parts and part_bytes is None:
+            stored = None  # of parts whose lengths are not known
+        arriving = PartialFile(self._incoming, one, range_bytes=self._range_bytes, part_bytes=part_bytes, stored=stored)
         with self._lock:
             self._open.add(arriving)
-        return [partial(self._copy_range, arriving, span) for span in arriving.ranges]
+        copy = self._copy_range if stored is None else self._stream_range
+        return [partial(copy, arriving, span) for span in arriving.ranges]
+
+    def _stream_range(self, arriving: PartialFile, span: range) -> Iterable[_Task]:
+        if arriving.kept(span) is None:
+            arriving.write_pieces(span, self._source.pieces(arriving.object, span.start, len(span)))
+        return self._end_range(arriving, span, arriving.arrived(span))
 
     def _copy_range(self, arriving: PartialFile, span: range) -> Iterable[_Task]:
         data = arriving.kept(span)
         if data is None:
             data = self._source.read(arriving.object, span.start, len(span))
             arriving.write(span, data)
-        is_whole = arriving.arrived(span, data)
+        return self._end_range(arriving, span, arriving.arrived(span, data))
+
+    def _end_range(self, arriving: PartialFile, span: range, is_whole: bool) -> Iterable[_Task]:
         if is_whole:
             self._finish_large(arriving)
         self._copied(int(is_whole), len(span))
@@ -118,8 +131,9 @@ class Copier:
 
     def _finish_large(self, arriving: PartialFile) -> None:
         one = arriving.object
-        if arriving.etag != one.etag:
-            if arriving.in_parts or (is_md5(one.etag) and self._source.part_bytes(one) is not None):
+        if not arriving.is_verified:
+            is_sure = arriving.has_checksum or arriving.in_parts
+            if is_sure or (is_md5(one.etag) and self._source.part_bytes(one) is not None):
                 arriving.forget()
                 raise DigestError(_damaged(one))
             self._count_unverified()
@@ -148,9 +162,9 @@ class Copier:
                 return True
         raise DigestError(_damaged(one))
 
-    def _part_bytes(self, one: SourceObject) -> int | None:
-        """Length of each part but the last of a multipart upload. None: its ETag does not follow from its bytes."""
-        part_bytes = self._source.part_bytes(one)
+    def _part_bytes(self, one: SourceObject, *, for_etag: bool = True) -> int | None:
+        """Length of each part but the last of a multipart upload. None: they differ, or as ObjectSource says."""
+        part_bytes = self._source.part_bytes(one, for_etag=for_etag)
         is_even = part_bytes and -(-one.size_bytes // part_bytes) == number_of_parts(one.etag)
         return part_bytes if is_even else None
 

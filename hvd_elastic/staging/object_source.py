@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hvd_elastic.staging.signed_reads import SignedReads
+from hvd_elastic.staging.signed_reads import PIECE_BYTES, SignedReads
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import ChangedObjectError, StageError
+from hvd_elastic.staging.stored_checksum import StoredChecksum
 from hvd_elastic.system.backoff import Backoff
 
 _ATTEMPTS: Final = 8
@@ -81,15 +82,32 @@ class ObjectSource:
         found: bytes = self._ask(one.key, lambda: _unless_changed(one, get))
         return found
 
-    def part_bytes(self, one: SourceObject) -> int | None:
-        """Size of the first part of a multipart upload. None: no ETag of this object follows from its bytes.
+    def pieces(self, one: SourceObject, offset: int, length: int) -> Iterator[bytes]:
+        """Read a range as it arrives, in pieces of PIECE_BYTES or so. Raises as `read`."""
+        if length > PIECE_BYTES:
+            for piece in self._signed.pieces(self._prefix + one.key, etag=one.etag, offset=offset, length=length):
+                yield piece
+                offset, length = offset + len(piece), length - len(piece)
+        if length:
+            yield self.read(one, offset, length)
+
+    def stored_checksum(self, one: SourceObject) -> StoredChecksum | None:
+        """What the store has kept of the object's bytes, if it is the listed version still. None: nothing, or no CRC.
+
+        Raises ChangedObjectError, StageError.
+        """
+        head = partial(self._client.head_object, **self._at(one), IfMatch=f'"{one.etag}"', ChecksumMode="ENABLED")
+        return StoredChecksum.of(self._ask(one.key, lambda: _unless_changed(one, head)))
+
+    def part_bytes(self, one: SourceObject, *, for_etag: bool = True) -> int | None:
+        """Size of the first part of a multipart upload. None: `for_etag`, and its ETag does not follow from its bytes.
 
         If the object was replaced meanwhile, the bytes do not fit its ETag. Raises ChangedObjectError if it is gone;
         StageError.
         """
         answer = self._ask(one.key, lambda: self._client.head_object(**self._at(one), PartNumber=1))
         by_key = answer.get("ServerSideEncryption", "").startswith("aws:kms") or answer.get("SSECustomerAlgorithm")
-        return None if by_key else int(answer["ContentLength"])
+        return None if by_key and for_etag else int(answer["ContentLength"])
 
     def close(self) -> None:
         """Close the connections."""

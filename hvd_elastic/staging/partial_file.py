@@ -1,8 +1,9 @@
 """A large object that is arriving: a file that several threads write at once, and the journal of its finished ranges.
 
 The file has its final size long before it is whole, so the journal says which ranges are: a line for each, with the
-CRC-32 of its bytes. The next copier believes a line only if the file still has these bytes: after the death of a node
-the journal may be there, and what was written before it not. So nothing is synced but the whole file, at its end.
+CRC of its bytes, CRC-32 unless S3 has stored another one of the object. The next copier believes a line only if the
+file still has these bytes: after the death of a node the journal may be there, and what was written before it not. So
+nothing is synced but the whole file, at its end.
 
 The name follows from the object's version: what was begun of an older one is not found, and removed.
 """
@@ -12,12 +13,13 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.staging.content_digest import ArrivingDigest
 from hvd_elastic.staging.source_manifest import SourceObject
+from hvd_elastic.staging.stored_checksum import ArrivingChecksum, StoredChecksum
 
 _JOURNAL: Final = ".ranges"
 
@@ -25,14 +27,24 @@ _JOURNAL: Final = ".ranges"
 class PartialFile:
     """One object whose ranges arrive in any order. Threads may call its methods at the same time."""
 
-    def __init__(self, folder: Path, one: SourceObject, *, range_bytes: int, part_bytes: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        one: SourceObject,
+        *,
+        range_bytes: int,
+        part_bytes: int | None,
+        stored: StoredChecksum | None = None,
+    ) -> None:
         """Open what an earlier copier left in `folder`, or begin.
 
         Args:
             folder: of partial files.
             one: the object.
             range_bytes: length of a range, but for those at the end of a part.
-            part_bytes: length of the parts of a multipart upload; None: the object was put whole.
+            part_bytes: length of the parts of a multipart upload; None: the object was put whole, or its parts do not
+                matter because `stored` is of all bytes.
+            stored: what its bytes are compared to; None: its ETag.
         """
         self.object = one
         self.in_parts = part_bytes is not None
@@ -47,6 +59,10 @@ class PartialFile:
         self._journal_path = journal
         if os.fstat(self._journal).st_size:
             os.write(self._journal, b"\n")  # the last line may be a part of one
+        self._crc: Callable[[bytes, int], int] = stored.crc.update if stored else zlib.crc32
+        self.has_checksum = stored is not None
+        """Whether the bytes are compared to a checksum, not to the ETag."""
+        self._checksum = stored and ArrivingChecksum(self.ranges, part_bytes=self._part_bytes, stored=stored)
         self._digest = ArrivingDigest(self.ranges, part_bytes=self._part_bytes, read=self._read)
         self._lock = threading.Lock()
 
@@ -56,24 +72,44 @@ class PartialFile:
         if known is None:
             return None
         data = self._read(span)
-        return data if len(data) == len(span) and zlib.crc32(data) == known else None
+        return data if len(data) == len(span) and self._crc(data, 0) == known else None
 
     def write(self, span: range, data: bytes) -> None:
         """Write a range, and note that it is finished."""
-        view, at = memoryview(data), span.start
-        while view:
-            written = os.pwrite(self._file, view, at)
-            view, at = view[written:], at + written
-        line = json.dumps([span.start, span.stop, zlib.crc32(data)]) + "\n"
-        os.write(self._journal, line.encode())
+        self.write_pieces(span, [data])
 
-    def arrived(self, span: range, data: bytes) -> bool:
-        """Take a range into the digest. Returns whether all are in it: true for one call."""
-        return self._digest.add(span, data)
+    def write_pieces(self, span: range, pieces: Iterable[bytes]) -> None:
+        """Write a range as it arrives, and note that it is finished. An error in `pieces` leaves it unfinished."""
+        at, crc = span.start, 0
+        for piece in pieces:
+            crc = self._crc(piece, crc)
+            view = memoryview(piece)
+            while view:
+                written = os.pwrite(self._file, view, at)
+                view, at = view[written:], at + written
+        self._finished[span.start, span.stop] = crc
+        os.write(self._journal, (json.dumps([span.start, span.stop, crc]) + "\n").encode())
+
+    def arrived(self, span: range, data: bytes | None = None) -> bool:
+        """Note that a range is on the file. Returns whether all are: true for one call.
+
+        `data` are its bytes. They may be left out where a stored checksum is compared.
+        """
+        if self._checksum:
+            return self._checksum.add(span, self._finished[span.start, span.stop])
+        return self._digest.add(span, self._read(span) if data is None else data)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the bytes are known to be the object's. Meaningful at the end."""
+        return self._checksum.is_stored() if self._checksum else self.etag == self.object.etag
 
     @property
     def etag(self) -> str:
-        """What `arrived` has seen, as the ETag of an upload in these parts, or of one whole. Meaningful at the end."""
+        """What `arrived` has seen, as the ETag of an upload in these parts, or of one whole. Meaningful at the end.
+
+        Where a stored checksum is compared, it is not computed.
+        """
         return self._digest.etag(in_parts=self.in_parts)
 
     def sync(self) -> None:
@@ -115,7 +151,7 @@ def partial_names(one: SourceObject) -> tuple[str, str]:
 
 
 def _read_journal(path: Path) -> dict[tuple[int, int], int]:
-    """CRC-32 by the first byte of a range and the one behind it. Lines that are not whole are skipped."""
+    """CRC by the first byte of a range and the one behind it. Lines that are not whole are skipped."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:

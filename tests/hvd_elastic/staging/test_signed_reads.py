@@ -1,13 +1,24 @@
 """Reads without boto3's own cost are the same reads."""
 
 import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import CredentialRetrievalError
+from botocore.httpsession import get_cert_path
 
+from hvd_elastic.staging import signed_reads
 from hvd_elastic.staging.object_source import ObjectSource
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import ChangedObjectError
+from tests.cluster.kube.certificates import Authority
 from tests.hvd_elastic.staging.test_stage import Put
 
 KEYS = ("a b+c%2F&=?#", "~tilde/$x;:@,'()!*", "\u00fcml\u00e4ut/\u4e2d\u6587", "%41")
@@ -21,6 +32,30 @@ def source(endpoint: str, bucket: str) -> ObjectSource:
 
 @pytest.fixture
 def asked(source: ObjectSource) -> Asked:
+    return reads_of_boto3(source)
+
+
+@pytest.fixture
+def with_tls(endpoint: str, tmp_path: Path) -> Iterator[tuple[str, Authority]]:
+    """The same buckets at another URL, and who vouches for it."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    authority = Authority.create(tmp_path / "authority")
+    pair = authority.issue("server", "server", answers_to=["127.0.0.1"])
+    app = DomainDispatcherApplication(create_backend_app)
+    server = make_server("127.0.0.1", 0, app, threaded=True, ssl_context=(str(pair.certificate), str(pair.key)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}", authority
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def reads_of_boto3(source: ObjectSource) -> Asked:
     """The objects for which boto3's own way was gone."""
     found: Asked = []
 
@@ -54,6 +89,17 @@ def test_what_was_not_listed_is_left_to_boto3(source: ObjectSource, asked: Asked
     assert asked == ["set/a"]
 
 
+def test_threads_of_a_new_process_read_at_once(endpoint: str, bucket: str, put: Put, tmp_path: Path) -> None:
+    """What is imported lazily is whole before they begin."""
+    for number in range(32):
+        put(str(number), b"1")
+    command = [sys.executable, "-m", "hvd_elastic.cli", "stage-copier", "--source", f"s3://{bucket}/set"]
+    for turn in range(3):
+        folder = tmp_path / str(turn)
+        subprocess.run([*command, "--into", str(folder), "--endpoint", endpoint], check=True, timeout=120)
+        assert len([*folder.glob("[0-9]*")]) == 32
+
+
 @pytest.mark.parametrize("replaced", [True, False])
 def test_what_has_changed_is_an_error(
     source: ObjectSource, asked: Asked, put: Put, client: Any, bucket: str, replaced: bool
@@ -85,3 +131,81 @@ def test_without_credentials_nothing_is_signed(
     source = ObjectSource(f"s3://{bucket}/set", endpoint=endpoint, threads=2)
     one = SourceObject(key="a", size_bytes=1, etag="1")
     assert source._signed.read("set/a", etag=one.etag, offset=0, length=1) is None
+
+
+def test_a_server_that_never_answers_is_given_up(source: ObjectSource, asked: Asked, put: Put) -> None:
+    put("a", b"1")
+    objects = listed(source)
+    source._signed._bucket_url = "http://127.0.0.1:1"
+    for _ in range(signed_reads._MOST_FAILURES):
+        assert source._signed._bucket_url
+        assert source.read(objects["a"], 0, 1) == b"1"
+    assert not source._signed._bucket_url
+    assert asked == ["set/a"] * signed_reads._MOST_FAILURES
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_ENDPOINT_URL_S3", None),
+        ("AWS_ENDPOINT_URL", None),
+        ("AWS_SKIP_SIGNATURE", "true"),
+        ("AWS_S3_EXPRESS", "true"),
+    ],
+)
+def test_the_environment_says_what_it_says_to_boto3(
+    endpoint: str, bucket: str, put: Put, monkeypatch: pytest.MonkeyPatch, name: str, value: str | None
+) -> None:
+    put("a", b"1")
+    monkeypatch.setenv(name, value or endpoint)
+    source = ObjectSource(f"s3://{bucket}/set", endpoint=endpoint if value else None, threads=2)
+    asked = reads_of_boto3(source)
+    assert source.read(listed(source)["a"], 0, 1) == b"1"
+    assert asked == []
+
+
+def test_an_authority_of_ones_own_is_one_of_several_in_a_file(
+    with_tls: tuple[str, Authority], bucket: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a", b"1")
+    url, authority = with_tls
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_bytes(Path(get_cert_path(True)).read_bytes() + authority.root.read_bytes())
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
+    source = ObjectSource(f"s3://{bucket}/set", endpoint=url, threads=2)
+    asked = reads_of_boto3(source)
+    assert source.read(listed(source)["a"], 0, 1) == b"1"
+    assert asked == []
+
+
+class Keys:
+    """Credentials that are asked for anew each time, and may be gone."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.gone = False
+
+    def get_frozen_credentials(self) -> SimpleNamespace:
+        self.asked += 1
+        if self.gone:
+            raise CredentialRetrievalError(provider="test", error_msg="gone")
+        return SimpleNamespace(access_key=f"key{self.asked}", secret_key="secret", token=None)
+
+
+def test_credentials_that_are_about_to_end_are_asked_for_again(
+    source: ObjectSource, asked: Asked, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a", b"1")
+    objects = listed(source)
+    source._signed._credentials = keys = Keys()
+    for _ in range(3):
+        assert source.read(objects["a"], 0, 1) == b"1"
+    assert keys.asked == 1
+    source._signed._opened = None
+    monkeypatch.setattr(signed_reads, "_CREDENTIALS_LAST", timedelta(seconds=1))
+    while keys.asked < 4:  # not more often than each tenth of a second
+        assert source.read(objects["a"], 0, 1) == b"1"
+    assert asked == []
+    keys.gone = True
+    while not asked:
+        assert source.read(objects["a"], 0, 1) == b"1"
