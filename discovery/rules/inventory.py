@@ -131,7 +131,9 @@ class Inventory:
         verdict = self._index.verdict(uid)
         if isinstance(verdict, LeftOut):
             return f"{verdict.reason}: {verdict.detail}".removesuffix(": ")
-        return "deleted" if verdict is None else "started anew"
+        if verdict is None:
+            return "deleted"
+        return f"{Reason.NODE_AT_RISK}: {verdict.risk}" if verdict.risk else "started anew"
 
     def own_pods(self) -> tuple[PodView, ...]:
         """The pods that the MPIJob owns."""

@@ -89,10 +89,14 @@ def container(spec: JobSpec) -> Manifest:
 
 
 def command(spec: JobSpec) -> list[str]:
-    """The launcher's command line. Both launchers take the same flags. No shell reads any of it."""
+    """The launcher's command line. Ours also serves metrics; else both launchers take the same flags.
+
+    No shell reads any of it.
+    """
     program = ["hvd-elastic", spec.launcher.kind.value]
+    metrics = ["--metrics-port", str(contract.LAUNCHER_METRICS_PORT)] if _is_ours(spec) else []
     adopt = f"{contract.RUN_DIR}/{contract.ADOPT_FILE}"
-    return [*program, *flags(spec), adopt, *escape_command(spec.command)]
+    return [*program, *metrics, *flags(spec), adopt, *escape_command(spec.command)]
 
 
 def _drain_hook() -> list[str]:

@@ -145,7 +145,7 @@ def test_a_worker_leaves_before_its_node(
     job.wait_size(2, since=announced)
     left = time.time()
     assert offered(job) == 2
-    why = f"node-draining: {notice.word}"
+    why = f"node-at-risk: {notice.condition}" if notice.condition else f"node-draining: {notice.word}"
     waiting.until("discovery says why", lambda: why in job.log("discovery"), within_seconds=30, seen=job.describe)
     assert not timeline.first(lambda seen: seen.uid == worker["uid"] and (seen.leaving or bool(seen.disrupted)))
     assert namespace.get("pod", worker["name"])["metadata"]["uid"] == worker["uid"], "it has left, but nobody took it"

@@ -127,15 +127,17 @@ def test_the_quota_of_the_guard_ends_what_an_allowed_namespace_may_take(cluster:
 
 @pytest.fixture
 def guarded(kit: Kit) -> Kubectl:
-    """A job that is suspended, so that the operator makes no pod of it."""
+    """A job that is suspended, so that the operator makes no pod of it. All may get it: kubectl does before a patch."""
     made = [one for one in render(JOB) if one["kind"] in {"MPIJob", "ServiceAccount", "Role", "RoleBinding"}]
     kit.elsewhere.apply(made)
+    kit.elsewhere("create", "role", "reader", "--verb=get", "--resource=mpijobs.kubeflow.org")
+    kit.elsewhere("create", "rolebinding", "reader", "--role=reader", "--group=system:serviceaccounts")
     return kit.elsewhere
 
 
 @pytest.mark.core
 def test_the_accounts_of_a_job_change_of_it_what_they_must_and_nothing_else(guarded: Kubectl) -> None:
-    """With their own rights and no more: each request is made as the account."""
+    """Each request is made as the account, with its own right to patch."""
     sidecar, autoscaler = f"{ELSEWHERE}:{rbac.name(JOB)}", f"{SERVING}:{AUTOSCALER}"
     for account in (sidecar, autoscaler):
         wait_for_policy(guarded, account)

@@ -331,3 +331,12 @@ def test_the_sidecar_decides_as_the_pure_function(
             quarantine=quarantine,
         )
         assert inventory.eligible_hosts(quarantine) == expected
+
+
+def test_why_a_worker_that_is_spared_was_left_out() -> None:
+    inventory = Inventory(EligibilityRules(min_workers=0))
+    inventory.update_pods(Listed((GOOD,)))
+    inventory.update_workers(WAITS)
+    inventory.update_nodes(Listed((NodeView(name="n", at_risk="VMEventScheduled"),)))
+    assert not inventory.eligible_hosts().hosts
+    assert inventory.why_left_out(GOOD.uid) == "node-at-risk: VMEventScheduled"

@@ -44,9 +44,11 @@ def test_flags_count_processes_where_the_description_counts_workers() -> None:
     assert command[-3:] == ["/run/hvd-elastic/adopt", "python", "train.py"]
 
 
-def test_both_launchers_take_the_same_flags() -> None:
+def test_both_launchers_take_the_same_flags_and_ours_serves_metrics_where_the_monitor_looks() -> None:
     stock, ours = (launcher_pod.command(job(launcher=kind, elastic_timeout=60)) for kind in LauncherKind)
-    assert ours == ["hvd-elastic", "launch", *stock[2:]]
+    assert ours == ["hvd-elastic", "launch", "--metrics-port", "9401", *stock[2:]]
+    (port,) = launcher_pod.container(job(launcher="launch"))["ports"]
+    assert (port["name"], port["containerPort"]) == ("metrics-launch", 9401)
 
 
 def test_a_job_waits_for_workers_as_long_as_it_takes() -> None:
