@@ -4,6 +4,7 @@ To start a job costs half a minute of two cores, to do it harm some seconds. One
 replaced before the next.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -79,7 +80,9 @@ class Standing:
     site: Site
     launcher: str
     folder: Path
-    """Where its timeline is kept."""
+    """Where its timeline is kept. Its name is that of the job's namespace."""
+    keys: Mapping[str, object] = field(default_factory=dict)
+    """Keys of the description that replace those of `start`."""
     _job: Job | None = field(default=None, init=False)
     _timeline: Timeline | None = field(default=None, init=False)
 
@@ -115,10 +118,10 @@ class Standing:
     def _replace(self) -> None:
         if self._job is not None:
             self._remove()
-        kubectl = make_namespace(self.site, f"standing-{self.launcher}")
+        kubectl = make_namespace(self.site, self.folder.name)
         self._timeline = Timeline(kubectl, self.folder)
         self._timeline.start()
-        self._job = start(self.site, kubectl, self.launcher, checkpoint=DURABLE)
+        self._job = start(self.site, kubectl, self.launcher, checkpoint=DURABLE, **self.keys)
         self._job.wait_size(SIZE)
 
     def _remove(self) -> None:

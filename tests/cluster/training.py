@@ -14,9 +14,9 @@ class Account:
     events: tuple[dict[str, Any], ...]
 
     @classmethod
-    def read(cls, folder: Path) -> "Account":
-        """Read every process's file; a line that is still being written is left out."""
-        lines = [line for file in folder.rglob("*.jsonl") for line in file.read_text().splitlines(keepends=True)]
+    def read(cls, folder: Path, files: str = "*.jsonl") -> "Account":
+        """Read every process's file, or those of a pattern; a line that is still being written is left out."""
+        lines = [line for file in folder.rglob(files) for line in file.read_text().splitlines(keepends=True)]
         events = [json.loads(line) for line in lines if line.endswith("\n")]
         return cls(events=tuple(sorted(events, key=lambda event: event["time"])))
 
