@@ -36,6 +36,23 @@ REPLICAS = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 2}}}}
 TEMPLATE = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"serviceAccountName": "admin"}}}}}}
 DESCRIPTION = {"metadata": {"annotations": {ANNOTATION_SPEC: "{}"}}}
 RULES = "prometheusrules.monitoring.coreos.com"
+RBAC = "rbac.authorization.k8s.io"
+READER: tuple[dict[str, Any], ...] = (
+    {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "Role",
+        "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"], "verbs": ["get"]}],
+    },
+    {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "reader"},
+        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "system:serviceaccounts"}],
+    },
+)
+"""All service accounts may get MPIJobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +146,7 @@ def test_the_quota_of_the_guard_ends_what_an_allowed_namespace_may_take(cluster:
 def guarded(kit: Kit) -> Kubectl:
     """A job that is suspended, so that the operator makes no pod of it. All may get it: kubectl does before a patch."""
     made = [one for one in render(JOB) if one["kind"] in {"MPIJob", "ServiceAccount", "Role", "RoleBinding"}]
-    kit.elsewhere.apply(made)
-    kit.elsewhere("create", "role", "reader", "--verb=get", "--resource=mpijobs.kubeflow.org")
-    kit.elsewhere("create", "rolebinding", "reader", "--role=reader", "--group=system:serviceaccounts")
+    kit.elsewhere.apply([*made, *READER])
     return kit.elsewhere
 
 
