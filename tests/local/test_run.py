@@ -161,6 +161,7 @@ def test_a_killed_process_of_a_host_of_two_takes_the_other_along(launcher: str, 
     job = start(mark, *sizes, "--launcher", launcher, "--", "python", str(tmp_path / "train.py"))
     assert job.stdout is not None
     steps: list[int] = []
+    done: set[int] = set()
     places: dict[int, set[str]] = {2: set(), 4: set()}
     worlds: list[int] = []
     for found in (re.search(r"step (\d+) size (\d) place (.*)", line) for line in job.stdout):
@@ -168,6 +169,7 @@ def test_a_killed_process_of_a_host_of_two_takes_the_other_along(launcher: str, 
             continue
         step, size, place = int(found[1]), int(found[2]), found[3].strip()
         places[size].add(place)
+        done.add(step)  # whoever tells of it: the last words of a rank 0 that ends may be lost
         if place.startswith("0 "):
             steps.append(step)
             worlds += [size] if worlds[-1:] != [size] else []
@@ -179,7 +181,7 @@ def test_a_killed_process_of_a_host_of_two_takes_the_other_along(launcher: str, 
     output = job.communicate(timeout=60)[0]
     assert worlds == [4, 2, 4], output
     assert places == {4: {"0 0 2 0", "1 1 2 0", "2 0 2 1", "3 1 2 1"}, 2: {"0 0 2 0", "1 1 2 0"}}
-    assert sorted(set(steps)) == list(range(1, max(steps) + 1))
+    assert sorted(done) == list(range(1, max(done) + 1))
     assert len(steps) - len(set(steps)) <= 1, "more was lost than the step that was under way"
 
 
