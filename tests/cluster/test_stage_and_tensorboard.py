@@ -26,7 +26,7 @@ from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.object_store import CREDENTIALS, ObjectStore
 from tests.cluster.site import RESULTS, Site, share
 from tests.cluster.standing import BOTH_LAUNCHERS, nothing_lost
-from tests.cluster.test_operating import call, told
+from tests.cluster.test_operating import call
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480, func_only=True)]
@@ -86,7 +86,7 @@ def test_a_data_set_is_staged_trained_on_and_its_curves_are_shown(
     store.valve.open()
     job.wait_size(WORKERS, since=opened, within_seconds=180)
     assert (data / "digits" / "_SUCCESS").exists()
-    assert told(namespace, "status", job.name)["stage"] is None
+    assert said(job)["stage"] is None
 
     timeline.mark("TensorBoard")
     command, url = call(namespace, "tensorboard", job.name, "--port", str(free_port())).splitlines()
@@ -129,8 +129,13 @@ def is_further(job: Job, store: ObjectStore) -> bool:
 
 def stage(job: Job) -> dict[str, Any]:
     """What `status` says of the data set."""
-    text = call(job.kubectl, "status", job.name, "-o", "json", exit_code=None)
-    found: dict[str, Any] = json.loads(text)["stage"] or {"objects": -1, "of_objects": -1}
+    found: dict[str, Any] = said(job)["stage"] or {"objects": -1, "of_objects": -1}
+    return found
+
+
+def said(job: Job) -> dict[str, Any]:
+    """What `status` says. Its exit code is another one while the job starts."""
+    found: dict[str, Any] = json.loads(call(job.kubectl, "status", job.name, "-o", "json", exit_code=None))
     return found
 
 
