@@ -3,6 +3,7 @@
 The processes are the tiny ones of the harness, so that a small machine has room for all of them.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -108,7 +109,8 @@ def test_sixteen_hosts_of_four_slots_lose_one_shrink_to_half_and_grow_back(job: 
 
     lost = first[5]
     for slot in range(SLOTS):
-        job.kill(f"{lost}:{slot}")
+        with contextlib.suppress(ProcessLookupError):  # the launcher ends the rest of a host that has lost a process
+            job.kill(f"{lost}:{slot}")
     left = [host for host in first if host != lost]
     job.offer(left)
     assert job.order_of(left) == left, "the survivors keep their order"
