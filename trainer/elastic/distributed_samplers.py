@@ -38,7 +38,7 @@ class StaleSamplerError(HvdElasticError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class SamplerShare:
     """One of `of` parts of the data: that of `rank`."""
 
     of: int
@@ -68,13 +68,13 @@ class Share:
 class Origin:
     """Where a sampler was built."""
 
-    world: Share | None
+    world: SamplerShare | None
     """The worker's share then; None if it was in no world."""
     in_training: bool
     """Whether the function that `elastic.run` calls has built it."""
 
 
-def is_stale(taken: Share, *, built: Share | None, worker: Share, on_host: Share) -> bool:
+def is_stale(taken: SamplerShare, *, built: SamplerShare | None, worker: SamplerShare, on_host: SamplerShare) -> bool:
     """Whether a sampler divides the data among the workers of a former world.
 
     A sampler over the workers of one host is right for as long as their number stays the same, and cannot be told from
@@ -138,8 +138,8 @@ class SamplerWatch:
         origin: Origin | None = getattr(sampler, _BUILT_IN, None)
         if origin is None or not hvd.is_initialized():
             return
-        taken, worker = Share.of_sampler(sampler), Share.of_worker()
-        if is_stale(taken, built=origin.world, worker=worker, on_host=Share.on_host()):
+        taken, worker = SamplerShare.of_sampler(sampler), SamplerShare.of_worker()
+        if is_stale(taken, built=origin.world, worker=worker, on_host=SamplerShare.on_host()):
             message = (
                 f"a {type(sampler).__name__} was built for rank {taken.rank} of {taken.of} workers, and this is rank "
                 f"{worker.rank} of {worker.of}: the workers would take samples twice or leave them out, and wait for "
@@ -158,7 +158,7 @@ class SamplerWatch:
     def _origin(self) -> Origin:
         import horovod.torch as hvd
 
-        world = Share.of_worker() if hvd.is_initialized() else None
+        world = SamplerShare.of_worker() if hvd.is_initialized() else None
         return Origin(world=world, in_training=self._state is not None)
 
     def _may_keep_it(self) -> bool:
@@ -166,7 +166,7 @@ class SamplerWatch:
         return (
             self._state is not None
             and rendezvous_client.launched()
-            and Share.of_worker().rank == 0
+            and SamplerShare.of_worker().rank == 0
             and not getattr(self._state, "_reset_callbacks", ())
             and all(_is_known(getattr(type(self._state), name, None)) for name in ("on_reset", "reset"))
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvd_elastic.trainer.sharding.shares import Share, lost_elements
+from hvd_elastic.trainer.sharding.shares import Share, lost_elements, shares_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,6 @@ def words_of_loss(kept: Sequence[Kept]) -> str:
     step = max(step for each in kept for step in each.commits)
     left = {share for each in kept for share in each.shares.get(step, ())}
     size = max(share.size for share in left)
-    gone = [rank for rank in range(size) if Share(rank=rank, size=size) not in left]
+    gone = [share.rank for share in shares_of(size) if share not in left]
     ranks = " and ".join([", ".join(map(str, gone[:-1])), str(gone[-1])]).removeprefix(" and ") if gone else "some"
     return f"the shares of {'ranks' if len(gone) > 1 else 'rank'} {ranks} of {size}, of step {step}"

@@ -19,7 +19,7 @@ from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.sharding.share_transfer import Shards, empty_shards, redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Share
+from hvd_elastic.trainer.sharding.shares import WHOLE, Share, shares_of
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class CommittedShares:
             committed: the commit, in host memory.
             step: its number.
         """
-        world = _world()
+        world = shares_of(hvd.size())
         if len(world) == 1:
             self._generations = []
             return
@@ -127,7 +127,7 @@ class CommittedShares:
         Returns:
             Whether anything was moved: if not, every rank has its share and its copy already.
         """
-        world = _world()
+        world = shares_of(hvd.size())
         held = [each.shares.get(step, ()) for each in kept]
         wanted = list(world) if len(world) == 1 else [share.copied() for share in world]
         if all({share, copied} <= set(has) for share, copied, has in zip(world, wanted, held, strict=True)):
@@ -157,7 +157,7 @@ class CommittedShares:
             self._move(name, optimizer, held, {share: content.shards} if is_root else {})
 
     def _move(self, name: str, optimizer: ShardedOptimizer, held: Sequence[Any], own: Mapping[Share, Shards]) -> None:
-        world, content = _world(), optimizer.content
+        world, content = shares_of(hvd.size()), optimizer.content
         mine = world[hvd.rank()]
         into = empty_shards(content.shards, optimizer.lengths, mine)
         on_host = {
@@ -173,10 +173,6 @@ class CommittedShares:
             label=f"move.{name}",
         )
         optimizer.place(OptimizerContent(share=mine, shards=into, numbers=content.numbers))
-
-
-def _world() -> list[Share]:
-    return [Share(rank=rank, size=hvd.size()) for rank in range(hvd.size())]
 
 
 def _reused(spare: Shards | None, fresh: Shards) -> Shards:

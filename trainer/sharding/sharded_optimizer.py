@@ -19,7 +19,7 @@ import torch
 from hvd_elastic.trainer.sharding.elementwise import OptimizerClass, ShardingError, require_elementwise
 from hvd_elastic.trainer.sharding.optimizer_content import SHARE, OptimizerContent, from_plain, to_plain
 from hvd_elastic.trainer.sharding.share_transfer import IN_FLIGHT, empty_shards, redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, ParameterSpec, Piece, Share, buckets_of
+from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, ParameterSpec, Piece, Share, buckets_of, shares_of
 
 BUCKET_ELEMENTS: Final = 8 << 20
 """32 MiB in float32: large enough for a network's full speed, small beside any model for which sharding pays."""
@@ -239,7 +239,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         """Return on rank 0 the whole plain `state_dict` of which each rank gives its share. A collective operation."""
         content = OptimizerContent.of(state_dict)
         if content.share != WHOLE:
-            world = [Share(rank=rank, size=content.share.size) for rank in range(content.share.size)]
+            world = shares_of(content.share.size)
             is_root = hvd.rank() == 0
             into = empty_shards(content.shards, self.lengths, WHOLE) if is_root else None
             redistribute(

@@ -38,6 +38,11 @@ WHOLE: Final = Share(rank=0, size=1)
 """Everything."""
 
 
+def shares_of(size: int) -> list[Share]:
+    """Return the share of each rank in a world of a size."""
+    return [Share(rank=rank, size=size) for rank in range(size)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A part of a parameter that is in a bucket."""

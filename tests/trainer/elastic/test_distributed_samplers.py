@@ -10,40 +10,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.trainer.elastic.distributed_samplers import Share, is_stale
+from hvd_elastic.trainer.elastic.distributed_samplers import SamplerShare, is_stale
 from tests.local.training import training
 
 SCRIPT = Path(__file__).with_name("train_sampled.py")
 ROOT = SCRIPT.parents[3]
 
-SHARES = st.integers(1, 6).flatmap(lambda of: st.integers(0, of - 1).map(lambda rank: Share(of=of, rank=rank)))
+SHARES = st.integers(1, 6).flatmap(lambda of: st.integers(0, of - 1).map(lambda rank: SamplerShare(of=of, rank=rank)))
 
 
 @given(world=SHARES, on_host=SHARES)
-def test_what_takes_the_workers_own_share_is_never_stale(world: Share, on_host: Share) -> None:
+def test_what_takes_the_workers_own_share_is_never_stale(world: SamplerShare, on_host: SamplerShare) -> None:
     assert not is_stale(world, built=world, worker=world, on_host=on_host)
 
 
 @given(taken=SHARES, built=SHARES, worker=SHARES, on_host=SHARES)
 def test_what_never_was_a_share_of_its_world_is_never_stale(
-    taken: Share, built: Share, worker: Share, on_host: Share
+    taken: SamplerShare, built: SamplerShare, worker: SamplerShare, on_host: SamplerShare
 ) -> None:
     assert not is_stale(taken, built=None, worker=worker, on_host=on_host)
     assert taken == built or not is_stale(taken, built=built, worker=worker, on_host=on_host)
 
 
 def test_a_share_of_a_former_world_is_stale() -> None:
-    alone = Share(of=1, rank=0)
-    before, now = Share(of=3, rank=1), Share(of=2, rank=1)
+    alone = SamplerShare(of=1, rank=0)
+    before, now = SamplerShare(of=3, rank=1), SamplerShare(of=2, rank=1)
     assert is_stale(before, built=before, worker=now, on_host=alone)
     assert is_stale(alone, built=alone, worker=now, on_host=alone), "a standby builds it in a world of one"
-    moved = Share(of=3, rank=0)
+    moved = SamplerShare(of=3, rank=0)
     assert is_stale(before, built=before, worker=moved, on_host=alone), "another took its rank"
 
 
 def test_a_share_of_the_own_host_stays_right() -> None:
-    on_host = Share(of=2, rank=1)
-    assert not is_stale(on_host, built=on_host, worker=Share(of=4, rank=3), on_host=on_host)
+    on_host = SamplerShare(of=2, rank=1)
+    assert not is_stale(on_host, built=on_host, worker=SamplerShare(of=4, rank=3), on_host=on_host)
 
 
 @pytest.mark.horovod
