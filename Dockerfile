@@ -116,7 +116,7 @@ RUN case "$ACCELERATOR" in \
                 --requirement /opt/cuda-compiler.txt; \
         fi \
         && cd /src \
-        && /opt/hvd-elastic/bin/python -c "import pathlib; from hvd_elastic.horovod import wheel_build as build; \
+        && /opt/hvd-elastic/bin/python -u -c "import pathlib; from hvd_elastic.horovod import wheel_build as build; \
             build.wheel(build.read_recipe(), pathlib.Path('/wheels'), progress=print)"; \
     fi \
     && find /wheels -mindepth 2 -name '*.whl' -exec mv {} /wheels/ ';'

@@ -12,7 +12,7 @@ SEEDS ?= 10
 FIRST_SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-gpu test-image test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,12 +26,15 @@ $(STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/
 demo: $(STAMP)  ## train beside a made-up inference load on this machine; ends with a report and a picture
 	$(BIN)/hvd-elastic demo
 
-test: $(STAMP)  ## all tests that need neither a cluster nor a GPU
-	$(BIN)/pytest tests -m "not cluster and not gpu" -n 3 --dist load --maxschedchunk 1
+test: $(STAMP)  ## all tests that need neither a cluster nor a GPU nor an image
+	$(BIN)/pytest tests -m "not cluster and not gpu and not image" -n 3 --dist load --maxschedchunk 1
 
 test-gpu: $(STAMP)  ## what only a GPU can show, and what was shown on this machine; without one, the CPU's form of it
 	sh tools/nccl.sh $(VENV)
 	$(BIN)/pytest tests -m gpu -p tests.gpu.report
+
+test-image: $(STAMP)  ## the images for GPUs and EFA, built whole and tried (root, Linux; compiles Horovod with NCCL the first time)
+	$(BIN)/pytest tests/test_image_variants.py -m image
 
 test-patches: $(STAMP)  ## for each patch of Horovod: without it, the tests that it names must fail (a build each)
 	$(BIN)/python -m tests.hvd_elastic.horovod.variants without

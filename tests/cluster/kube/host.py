@@ -1,9 +1,10 @@
-"""What this machine must have before a cluster can run on it, and how a Debian machine gets it."""
+"""What this machine must have to build images and run a cluster, and how a Debian machine gets it."""
 
 import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,11 @@ class Tool:
         return shutil.which(self.program) is not None
 
 
+_BUILDERS: Final = (
+    Tool(program="buildah", package="buildah"),
+    Tool(program="debootstrap", package="debootstrap"),
+)
+"""What makes the product's image."""
 TOOLS: Final = (
     Tool(program="etcd", package="etcd-server"),
     Tool(program="containerd", package="containerd"),
@@ -35,8 +41,7 @@ TOOLS: Final = (
     Tool(program="conntrack", package="conntrack"),
     Tool(program="ip", package="iproute2"),
     Tool(program="nsenter", package="util-linux"),
-    Tool(program="buildah", package="buildah"),
-    Tool(program="debootstrap", package="debootstrap"),
+    *_BUILDERS,
     Tool(program="git", package="git"),
 )
 
@@ -48,18 +53,26 @@ def require() -> None:
         MissingError: with every reason why no cluster can run here.
 
     """
-    if blockers := [*_unfit()]:
-        raise MissingError(_message(blockers))
-    if absent := [tool for tool in TOOLS if not tool.found()]:
-        _install(absent)
+    if missing := _unfit() or _install(TOOLS):
+        way_out = "An existing cluster serves instead: set HVD_ELASTIC_E2E_KUBECONFIG to its kubeconfig."
+        raise MissingError(f"no cluster can run here; {_listed(missing)}\n{way_out}")
+
+
+def require_builders() -> None:
+    """See to it that images can be built; packages are installed where this is Debian or Ubuntu.
+
+    Raises:
+        MissingError: with every reason why none can be built here.
+
+    """
+    if missing := _not_root("buildah and debootstrap") or _install(_BUILDERS):
+        raise MissingError(f"no image can be built here; {_listed(missing)}")
 
 
 def _unfit() -> list[str]:
-    reasons = []
     if platform.system() != "Linux":
         return [f"Linux: this is {platform.system()}; its nodes are network namespaces and cgroups"]
-    if os.geteuid() != 0:
-        reasons.append("root: containerd, network namespaces and cgroups need it (try sudo -E)")
+    reasons = _not_root("containerd, network namespaces and cgroups")
     if shutil.which("go") is None:
         reasons.append("Go 1.26 or later (https://go.dev/dl): Kubernetes is built from its modules")
     if not Path("/sys/fs/cgroup").is_dir():
@@ -67,21 +80,24 @@ def _unfit() -> list[str]:
     return reasons
 
 
-def _install(absent: list[Tool]) -> None:
-    packages = sorted({tool.package for tool in absent})
+def _not_root(parts: str) -> list[str]:
+    return [f"root: {parts} need it (try sudo -E)"] if os.geteuid() != 0 else []
+
+
+def _install(tools: Sequence[Tool]) -> list[str]:
+    """Install those that are absent; return what is missing afterwards."""
+    absent = [tool for tool in tools if not tool.found()]
+    if not absent:
+        return []
     if shutil.which("apt-get") is None:
-        raise MissingError(_message([f"{tool.program} (Debian package {tool.package})" for tool in absent]))
+        return [f"{tool.program} (Debian package {tool.package})" for tool in absent]
+    packages = sorted({tool.package for tool in absent})
     # Debian starts etcd and containerd as services when it installs them, where there is an init; ours are their own.
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for step in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *packages]):
         done = subprocess.run(["apt-get", *step], env=quiet, text=True, capture_output=True, check=False)
-    if done.returncode:
-        raise MissingError(_message([f"packages {' '.join(packages)}: apt-get says {done.stderr.strip()}"]))
+    return [f"packages {' '.join(packages)}: apt-get says {done.stderr.strip()}"] if done.returncode else []
 
 
-def _message(reasons: list[str]) -> str:
-    listed = "\n".join(f"  - {reason}" for reason in reasons)
-    return (
-        f"no cluster can run here; this is missing:\n{listed}\n"
-        "An existing cluster serves instead: set HVD_ELASTIC_E2E_KUBECONFIG to its kubeconfig."
-    )
+def _listed(missing: list[str]) -> str:
+    return "this is missing:\n" + "\n".join(f"  - {one}" for one in missing)

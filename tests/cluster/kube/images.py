@@ -9,16 +9,15 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.horovod import wheel_build
-from tests.cluster.kube import folders
-from tests.cluster.kube.errors import ClusterError
+from tests.cluster.kube import buildah, folders
+from tests.cluster.kube.buildah import run_program
 from tests.cluster.kube.store import Layout
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
@@ -61,21 +60,34 @@ def build() -> str:
         _make_base()
         with tempfile.TemporaryDirectory() as wheels:
             _collect_wheels(Path(wheels))
-            # No day of Debian's archive: packages are those of the mirror that this machine reaches.
-            inputs = [f"--build-arg=BASE={BASE}", "--build-arg=SNAPSHOT=", f"--build-context=wheels={wheels}"]
             for stage in _STAGES:
-                _bud(f"{REPOSITORY}:{stage}", "--layers", f"--target={stage}", *inputs)
-            _bud(f"{REPOSITORY}:{wanted}", "--layers", *inputs)
+                _build(stage, Path(wheels), f"--target={stage}")
+            _build(wanted, Path(wheels))
         _publish_below(f"{REPOSITORY}:{_BELOW}")
         publish(f"{REPOSITORY}:{wanted}", wanted)
         _forget_others(wanted)
     return wanted
 
 
+def build_variant(as_tag: str, arguments: Mapping[str, str]) -> str:
+    """Build the image as a user does, with these build arguments; return its name in buildah's store.
+
+    Horovod is compiled in its stage. The image and its layers stay until the one for the cluster is built anew.
+
+    Raises:
+        ClusterError: the build failed; the message ends with its last lines.
+
+    """
+    _make_base()
+    with tempfile.TemporaryDirectory() as no_wheels:
+        options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        return _build(as_tag, Path(no_wheels), *options)
+
+
 def publish(image: str, as_tag: str) -> None:
     """Put an image of buildah's into the layout. Layers that are there already are not written again."""
     layout().folder.mkdir(parents=True, exist_ok=True)
-    _buildah("push", image, f"oci:{layout().folder}:{as_tag}")
+    buildah.call("push", image, f"oci:{layout().folder}:{as_tag}")
 
 
 def _publish_below(image: str) -> None:
@@ -84,11 +96,11 @@ def _publish_below(image: str) -> None:
     A push to a layout compresses, two minutes for torch, and takes every blob for new whose compressed form it would
     have to make first; it looks for the uncompressed ones by their digest. A push to a folder does not compress.
     """
-    layers = json.loads(_buildah("inspect", "--type=image", image))["OCIv1"]["rootfs"]["diff_ids"]
+    layers = json.loads(buildah.call("inspect", "--type=image", image))["OCIv1"]["rootfs"]["diff_ids"]
     if all(layout().blob(digest).exists() for digest in layers):
         return
     with tempfile.TemporaryDirectory(dir=folders.cache()) as scratch:
-        _buildah("push", "--disable-compression", image, f"dir:{scratch}")
+        buildah.call("push", "--disable-compression", image, f"dir:{scratch}")
         for digest in layers:
             layout().blob(digest).parent.mkdir(parents=True, exist_ok=True)
             (Path(scratch) / digest.removeprefix("sha256:")).replace(layout().blob(digest))
@@ -96,12 +108,12 @@ def _publish_below(image: str) -> None:
 
 def _forget_others(wanted: str) -> None:
     """Keep one state of the code: each other Horovod or torch below it would keep some ten gigabytes."""
-    names = _buildah("images", "--noheading", "--format={{.Name}}:{{.Tag}}").split()
+    names = buildah.call("images", "--noheading", "--format={{.Name}}:{{.Tag}}").split()
     kept = {f"{REPOSITORY}:{tag}" for tag in (*_STAGES, wanted)}
     others = {name for name in names if name.startswith(REPOSITORY)} - kept
     if others:
-        _buildah("rmi", "--force", *sorted(others))
-    _buildah("rmi", "--prune", "--force")
+        buildah.call("rmi", "--force", *sorted(others))
+    buildah.call("rmi", "--prune", "--force")
     layout().keep(wanted)
 
 
@@ -109,14 +121,17 @@ def derive(as_tag: str, containerfile: str) -> str:
     """Build a user's image from the text of a Containerfile and publish it; return its tag."""
     with tempfile.TemporaryDirectory() as context:
         (Path(context) / "Containerfile").write_text(containerfile)
-        _bud(f"{REPOSITORY}:{as_tag}", file=Path(context) / "Containerfile")
+        buildah.build(f"{REPOSITORY}:{as_tag}", Path(context) / "Containerfile")
     publish(f"{REPOSITORY}:{as_tag}", as_tag)
     return as_tag
 
 
-def _bud(image: str, *options: str, file: Path = PROJECT / "Dockerfile") -> None:
-    how = ["--isolation=chroot", "--network=host", "--pull-never"]
-    _buildah("bud", *how, *options, f"--tag={image}", f"--file={file}", str(file.parent))
+def _build(as_tag: str, wheels: Path, *options: str) -> str:
+    image = f"{REPOSITORY}:{as_tag}"
+    # No day of Debian's archive: packages are those of the mirror that this machine reaches.
+    inputs = (f"--build-arg=BASE={BASE}", "--build-arg=SNAPSHOT=", f"--build-context=wheels={wheels}")
+    buildah.build(image, PROJECT / "Dockerfile", "--layers", *inputs, *options)
+    return image
 
 
 def _tags() -> set[str]:
@@ -128,22 +143,22 @@ def _tags() -> set[str]:
 
 
 def _make_base() -> None:
-    if _buildah("images", "--quiet", "--filter", f"reference={BASE}").strip():
+    if buildah.call("images", "--quiet", "--filter", f"reference={BASE}").strip():
         return
     with tempfile.TemporaryDirectory(dir=folders.cache()) as scratch:
         root = Path(scratch) / "root"
-        _run("debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(root), _mirror())
+        run_program("debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(root), _mirror())
         _furnish(root)
-        container = _buildah("from", "scratch").strip()
-        _buildah("add", "--quiet", container, str(root), "/")
-        _buildah("commit", "--quiet", "--rm", container, BASE)
+        container = buildah.call("from", "scratch").strip()
+        buildah.call("add", "--quiet", container, str(root), "/")
+        buildah.call("commit", "--quiet", "--rm", container, BASE)
 
 
 def _furnish(root: Path) -> None:
     """Let the base reach what this machine reaches."""
     for certificate in _CERTIFICATES.glob("*.crt"):
         shutil.copy(certificate, root / _CERTIFICATES.relative_to("/"))
-    _run("chroot", str(root), "update-ca-certificates")
+    run_program("chroot", str(root), "update-ca-certificates")
     if (pip := Path("/etc/pip.conf")).exists():
         shutil.copy(pip, root / "etc/pip.conf")
     mirror = _mirror()
@@ -169,15 +184,3 @@ def _collect_wheels(into: Path) -> None:
 def _files(roots: Iterable[Path]) -> list[Path]:
     found = [file for root in roots for file in ([root] if root.is_file() else root.rglob("*")) if file.is_file()]
     return sorted(file for file in found if "__pycache__" not in file.parts)
-
-
-def _buildah(*arguments: str) -> str:
-    where = [f"--root={folders.cache()}/buildah", "--runroot=/run/hvd-elastic-buildah", "--storage-driver=overlay"]
-    return _run("buildah", *where, *arguments)
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
-    if done.returncode:
-        raise ClusterError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
-    return done.stdout
