@@ -62,13 +62,13 @@ class TimedState(elastic.State):
         parts: dict[str, list[float]] = {}
         hvd.allreduce(torch.zeros(1), name="bench.begin")
         for name in PARTS:
-            vars(self)[name] = _timed(parts, name, getattr(super(), name))
+            self.__dict__[name] = _timed(parts, name, getattr(super(), name))
         try:
             with timed(parts, "sync"):
                 super().sync()
         finally:
             for name in PARTS:
-                vars(self).pop(name)
+                self.__dict__.pop(name)
         log("sync", step=self._commits.step, **parts)
 
 

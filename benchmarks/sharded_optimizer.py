@@ -112,11 +112,11 @@ class Resize:
 
     def wall(self, *parts: str) -> float:
         """Seconds of some parts, of the rank that they took longest."""
-        return max(sum(each.get(part, (0, 0))[0] for part in parts) for each in self.syncs)
+        return max(sum(float(each.get(part, (0, 0))[0]) for part in parts) for each in self.syncs)
 
     def cpu(self, *parts: str) -> float:
         """CPU seconds of some parts, of all ranks together."""
-        return sum(each.get(part, (0, 0))[1] for each in self.syncs for part in parts)
+        return sum(float(each.get(part, (0, 0))[1]) for each in self.syncs for part in parts)
 
 
 def resizes(way: str, running: Training, rounds: int) -> Iterator[Resize]:
