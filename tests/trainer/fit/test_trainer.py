@@ -141,13 +141,15 @@ def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
 @pytest.mark.horovod
 @pytest.mark.timeout(900)
 def test_a_sharded_optimizer_clips_and_resizes_as_the_plain_one(tmp_path: Path) -> None:
-    """2 -> 3 -> 1 workers, with gradients that are accumulated and clipped."""
+    """2 -> 3 -> 2 -> 1 workers, with gradients that are accumulated and clipped."""
     with training(tmp_path, EPOCHS="8", STEP_SECONDS="0.15", MICRO="10", SHARDED="1", CLIP="0.5") as job:
         job.offer("a", "b")
         job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
         job.trains(2)
         job.offer("a", "b", "c")
         job.trains(3)
+        job.offer("a", "b")
+        job.trains(2)
         job.offer("a")
         job.trains(1)
         (job.folder / "hurry").touch()
