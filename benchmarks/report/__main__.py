@@ -25,6 +25,7 @@ ANYWHERE: Final = (
     "simulate",
     "launcher_decisions",
     "worker_start",
+    "sharded_optimizer",
 )
 """Need neither a cluster nor a quiet machine: they count, or take CPU time."""
 

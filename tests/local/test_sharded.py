@@ -1,5 +1,6 @@
 """A sharded optimizer in worlds that grow, shrink, lose a process and start again comes to what a plain one does."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -73,3 +74,28 @@ def test_a_checkpoint_of_three_restores_at_two_and_is_a_plain_one(tmp_path: Path
     assert set(saved["optimizer"]) == {"state", "param_groups"}
     shapes = [tuple(each["momentum_buffer"].shape) for each in saved["optimizer"]["state"].values()]
     assert shapes == [(32, 64), (32,), (32,), (32,), (10, 32), (10,)]
+
+
+def test_opposite_ranks_lost_at_once_cost_the_steps_since_the_durable_checkpoint(
+    tmp_path: Path, undisturbed: Training
+) -> None:
+    """Ranks 1 and 3 of 4 have each other's copies: the others say so, and go back together."""
+    durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "3"}
+    with training(tmp_path, **options(**durable)) as job:
+        job.offer("a", "b", "c", "d")
+        job.launch("-np", "4", "--min-np", "2", "--max-np", "4")
+        job.until(lambda: any(event["saved"] for event in job.events("checkpoint")), "a durable checkpoint")
+        hosts = {event["rank"]: event["host"] for event in job.events("step", size=4)}
+        job.kill(hosts[1])
+        killed = job.kill(hosts[3])
+        job.trains(2)
+        assert job.ends() == 0, job.said()
+        said = (job.folder / "out").read_text()
+        lost = re.search(r"the shares of ranks 1 and 3 of 4, of step (\d+) were lost with their copies", said)
+        restored = re.search(r"restored step (\d+)", said)
+        assert lost, said
+        assert restored, said
+        assert int(restored[1]) <= int(lost[1])
+        afterwards = min(event["step"] for event in job.events("step", size=2) if event["time"] > killed)
+        assert afterwards == int(restored[1]) + 1
+        check_like(job, undisturbed)

@@ -90,7 +90,8 @@ class Trainer:
 
     Args:
         model: the model. It is moved to `device`.
-        optimizer: a plain optimizer over the model's parameters. The Trainer wraps it with `hvd.DistributedOptimizer`.
+        optimizer: a plain optimizer over the model's parameters, which the Trainer wraps with
+            `hvd.DistributedOptimizer`; or a `ShardedOptimizer`, which needs no wrapping.
         loss: takes the model and a batch, both on the device, and returns the mean loss over the batch, a scalar
             tensor.
         data: the training data set, map-style or iterable, the same on every worker, or a DataLoader over it (see

@@ -16,10 +16,11 @@ import horovod.torch as hvd
 from hvd_elastic.mpijob.contract import HvdElasticError
 from hvd_elastic.trainer.sharding.commit_choice import Kept, choose_commit, words_of_loss
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
+from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards, on_host, reused
 from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
-from hvd_elastic.trainer.sharding.share_transfer import Shards, empty_shards, redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Share, shares_of
+from hvd_elastic.trainer.sharding.share_transfer import redistribute
+from hvd_elastic.trainer.sharding.shares import WHOLE, Holdings, Share, shares_of
 
 logger = logging.getLogger(__name__)
 
@@ -65,25 +66,24 @@ class CommittedShares:
         if len(world) == 1:
             self._generations = []
             return
-        wanted = [share.copied() for share in world]
-        mine = wanted[hvd.rank()]
-        spare = self._generations.pop(0) if len(self._generations) == GENERATIONS else None
+        spare = self._take_spare()
         copies: dict[str, Shards] = {}
         for name, optimizer in optimizers.items():
             content = OptimizerContent.of(committed["objects"][name])
-            fresh = empty_shards(content.shards, optimizer.lengths, mine)
-            into = _reused(spare.shards.get(name) if spare is not None else None, fresh)
-            redistribute(
-                optimizer.lengths,
+            copies[name] = _received(
+                optimizer,
                 held=[[share] for share in world],
-                wanted=wanted,
+                wanted=_copied_shares(world),
                 own={content.share: content.shards},
                 outline=content.shards,
-                into=into,
+                spare=spare.shards.get(name) if spare is not None else None,
                 label=f"copy.{name}",
             )
-            copies[name] = into
-        self._generations.append(_Copies(step=step, share=mine, shards=copies))
+        self._generations.append(_Copies(step=step, share=world[hvd.rank()].copied(), shards=copies))
+
+    def _take_spare(self) -> "_Copies | None":
+        """Give up the older generation of two, whose memory the next one may use."""
+        return self._generations.pop(0) if len(self._generations) == GENERATIONS else None
 
     def agree_on_commit(
         self, optimizers: Optimizers, commits: Sequence[tuple[int, Tree]]
@@ -116,7 +116,10 @@ class CommittedShares:
     def move(
         self, optimizers: Optimizers, commits: Sequence[tuple[int, Tree]], step: int, kept: Sequence[Kept]
     ) -> bool:
-        """Give each optimizer this rank's share in the present world. A collective operation.
+        """Give each optimizer this rank's share in the present world, and its copy to a second rank.
+
+        A collective operation. The copies, too, are made of what ranks had before: they have much of them, so that less
+        is sent than if the new shares went across the ring.
 
         Args:
             optimizers: those of the state. All have the same content outside of their shares.
@@ -128,10 +131,11 @@ class CommittedShares:
             Whether anything was moved: if not, every rank has its share and its copy already.
         """
         world = shares_of(hvd.size())
+        copied = _copied_shares(world)
         held = [each.shares.get(step, ()) for each in kept]
-        wanted = list(world) if len(world) == 1 else [share.copied() for share in world]
-        if all({share, copied} <= set(has) for share, copied, has in zip(world, wanted, held, strict=True)):
+        if all({share, copy} <= set(has) for share, copy, has in zip(world, copied, held, strict=True)):
             return False
+        copies: dict[str, Shards] = {}
         for name, optimizer in optimizers.items():
             own = {
                 (content := OptimizerContent.of(tree["objects"][name])).share: content.shards
@@ -139,7 +143,15 @@ class CommittedShares:
                 if at == step
             }
             own |= {each.share: each.shards[name] for each in self._generations if each.step == step}
-            self._move(name, optimizer, held, own)
+            self._place(name, optimizer, held, own)
+            if len(world) > 1:
+                outline = optimizer.content.shards
+                copies[name] = _received(
+                    optimizer, held=held, wanted=copied, own=own, outline=outline, label=f"move.copy.{name}"
+                )
+        self._take_spare()
+        if len(world) > 1:
+            self._generations.append(_Copies(step=step, share=copied[hvd.rank()], shards=copies))
         return True
 
     def spread(self, optimizers: Optimizers, root: int) -> None:
@@ -154,36 +166,31 @@ class CommittedShares:
                     " share of them alone. Begin training in the function that elastic.run calls"
                 )
             held = [[share] if rank == root else [] for rank in range(hvd.size())]
-            self._move(name, optimizer, held, {share: content.shards} if is_root else {})
+            self._place(name, optimizer, held, {share: on_host(content.shards)} if is_root else {})
 
-    def _move(self, name: str, optimizer: ShardedOptimizer, held: Sequence[Any], own: Mapping[Share, Shards]) -> None:
+    def _place(self, name: str, optimizer: ShardedOptimizer, held: Holdings, own: Mapping[Share, Shards]) -> None:
+        """Give an optimizer this rank's share of what all hold."""
         world, content = shares_of(hvd.size()), optimizer.content
-        mine = world[hvd.rank()]
-        into = empty_shards(content.shards, optimizer.lengths, mine)
-        on_host = {
-            share: [{key: each.cpu() for key, each in one.items()} for one in shards] for share, shards in own.items()
-        }
-        redistribute(
-            optimizer.lengths,
-            held=held,
-            wanted=world,
-            own=on_host,
-            outline=content.shards,
-            into=into,
-            label=f"move.{name}",
-        )
-        optimizer.place(OptimizerContent(share=mine, shards=into, numbers=content.numbers))
+        shards = _received(optimizer, held=held, wanted=world, own=own, outline=content.shards, label=f"move.{name}")
+        optimizer.place(OptimizerContent(share=world[hvd.rank()], shards=shards, numbers=content.numbers))
 
 
-def _reused(spare: Shards | None, fresh: Shards) -> Shards:
-    """Return the memory of a former commit where it fits. The kernel gives what was never written for nothing."""
-    if spare is None:
-        return fresh
-    return [
-        {name: old[name] if name in old and _is_alike(old[name], tensor) else tensor for name, tensor in bucket.items()}
-        for old, bucket in zip(spare, fresh, strict=True)
-    ]
+def _received(
+    optimizer: ShardedOptimizer,
+    *,
+    held: Holdings,
+    wanted: Sequence[Share],
+    own: Mapping[Share, Shards],
+    outline: Shards,
+    spare: Shards | None = None,
+    label: str,
+) -> Shards:
+    """Return this rank's wanted share of what all hold, in host memory: in `spare` as far as that fits."""
+    into = reused(spare, empty_shards(outline, optimizer.lengths, wanted[hvd.rank()]))
+    redistribute(optimizer.lengths, held=held, wanted=wanted, own=own, outline=outline, into=into, label=label)
+    return into
 
 
-def _is_alike(one: Any, other: Any) -> bool:
-    return bool(one.shape == other.shape and one.dtype == other.dtype)
+def _copied_shares(world: Sequence[Share]) -> list[Share]:
+    """Return by rank the share of which it keeps a copy; its own in a world of one."""
+    return list(world) if len(world) == 1 else [share.copied() for share in world]

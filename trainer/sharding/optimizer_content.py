@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import torch
 
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
-from hvd_elastic.trainer.sharding.share_transfer import Shards, empty_shards
+from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards
 from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, Share
 
 SHARE: Final = "share"
@@ -96,8 +96,8 @@ def from_plain(
     outline, numbers = [], []
     for bucket in buckets:
         members = sorted({piece.parameter for piece in bucket.pieces})
-        outline.append({name: value for name, value in state.get(members[0], {}).items() if _is_sharded(value)})
-        numbers.append({name: value for name, value in state.get(members[0], {}).items() if not _is_sharded(value)})
+        outline.append({name: value for name, value in state.get(members[0], {}).items() if is_sharded(value)})
+        numbers.append({name: value for name, value in state.get(members[0], {}).items() if not is_sharded(value)})
         for number in members:
             _check_alike(state, members[0], number, shapes[number])
     whole = empty_shards(outline, [bucket.length for bucket in buckets], WHOLE)
@@ -110,7 +110,8 @@ def from_plain(
     return OptimizerContent(share=WHOLE, shards=whole, numbers=copied)
 
 
-def _is_sharded(value: Any) -> bool:
+def is_sharded(value: Any) -> bool:
+    """Whether a value of an optimizer's state has one number for each element of a parameter."""
     return isinstance(value, torch.Tensor) and value.dim() > 0
 
 
@@ -123,13 +124,13 @@ def _check_alike(state: Mapping[int, Mapping[str, Any]], first: int, other: int,
     if one.keys() != two.keys() or any(
         not torch.equal(torch.as_tensor(one[name]), torch.as_tensor(two[name]))
         for name in one
-        if not _is_sharded(one[name]) and one[name] is not None
+        if not is_sharded(one[name]) and one[name] is not None
     ):
         raise ShardingError(
             f"ShardedOptimizer: the state to load has stepped parameter {first} and parameter {other} a different"
             " number of times, and one count is kept for many parameters. Give them groups of their own, or begin anew"
         )
-    wrong = [name for name, value in two.items() if _is_sharded(value) and value.shape != shape]
+    wrong = [name for name, value in two.items() if is_sharded(value) and value.shape != shape]
     if wrong:
         raise ShardingError(
             f"ShardedOptimizer: {', '.join(wrong)} of parameter {other} in the state to load has the shape "

@@ -9,20 +9,20 @@ where it was loaded or came from other ranks. The first step that follows puts i
 
 import contextlib
 import copy
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import horovod.torch as hvd
 import torch
 
 from hvd_elastic.trainer.sharding.elementwise import OptimizerClass, ShardingError, require_elementwise
+from hvd_elastic.trainer.sharding.host_shards import copied_to_host, empty_shards, on_host
 from hvd_elastic.trainer.sharding.optimizer_content import SHARE, OptimizerContent, from_plain, to_plain
-from hvd_elastic.trainer.sharding.share_transfer import IN_FLIGHT, empty_shards, redistribute
-from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, ParameterSpec, Piece, Share, buckets_of, shares_of
-
-BUCKET_ELEMENTS: Final = 8 << 20
-"""32 MiB in float32: large enough for a network's full speed, small beside any model for which sharding pays."""
+from hvd_elastic.trainer.sharding.parameter_buckets import ParameterBuckets
+from hvd_elastic.trainer.sharding.share_optimizer import ShareOptimizer, options_of
+from hvd_elastic.trainer.sharding.share_transfer import redistribute
+from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, Share, shares_of
+from hvd_elastic.trainer.sharding.step_communication import StepCommunication
 
 Closure = Callable[[], Any]
 
@@ -67,12 +67,9 @@ class ShardedOptimizer(torch.optim.Optimizer):
         super().__init__(params, template.defaults)
         self._is_complete = True
         self._optimizer_class, self._options = optimizer_class, options
-        self._weights: list[torch.Tensor] = [weight for group in self.param_groups for weight in group["params"]]
-        self._trained = [weight.requires_grad for weight in self._weights]
-        _check_weights(self._weights)
-        self._own_buckets: tuple[Bucket, ...] | None = None
-        self._inner: torch.optim.Optimizer | None = None
-        self._shards: list[torch.Tensor] = []
+        self._parameters = ParameterBuckets(self.param_groups)
+        self._communication = StepCommunication(self._parameters)
+        self._inner: ShareOptimizer | None = None
         self._staged: OptimizerContent | None = None
         self._gradients: list[torch.Tensor] | None = None
         self._is_synchronized = False
@@ -98,7 +95,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
             gradients = self._take_gradients()
             found_inf = self._of_scaler("found_inf")
             if found_inf is None or not found_inf.item():
-                self._step(inner, gradients)
+                inner.step(gradients, self.param_groups)
+                self._communication.gather_weights(inner.shards)
         return loss
 
     def synchronize(self) -> None:
@@ -109,8 +107,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         """
         with torch.no_grad():
             if hvd.size() > 1:
-                for bucket, averaged in self._averaged(_allreduced):
-                    self._write_gradients(bucket, averaged)
+                self._communication.average_gradients()
             self._is_synchronized = True
 
     @contextlib.contextmanager
@@ -174,16 +171,13 @@ class ShardedOptimizer(torch.optim.Optimizer):
             )
         if SHARE in state_dict:
             given = OptimizerContent.of(state_dict)
-            content = OptimizerContent(
-                share=given.share,
-                shards=[{name: tensor.cpu().clone() for name, tensor in each.items()} for each in given.shards],
-                numbers=[dict(each) for each in given.numbers],
-            )
+            numbers = [dict(each) for each in given.numbers]
+            content = OptimizerContent(share=given.share, shards=copied_to_host(given.shards), numbers=numbers)
         else:
-            content = from_plain(state_dict["state"], self.buckets, self._shapes)
+            content = from_plain(state_dict["state"], self.buckets, self._parameters.shapes)
         self.place(content)
         for own, loaded in zip(self.param_groups, groups, strict=True):
-            own.update(copy.deepcopy(_options_of(loaded)))
+            own.update(copy.deepcopy(options_of(loaded)))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refuse a group after the optimizer was made. Raises ShardingError."""
@@ -199,35 +193,23 @@ class ShardedOptimizer(torch.optim.Optimizer):
     @property
     def buckets(self) -> tuple[Bucket, ...]:
         """What the parameters are cut into: the same on every rank, whatever the size of the world."""
-        if self._own_buckets is None:
-            numbered = zip(self._weights, self._trained, _groups_of(self.param_groups), strict=True)
-            specs = [
-                ParameterSpec(group=group, kind=(w.dtype, w.device.type), elements=w.numel() if trained else 0)
-                for w, trained, group in numbered
-            ]
-            self._own_buckets = buckets_of(specs, most=BUCKET_ELEMENTS)
-        return self._own_buckets
+        return self._parameters.buckets
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Elements of each bucket."""
-        return tuple(bucket.length for bucket in self.buckets)
+        return self._parameters.lengths
 
     @property
     def content(self) -> OptimizerContent:
         """What this rank keeps. Its tensors are the optimizer's own."""
         if self._staged is not None:
             return self._staged
-        if self._inner is None:
-            return OptimizerContent.empty(self.buckets, WHOLE)
-        states = [self._inner.state[shard] for shard in self._shards]
-        shards = [{name: value for name, value in each.items() if _is_sharded(value)} for each in states]
-        numbers = [{name: value for name, value in each.items() if not _is_sharded(value)} for each in states]
-        return OptimizerContent(share=self._share, shards=shards, numbers=numbers)
+        return self._inner.content if self._inner is not None else OptimizerContent.empty(self.buckets, WHOLE)
 
     def place(self, content: OptimizerContent) -> None:
         """Keep this from now on, and nothing of what was kept. Its memory is the optimizer's own."""
-        self._staged, self._inner, self._shards = content, None, []
+        self._staged, self._inner = content, None
         self.state.clear()
         self.forget_gradients()
 
@@ -246,7 +228,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 self.lengths,
                 held=[[share] for share in world],
                 wanted=[WHOLE, *([None] * (len(world) - 1))],
-                own={content.share: [{name: each.cpu() for name, each in one.items()} for one in content.shards]},
+                own={content.share: on_host(content.shards)},
                 outline=content.shards,
                 into=into,
                 label="gather",
@@ -254,28 +236,23 @@ class ShardedOptimizer(torch.optim.Optimizer):
             content = OptimizerContent(share=WHOLE, shards=into or [], numbers=content.numbers)
         if hvd.rank() != 0:
             return None
-        state = to_plain(content, self.buckets, self._shapes)
+        state = to_plain(content, self.buckets, self._parameters.shapes)
         return {"state": state, "param_groups": state_dict["param_groups"]}
 
     # --- Internal ----------------------------------------------------------------------------------------------------
-
-    @property
-    def _shapes(self) -> list[torch.Size]:
-        return [weight.shape for weight in self._weights]
 
     def _packed_groups(self) -> list[dict[str, Any]]:
         packed, at = [], 0
         for group in self.param_groups:
             count = len(group["params"])
-            options = {name: value for name, value in group.items() if name != "params"}
-            packed.append({**options, "params": list(range(at, at + count))})
+            packed.append({**options_of(group), "params": list(range(at, at + count))})
             at += count
         return packed
 
-    def _inner_of_this_world(self) -> torch.optim.Optimizer:
+    def _inner_of_this_world(self) -> ShareOptimizer:
         """Return the optimizer of this rank's share, with the state that was staged."""
         world = Share(rank=hvd.rank(), size=hvd.size())
-        kept = self._share if self._inner is not None else self.content.share
+        kept = self._inner.share if self._inner is not None else self.content.share
         if kept == WHOLE != world:  # every rank was given all of it
             self._staged, self._inner = self.content.cut(world, self.buckets), None
         elif kept != world:
@@ -286,52 +263,25 @@ class ShardedOptimizer(torch.optim.Optimizer):
             )
         return self._inner if self._inner is not None else self._begin(world)
 
-    def _begin(self, share: Share) -> torch.optim.Optimizer:
-        self._share = share
-        self._shards = []
-        members: list[list[torch.Tensor]] = [[] for _ in self.param_groups]
-        for bucket in self.buckets:
-            like = self._weights[bucket.pieces[0].parameter]
-            start, stop = share.range(bucket.length)
-            shard = torch.empty(stop - start, dtype=like.dtype, device=like.device)
-            self._shards.append(shard)
-            members[bucket.group].append(shard)
-        groups = [{**_options_of(group), "params": own} for group, own in zip(self.param_groups, members, strict=True)]
-        inner = self._inner = self._optimizer_class(groups, **self._options)
+    def _begin(self, share: Share) -> ShareOptimizer:
+        inner = self._inner = ShareOptimizer(
+            self._optimizer_class, self._options, parameters=self._parameters, groups=self.param_groups, share=share
+        )
         content, self._staged = self._staged, None
         if content is not None and not content.is_empty:
-            owners = [self.param_groups[bucket.group] for bucket in self.buckets]
-            kept = zip(self._shards, content.shards, content.numbers, owners, strict=True)
-            for shard, tensors, numbers, group in kept:
-                inner.state[shard] = {
-                    **{name: tensor.to(shard.device) for name, tensor in tensors.items()},
-                    **{name: _placed(value, shard, group) for name, value in numbers.items()},
-                }
+            inner.load(content, self.param_groups)
         self.state = inner.state
         return inner
 
-    def _step(self, inner: torch.optim.Optimizer, gradients: Sequence[torch.Tensor]) -> None:
-        for group, own in zip(self.param_groups, inner.param_groups, strict=True):
-            own.update(_options_of(group))
-        for bucket, shard, gradient in zip(self.buckets, self._shards, gradients, strict=True):
-            start, stop = self._share.range(bucket.length)
-            _fill(shard, bucket.within(start, stop), lambda number: self._weights[number].detach())
-            shard.grad = gradient
-        inner.step()
-        for shard in self._shards:
-            shard.grad = None
-        for group, own in zip(self.param_groups, inner.param_groups, strict=True):
-            group.update(_options_of(own))  # some optimizers count their steps there
-        self._gather_weights()
-
     def _take_gradients(self) -> list[torch.Tensor]:
         """Return this rank's share of the averaged gradients of each bucket, which no later call returns."""
+        share = Share(rank=hvd.rank(), size=hvd.size())
         if self._gradients is not None:
             gradients = self._gradients
-        elif self._is_synchronized or hvd.size() == 1:
-            gradients = [self._own_gradients(bucket) for bucket in self.buckets]
+        elif self._is_synchronized or share.size == 1:
+            gradients = [self._parameters.gradients(bucket, share) for bucket in self.buckets]
         else:
-            gradients = [self._cut(bucket, averaged) for bucket, averaged in self._averaged(_averaged_share)]
+            gradients = self._communication.averaged_share(share)
         self.forget_gradients()
         scale = self._of_scaler("grad_scale")
         if scale is not None:
@@ -339,66 +289,6 @@ class ShardedOptimizer(torch.optim.Optimizer):
             for each in gradients:
                 each.mul_(inverse.to(each.device))
         return gradients
-
-    def _averaged(self, begin: "BeginAverage") -> Iterator[tuple[Bucket, torch.Tensor]]:
-        """Yield the averaged gradients of each bucket, with a few buckets on their way meanwhile."""
-        pending: deque[tuple[Bucket, Callable[[], torch.Tensor]]] = deque()
-        for index, bucket in enumerate(self.buckets):
-            flat = self._flat_gradients(bucket, 0, bucket.length)
-            pending.append((bucket, begin(flat, self._name("gradient", index))))
-            if len(pending) > IN_FLIGHT:
-                first, finish = pending.popleft()
-                yield first, finish()
-        for last, finish in pending:
-            yield last, finish()
-
-    def _cut(self, bucket: Bucket, averaged: torch.Tensor) -> torch.Tensor:
-        """Return this rank's share of a bucket, of which a reducescatter has left no more."""
-        start, stop = Share(rank=hvd.rank(), size=hvd.size()).range(bucket.length)
-        return averaged[start:stop].clone() if averaged.numel() == bucket.length else averaged
-
-    def _own_gradients(self, bucket: Bucket) -> torch.Tensor:
-        return self._flat_gradients(bucket, *Share(rank=hvd.rank(), size=hvd.size()).range(bucket.length))
-
-    def _flat_gradients(self, bucket: Bucket, start: int, stop: int) -> torch.Tensor:
-        like = self._weights[bucket.pieces[0].parameter]
-        flat = torch.empty(stop - start, dtype=like.dtype, device=like.device)
-        _fill(flat, bucket.within(start, stop), self._gradient_of)
-        return flat
-
-    def _gradient_of(self, number: int) -> torch.Tensor | None:
-        gradient = self._weights[number].grad
-        if gradient is not None and gradient.layout is not torch.strided:
-            raise ShardingError(
-                f"ShardedOptimizer: the gradient of parameter {number} is sparse. Make it dense (sparse=False in its"
-                " Embedding), or use hvd.DistributedOptimizer"
-            )
-        return gradient
-
-    def _write_gradients(self, bucket: Bucket, averaged: torch.Tensor) -> None:
-        for at, piece in bucket.within(0, bucket.length):
-            weight = self._weights[piece.parameter]
-            if weight.grad is None:
-                weight.grad = torch.zeros_like(weight)
-            _write(weight.grad, piece, averaged[at : at + piece.stop - piece.start])
-
-    def _gather_weights(self) -> None:
-        pending: deque[tuple[Bucket, Callable[[], torch.Tensor]]] = deque()
-        for index, (bucket, shard) in enumerate(zip(self.buckets, self._shards, strict=True)):
-            pending.append((bucket, _gathered(shard, self._name("weights", index))))
-            if len(pending) > IN_FLIGHT:
-                self._write_weights(*pending.popleft())
-        for each in pending:
-            self._write_weights(*each)
-
-    def _write_weights(self, bucket: Bucket, finish: Callable[[], torch.Tensor]) -> None:
-        flat = finish()
-        for at, piece in bucket.within(0, bucket.length):
-            _write(self._weights[piece.parameter].detach(), piece, flat[at : at + piece.stop - piece.start])
-
-    def _name(self, what: str, index: int) -> str:
-        """Return a name that is the same on all ranks, and another one for an optimizer of other parameters."""
-        return f"hvd_elastic.{what}.{len(self._weights)}.{sum(self.lengths)}.{index}"
 
     def _of_scaler(self, name: str) -> torch.Tensor | None:
         """Return what a GradScaler has set for the time of a step. It takes what is there without one for a number."""
@@ -412,86 +302,3 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 " scaler.unscale_ and scaler.step: else each rank looks for overflows in its own gradients alone, and"
                 " their scales drift apart"
             )
-
-
-BeginAverage = Callable[[torch.Tensor, str], Callable[[], torch.Tensor]]
-
-
-def _allreduced(flat: torch.Tensor, name: str) -> Callable[[], torch.Tensor]:
-    handle = hvd.allreduce_async_(flat, op=hvd.Average, name=name)
-    return lambda: hvd.synchronize(handle)
-
-
-def _averaged_share(flat: torch.Tensor, name: str) -> Callable[[], torch.Tensor]:
-    """Average a bucket: by a reducescatter where that is faster than an allreduce, which returns all of the bucket.
-
-    NCCL's sends half as much. Gloo's is the recursive halving of its first versions, on connections that it opens for
-    each call: three ranks on one busy machine took 0.53 s for 4 MB, and 0.14 s with its allreduce.
-    """
-    if not scatters(flat):
-        return _allreduced(flat, name)
-    handle = hvd.reducescatter_async(flat, op=hvd.Average, name=name)
-    return lambda: hvd.synchronize(handle)
-
-
-def scatters(flat: torch.Tensor) -> bool:
-    """Whether a bucket is averaged by a reducescatter."""
-    return flat.is_cuda and flat.numel() >= hvd.size()
-
-
-def _gathered(shard: torch.Tensor, name: str) -> Callable[[], torch.Tensor]:
-    if hvd.size() == 1:
-        return lambda: shard
-    handle = hvd.allgather_async(shard, name=name)
-    return lambda: hvd.synchronize(handle)
-
-
-def _fill(
-    flat: torch.Tensor, pieces: Iterable[tuple[int, Piece]], source: Callable[[int], torch.Tensor | None]
-) -> None:
-    """Copy pieces of tensors into a flat one; zeros for those that are None."""
-    for at, piece in pieces:
-        target, tensor = flat[at : at + piece.stop - piece.start], source(piece.parameter)
-        if tensor is None:
-            target.zero_()
-        else:
-            target.copy_(tensor.reshape(-1)[piece.start : piece.stop])
-
-
-def _write(tensor: torch.Tensor, piece: Piece, values: torch.Tensor) -> None:
-    if tensor.is_contiguous():
-        tensor.view(-1)[piece.start : piece.stop].copy_(values)
-    else:
-        flat = tensor.reshape(-1)  # a copy
-        flat[piece.start : piece.stop] = values
-        tensor.copy_(flat.view(tensor.shape))
-
-
-def _is_sharded(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() > 0
-
-
-def _placed(value: Any, shard: torch.Tensor, group: Mapping[str, Any]) -> Any:
-    """Return a number of the state where the optimizer wants it, as torch's own `load_state_dict` decides."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    on_device = group.get("capturable") or group.get("fused")
-    return value.detach().clone().to(shard.device if on_device else "cpu")
-
-
-def _options_of(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name != "params"}
-
-
-def _groups_of(groups: Sequence[Mapping[str, Any]]) -> list[int]:
-    return [number for number, group in enumerate(groups) for _ in group["params"]]
-
-
-def _check_weights(weights: Sequence[torch.Tensor]) -> None:
-    problems = [
-        f"parameter {number} is {'complex' if weight.is_complex() else f'a tensor of {weight.layout}'}"
-        for number, weight in enumerate(weights)
-        if weight.is_complex() or weight.layout is not torch.strided
-    ]
-    if problems:
-        raise ShardingError(f"ShardedOptimizer: {', '.join(problems)}: only dense real ones can be sharded")

@@ -8,7 +8,7 @@ a bucket follows from its rank and the size of the world alone.
 
 import itertools
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -162,3 +162,18 @@ def plan_transfers(length: int, held: Holdings, wanted: Sequence[Share | None]) 
                 sent[source] += (stop - start) * (source != target)
                 transfers.append(Transfer(source=source, target=target, share=share, start=start, stop=stop))
     return tuple(transfers)
+
+
+def rounds_of(plan: Sequence[Transfer], *, most: int) -> tuple[tuple[Transfer, ...], ...]:
+    """Divide what a plan sends between ranks into rounds of at most `most` elements of each transfer.
+
+    All transfers are divided into the same number of parts, so that every rank is busy in every round.
+    """
+    sent = [each for each in plan if each.source != each.target]
+    count = max((-(-(each.stop - each.start) // most) for each in sent), default=0)
+    return tuple(tuple(_part(each, part) for each in sent) for part in shares_of(count))
+
+
+def _part(transfer: Transfer, part: Share) -> Transfer:
+    first, last = part.range(transfer.stop - transfer.start)
+    return replace(transfer, start=transfer.start + first, stop=transfer.start + last)

@@ -243,7 +243,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         has_moved = self._move_shares(newest, root, kept)
         if is_new or has_moved:
             self.save()
-        if has_moved:
+        if newest == 0:
             self._copy_shares()
         if newest == 0 and hvd.rank() == 0:  # later the workers hold a state: a value that changed must not end the job
             self._commits.durable.validate(self._commits.last)

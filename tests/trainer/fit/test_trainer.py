@@ -138,6 +138,29 @@ def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
     assert scalars(board)["evaluation/loss"][-1] == pytest.approx(final, rel=1e-2, abs=1e-5)
 
 
+@pytest.mark.horovod
+@pytest.mark.timeout(900)
+def test_a_sharded_optimizer_clips_and_resizes_as_the_plain_one(tmp_path: Path) -> None:
+    """2 -> 3 -> 2 -> 1 workers, with gradients that are accumulated and clipped."""
+    with training(tmp_path, EPOCHS="8", STEP_SECONDS="0.15", MICRO="10", SHARDED="1", CLIP="0.5") as job:
+        job.offer("a", "b")
+        job.launch("-np", "2", "--min-np", "1", "--max-np", "3", script=SCRIPT)
+        job.trains(2)
+        job.offer("a", "b", "c")
+        job.trains(3)
+        job.offer("a", "b")
+        job.trains(2)
+        job.offer("a")
+        job.trains(1)
+        (job.folder / "hurry").touch()
+        assert job.ends() == 0, job.said()
+        found = results(job)[-1]
+    weights, final = by_hand(8, clip_norm=0.5)
+    assert found["samples"] == [LENGTH, 0, 0]
+    assert close(found["weights"], weights)
+    assert found["evaluation"]["loss"] == pytest.approx(final, rel=1e-2, abs=1e-5)
+
+
 def scalars(folder: Path) -> dict[str, list[float]]:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from hvd_elastic.trainer.fit.trainer import Trainer
+from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 
 ENV = os.environ
 LENGTH = 203
@@ -39,10 +40,13 @@ def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
 
 def main() -> None:
     data, model = problem()
+    options: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
     norm, per = ENV.get("CLIP"), ENV.get("SCHEDULE_PER", "epoch")
     trainer = Trainer(
         model,
-        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        ShardedOptimizer(model.parameters(), torch.optim.SGD, **options)
+        if "SHARDED" in ENV
+        else torch.optim.SGD(model.parameters(), **options),
         loss=loss,
         data=data,
         epochs=int(ENV.get("EPOCHS", "3")),

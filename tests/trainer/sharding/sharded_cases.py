@@ -14,7 +14,7 @@ import torch
 from torch import nn, optim
 
 import hvd_elastic as elastic
-from hvd_elastic.trainer.sharding import sharded_optimizer
+from hvd_elastic.trainer.sharding import parameter_buckets, share_transfer, step_communication
 from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.optimizer_content import OptimizerContent
@@ -99,11 +99,11 @@ def steps_are_those_of_the_plain_optimizer() -> None:
 
 
 def a_reducescatter_comes_to_the_same() -> None:
-    decide, sharded_optimizer.scatters = sharded_optimizer.scatters, lambda flat: flat.numel() >= hvd.size()
+    decide, step_communication.scatters = step_communication.scatters, lambda flat: flat.numel() >= hvd.size()
     try:
         steps_are_those_of_the_plain_optimizer()
     finally:
-        sharded_optimizer.scatters = decide
+        step_communication.scatters = decide
 
 
 def trained(kind: Any = optim.AdamW, steps: int = 2, **options: Any) -> tuple[nn.Sequential, elastic.ShardedOptimizer]:
@@ -253,18 +253,23 @@ def goes_on_as_undisturbed(state: State, done: int) -> None:
     assert same(state.model, reference)
 
 
-def a_commit_has_a_copy_across_the_ring() -> None:
-    state = state_in_training()
+def has_copies(state: State) -> None:
+    """Whether this rank has the share of the rank across the ring, as that rank has committed it."""
     mine = state._commits.last["objects"]["optimizer"]["shards"]
     everyone = hvd.allgather_object(mine)
     if hvd.size() > 1:
         (*_, last) = state._shares._generations
-        assert last.step == 2
+        assert last.step == state.step_count
         assert last.share.rank == (hvd.rank() - hvd.size() // 2) % hvd.size()
         theirs = everyone[last.share.rank]
         for one, other in zip(last.shards["optimizer"], theirs, strict=True):
             assert one.keys() == other.keys() == {"exp_avg", "exp_avg_sq"}
             assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def a_commit_has_a_copy_across_the_ring() -> None:
+    state = state_in_training()
+    has_copies(state)
     goes_on_as_undisturbed(state, 2)
 
 
@@ -283,7 +288,19 @@ def a_lost_rank_costs_no_commit() -> None:
         if hvd.rank() == lost:
             die_and_come_back(state)
         state.sync()
+        has_copies(state)
         goes_on_as_undisturbed(state, 3)
+
+
+def ranks_lost_one_after_the_other_cost_no_commit() -> None:
+    """What is lost second is what the first one got back, before any commit has copied it again."""
+    state = state_in_training(3)
+    for lost in (0, hvd.size() // 2, 0):
+        if hvd.rank() == lost:
+            die_and_come_back(state)
+        state.sync()
+        has_copies(state)
+    goes_on_as_undisturbed(state, 3)
 
 
 def a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before() -> None:
@@ -345,7 +362,8 @@ def it_restores_in_a_world_of_another_size() -> None:
 
 def main(cases: list[Callable[[], None]]) -> None:
     elastic.init()
-    sharded_optimizer.BUCKET_ELEMENTS = 100  # type: ignore[misc]
+    parameter_buckets.BUCKET_ELEMENTS = 100  # type: ignore[misc]
+    share_transfer.MESSAGE_BYTES = 80  # type: ignore[misc]
     for case in cases:
         case()
         print(f"done: {case.__name__}", flush=True)
@@ -364,6 +382,7 @@ EVERYWHERE: list[Callable[[], None]] = [
 IN_COMPANY: list[Callable[[], None]] = [
     a_reducescatter_comes_to_the_same,
     a_lost_rank_costs_no_commit,
+    ranks_lost_one_after_the_other_cost_no_commit,
     a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before,
 ]
 OF_SEVERAL: list[Callable[[], None]] = [a_share_lost_with_its_copy_is_said]

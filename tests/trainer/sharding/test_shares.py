@@ -10,9 +10,11 @@ from hvd_elastic.trainer.sharding.shares import (
     WHOLE,
     ParameterSpec,
     Share,
+    Transfer,
     buckets_of,
     lost_elements,
     plan_transfers,
+    rounds_of,
 )
 
 lengths = st.integers(0, 60)
@@ -102,6 +104,25 @@ def test_a_range_of_a_bucket_is_found_in_its_parameters() -> None:
         (0, 1, 5, 9),
         (4, 2, 0, 4),
     ]
+
+
+@given(lengths, sizes, sizes, st.integers(1, 20))
+def test_rounds_send_what_the_plan_sends_and_little_at_a_time(length: int, before: int, after: int, most: int) -> None:
+    held: list[tuple[Share, ...]] = [(share,) for share in world(before)]
+    held += [()] * max(0, after - before)
+    plan = plan_transfers(length, held, [*world(after), *[None] * max(0, before - after)])
+    rounds = rounds_of(plan, most=most)
+    for transfer in plan:
+        parts = [one for each in rounds for one in each if each_is_of(one, transfer)]
+        elements = [element for part in parts for element in range(part.start, part.stop)]
+        is_sent = transfer.source != transfer.target
+        assert elements == (list(range(transfer.start, transfer.stop)) if is_sent else [])
+    assert all(one.stop - one.start <= most for each in rounds for one in each)
+
+
+def each_is_of(part: Transfer, whole: Transfer) -> bool:
+    is_within = whole.start <= part.start and part.stop <= whole.stop
+    return (part.source, part.target, part.share) == (whole.source, whole.target, whole.share) and is_within
 
 
 def kept(share: Share | None, *steps: int, copies: tuple[int, ...] | None = None) -> Kept:
