@@ -59,7 +59,7 @@ format: $(STAMP)  ## let ruff format and fix
 bench: $(STAMP)  ## the benchmarks that need no cluster, side by side with what they are compared to
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-report: $(STAMP)  ## what any machine can measure, on one page: out/report/index.html (some 20 minutes)
+report: $(STAMP)  ## what any machine can measure, on one page: out/report/index.html (an hour at most)
 	$(BIN)/python -m benchmarks.report
 
 release: $(STAMP)  ## build wheel and sdist into dist/ and try the wheel out; uploads nothing

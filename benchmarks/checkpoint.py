@@ -10,19 +10,19 @@
 import argparse
 import contextlib
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.report.record import Column, Record, Table, spread, spread_columns
 from hvd_elastic.trainer.checkpoint import Checkpoints, open_checkpoints
 
 MIB = 1 << 20
@@ -61,7 +61,7 @@ def save_synchronously(snapshot: dict[str, object], path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def blocking(snapshot: dict[str, object], repeats: int) -> None:
+def blocking(snapshot: dict[str, object], repeats: int) -> Table:
     folder = Path(tempfile.mkdtemp(prefix="bench-checkpoint-"))
     checkpoints = open_checkpoints(f"file://{folder}/ours", job="bench", incarnation="one", keep=1)
     ours, whole, stock = [], [], []
@@ -74,10 +74,21 @@ def blocking(snapshot: dict[str, object], repeats: int) -> None:
     finally:
         checkpoints.close()
         shutil.rmtree(folder)
-    report("blocking, Checkpoints.save()", ours, "s")
-    report("  until durable, with SHA-256 and fsync", whole, "s")
-    report("synchronous torch.save, with fsync", stock, "s")
-    print(f"  ratio of the medians: {100 * statistics.median(ours) / statistics.median(stock):.3f} % (promise: 2 %)")
+    return table(
+        "checkpoint-blocking",
+        f"A save of {size_bytes(snapshot) / MIB:.0f} MiB to this disk",
+        "s",
+        {
+            "Checkpoints.save(), which training waits for": ours,
+            "the same, until durable, with SHA-256 and fsync": whole,
+            "torch.save, with fsync": stock,
+        },
+        promise="at most 2%",
+    )
+
+
+def size_bytes(snapshot: dict[str, Any]) -> int:
+    return sum(tensor.nbytes for tensor in snapshot["objects"]["model"].values())
 
 
 def save(checkpoints: Checkpoints, snapshot: dict[str, object], step: int) -> None:
@@ -101,7 +112,7 @@ def s3_server() -> Iterator[str]:
         process.wait()
 
 
-def upload(mib: int, repeats: int) -> None:
+def upload(mib: int, repeats: int) -> Table:
     import boto3
 
     with s3_server() as endpoint, tempfile.NamedTemporaryFile() as file:
@@ -119,15 +130,24 @@ def upload(mib: int, repeats: int) -> None:
             stock.append(mib / timed(lambda: client.upload_file(file.name, "bench", "stock")))
             client.delete_object(Bucket="bench", Key="stock")
         checkpoints.close()
-    report("upload, checkpoint with manifest", ours[1:], "MiB/s")
-    report("boto3 upload_file", stock[1:], "MiB/s")
-    ratio = statistics.median(ours[1:]) / statistics.median(stock[1:])
-    print(f"  ratio of the medians: {100 * ratio:.0f} % (promise: at least 90 %)")
+    rates = {"checkpoint, with its manifest": ours[1:], "boto3's upload_file": stock[1:]}
+    return table("checkpoint-upload", f"An upload of {mib} MiB to S3", "MiB/s", rates, promise="at least 90%")
 
 
-def report(what: str, values: list[float], unit: str) -> None:
-    shown = " / ".join(f"{value:.4g}" for value in (min(values), statistics.median(values), max(values)))
-    print(f"{what:42} {shown} {unit} (min / median / max of {len(values)})", flush=True)
+def table(name: str, title: str, unit: str, found: Mapping[str, Sequence[float]], *, promise: str) -> Table:
+    """Each in a row, beside the last one, which is what is compared to. The promise is the first one's."""
+    beside = statistics.median(list(found.values())[-1])
+    return Table(
+        name=name,
+        title=title,
+        columns=(
+            Column(title=""),
+            *spread_columns(unit, format=".4g"),
+            Column(title="median beside the last row's", format=".2%"),
+        ),
+        rows=[[what, *spread(values), statistics.median(values) / beside] for what, values in found.items()],
+        note=f"Promised of the first row: {promise} of the last one. torch {torch.__version__}.",
+    )
 
 
 def main() -> None:
@@ -136,10 +156,10 @@ def main() -> None:
     parser.add_argument("--upload-mib", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    load = os.getloadavg()[0]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start, torch {torch.__version__}")
-    blocking(model_state(arguments.parameters), arguments.repeats)
-    upload(arguments.upload_mib, arguments.repeats)
+    record = Record(name="checkpoint", question="How long does a durable checkpoint stop training, and how fast is it?")
+    record.add(blocking(model_state(arguments.parameters), arguments.repeats))
+    record.add(upload(arguments.upload_mib, arguments.repeats))
+    record.write()
 
 
 if __name__ == "__main__":

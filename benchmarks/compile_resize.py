@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import torch
 
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.trainer.fit.compilation import compiled, mark_batch
 
 SIZES: Final = (32, 16, 11)
@@ -35,19 +36,35 @@ def main() -> None:
         print(json.dumps(seconds_by_size(options)))
         return
     model = [f"--width={options.width}", f"--layers={options.layers}"]
-    print(f"{'':32}" + "".join(f"{f'first step of {size}':>18}" for size in SIZES) + f"{'graphs':>8}")
+    record = Record(name="compile_resize", question="What does torch.compile cost at a resize?")
     with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as kept:
-        show("not marked, empty cache", plain, model)
-        show("marked, empty cache", kept, [*model, "--marked"])
-        show("marked, cache of the row above", kept, [*model, "--marked"])
+        rows = [
+            row("not marked, empty cache", plain, model),
+            row("marked, empty cache", kept, [*model, "--marked"]),
+            row("marked, cache of the row above", kept, [*model, "--marked"]),
+        ]
+    record.add(
+        Table(
+            name="compile-resize",
+            title=f"Seconds of the first step with each size, {options.layers} layers of {options.width}",
+            columns=(
+                Column(title=""),
+                *(Column(title=f"of {size} samples", format=".2f") for size in SIZES),
+                Column(title="graphs", format="d"),
+            ),
+            rows=rows,
+            note=f"torch {torch.__version__}. `graphs`: how often the model was compiled.",
+        )
+    )
+    record.write()
 
 
-def show(name: str, cache: str, arguments: list[str]) -> None:
-    """Run a row in a process of its own, and print it."""
+def row(name: str, cache: str, arguments: list[str]) -> list[Value]:
+    """Run a row in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.compile_resize", "--row", *arguments]
     environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache}
-    row = json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
-    print(f"{name:32}" + "".join(f"{seconds:16.2f} s" for seconds in row["seconds"]) + f"{row['graphs']:8}", flush=True)
+    found = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return [name, *found["seconds"], found["graphs"]]
 
 
 def seconds_by_size(options: argparse.Namespace) -> dict[str, Any]:

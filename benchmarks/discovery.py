@@ -1,9 +1,11 @@
 """What discovery costs: time from event to snapshot, memory and CPU of the sidecar, and its script beside /bin/true.
 
-    python -m benchmarks.discovery [--pods 1000] [--changes 50] [--seconds 30]
+    python -m benchmarks.discovery [--pods 1000 ...] [--changes 50] [--seconds 30]
 
 The sidecar is a separate process. It uses TLS, and a small API server and real ready ports in this process. A change
-flips the Ready condition of one pod; its latency ends when a reader of the snapshot file sees it. A fault lasts
+flips the Ready condition of one pod; its latency ends when a reader of the snapshot file sees it. Then all but half of
+the pods are not ready any more, all at once, and come back. With several numbers of pods, a table says how the costs
+grow. A fault lasts
 FAULT_SECONDS, during which the pods change; measured is the time from the API server's return to the right list. CPU is
 user and system time: on a busy machine, compare two versions by it, in turns, and not by the clock.
 """
@@ -23,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
@@ -31,7 +33,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.report.machine import this_machine
+from benchmarks.report.growth import growth
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE
 from tests.discovery.kubeapi import JOBS, NODES, PODS, Cut, Fault, KubeApi, Request, Status, mpijob, pod
@@ -42,6 +45,7 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 FAULT_SECONDS = 5.0
 FAULT_PODS = 8
+RUNS = 100
 
 Action = Callable[[KubeApi], object]
 
@@ -62,56 +66,103 @@ Sidecar(options, credentials.in_cluster(folder=folder), Metrics()).run()
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--pods", type=int, nargs="+", default=[1000])
     parser.add_argument("--changes", type=int, default=50, help="a second")
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
-    print(this_machine())
-    sidecar(options.pods, options.changes, options.seconds)
-    faults()
-    imports()
-    for hosts in (3, 64, options.pods):
-        script(hosts)
+    record = Record(name="discovery", question="What does discovery cost, and how fast is it?")
+    sidecars = Table(
+        name="discovery-sidecar",
+        title=f"The sidecar, at {options.changes} changes a second for {options.seconds:.0f} s",
+        columns=SIDECAR_COLUMNS,
+        rows=[sidecar(pods, options.changes, options.seconds) for pods in sorted(options.pods)],
+        note=f"A pod has {len(json.dumps(large(0)))} bytes. This server refuses to list nodes, as a cluster may.",
+    )
+    record.add(sidecars)
+    if len(options.pods) > 1:
+        record.add(growth(sidecars, name="discovery-growth", of=COSTS))
+    record.add(faults())
+    record.add(imports())
+    record.add(scripts(sorted({3, 64, *options.pods})))
+    record.write()
 
 
-def sidecar(pods: int, changes: int, seconds: float) -> None:
+FIRST_CPU, CHANGE_CPU, HALF_CPU, BACK_CPU = "CPU s, first list", "CPU ms a change", "CPU s, half leave", "CPU s, back"
+QUIET, RESIDENT, MOST = "of a core, quiet", "MiB", "MiB, most"
+COSTS = (FIRST_CPU, CHANGE_CPU, HALF_CPU, BACK_CPU, QUIET, RESIDENT, MOST)
+"""Columns of which a table says how they grow."""
+SIDECAR_COLUMNS = (
+    Column(title="pods", format="d"),
+    Column(title="s, first list", format=".2f"),
+    Column(title=FIRST_CPU, format=".2f"),
+    *(Column(title=f"ms, event to snapshot, {which}", format=".1f") for which in ("p50", "p99", "most")),
+    Column(title=CHANGE_CPU, format=".2f"),
+    Column(title="of a core, changes", format=".2%"),
+    Column(title="s, half leave", format=".2f"),
+    Column(title=HALF_CPU, format=".2f"),
+    Column(title="s, back", format=".2f"),
+    Column(title=BACK_CPU, format=".2f"),
+    Column(title=QUIET, format=".2%"),
+    Column(title=RESIDENT, format=".1f"),
+    Column(title=MOST, format=".1f"),
+    Column(title="lists of pods", format="d"),
+    Column(title="pages", format="d"),
+    Column(title="watches of pods", format="d"),
+    Column(title="at a time", format="d"),
+)
+
+
+def sidecar(pods: int, changes: int, seconds: float) -> list[Value]:
+    """One sidecar, as a row of the table. Its seconds count from the start of its process."""
     with discovering(pods) as (api, folder, process):
         started = time.perf_counter()
         until_shown(folder, pods)
-        full = time.perf_counter() - started
+        full, first_cpu = time.perf_counter() - started, cpu_seconds(process.pid)
         time.sleep(3)
         quiet = busy_share(process.pid, lambda: time.sleep(10))
         latencies: list[float] = []
         loaded = busy_share(process.pid, lambda: latencies.extend(churn(api, folder, pods, changes, seconds)))
-        watched = time.perf_counter() - started
+        bulk(process.pid, api, folder, range(pods), pods, ready=True)
+        left = bulk(process.pid, api, folder, range(pods - pods // 2, pods), pods, ready=False)
+        back = bulk(process.pid, api, folder, range(pods - pods // 2, pods), pods, ready=True)
         memory = psutil.Process(process.pid).memory_info().rss / 2**20
         peak = resource_peak(process.pid)
     cuts = statistics.quantiles(latencies, n=100)
-    size = len(json.dumps(large(0)))
-    print(f"sidecar at {pods} pods of {size} bytes, {changes} changes a second, {len(latencies)} changes:")
-    p50, p99, most = (1e3 * value for value in (cuts[49], cuts[98], max(latencies)))
-    print(f"  event to snapshot   p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {most:.1f} ms")
-    print(f"  resident            {memory:.1f} MiB, at most {peak:.1f} MiB")
-    print(
-        f"  CPU                 {loaded:.2%} of a core, {loaded / changes * 1e3:.2f} ms per change; "
-        f"quiet, probing {pods} workers: {quiet:.2%}"
-    )
-    print(f"  first full list     {full:.2f} s after its process was started")
-    print(
-        f"  lists and watches   pods: {api.lists()} list in {api.asked(watch=False)} pages; at most "
-        f"{api.most_watching[PODS]} watch open at a time, {api.asked(watch=True)} in turn in {watched:.0f} s"
-    )
-    print(
-        f"                      job: at most {api.most_watching[JOBS]} watch open at a time; "
-        f"nodes: refused by this server, asked for {api.asked(watch=False, path=NODES)} time"
-    )
+    return [
+        pods,
+        full,
+        first_cpu,
+        *(1e3 * value for value in (cuts[49], cuts[98], max(latencies))),
+        1e3 * loaded / changes,
+        loaded,
+        *left,
+        *back,
+        quiet,
+        memory,
+        peak,
+        api.lists(),
+        api.asked(watch=False),
+        api.asked(watch=True),
+        api.most_watching[PODS],
+    ]
 
 
-def faults() -> None:
+def bulk(
+    pid: int, api: KubeApi, folder: Path, changed: Sequence[int], pods: int, *, ready: bool
+) -> tuple[float, float]:
+    """Change many pods at once. Returns the seconds until the list is right, and the sidecar's CPU seconds for it."""
+    before, started = cpu_seconds(pid), time.perf_counter()
+    for index in changed:
+        api.put(PODS, large(index, ready=ready))
+    until_shown(folder, pods if ready else pods - len(changed))
+    return time.perf_counter() - started, cpu_seconds(pid) - before
+
+
+def faults() -> Table:
     """Each fault in turn, on one sidecar: seconds from its end to the right list."""
     with discovering(FAULT_PODS) as (api, folder, _):
         until_shown(folder, FAULT_PODS)
-        took = {}
+        took: dict[str, float] = {}
         for name, (begin, end) in FAULTS.items():
             begin(api)
             api.cut()
@@ -123,8 +174,12 @@ def faults() -> None:
             took[name] = time.perf_counter() - started
             api.put(PODS, large(0))
             until_shown(folder, FAULT_PODS)
-    print(f"right list after the end of a fault of {FAULT_SECONDS:.0f} s, {FAULT_PODS} pods:")
-    print("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items()))
+    return Table(
+        name="discovery-faults",
+        title=f"After a fault of the API server of {FAULT_SECONDS:.0f} s, {FAULT_PODS} pods",
+        columns=(Column(title="fault"), Column(title="s until the list is right", format=".2f")),
+        rows=list(took.items()),
+    )
 
 
 def refusing(fault: Fault) -> tuple[Action, Action]:
@@ -326,11 +381,15 @@ def names(folder: Path) -> set[str]:
 
 def busy_share(pid: int, work: Any) -> float:
     """CPU seconds of `pid` per second while `work` runs."""
-    process = psutil.Process(pid)
-    before, started = process.cpu_times(), time.perf_counter()
+    before, started = cpu_seconds(pid), time.perf_counter()
     work()
-    after = process.cpu_times()
-    return (after.user + after.system - before.user - before.system) / (time.perf_counter() - started)
+    return (cpu_seconds(pid) - before) / (time.perf_counter() - started)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time so far."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def resource_peak(pid: int) -> float:
@@ -338,8 +397,9 @@ def resource_peak(pid: int) -> float:
     return int(next(line for line in text.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-def imports() -> None:
+def imports() -> Table:
     """Why the sidecar uses http.client and not the `kubernetes` package."""
+    rows: list[list[Value]] = []
     for what in ("hvd_elastic.discovery.sidecar.sidecar", "kubernetes.client"):
         code = (
             f"import time; t = time.time(); import {what}; d = time.time() - t\n"
@@ -348,10 +408,25 @@ def imports() -> None:
         seconds, rss = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         ).stdout.split()
-        print(f"import {what:<18} {float(seconds):.2f} s, {int(rss) / 2**20:.0f} MiB resident")
+        rows.append([what, float(seconds), int(rss) / 2**20])
+    columns = (Column(title="import"), Column(title="s", format=".2f"), Column(title="MiB resident", format=".0f"))
+    return Table(name="discovery-imports", title="What importing takes", columns=columns, rows=rows)
 
 
-def script(hosts: int) -> None:
+def scripts(sizes: Sequence[int]) -> Table:
+    return Table(
+        name="discovery-script",
+        title=f"The discovery script, above /bin/true through {SHELL}, medians of {RUNS}",
+        columns=(
+            Column(title="hosts", format="d"),
+            Column(title="ms", format=".2f"),
+            Column(title="CPU ms", format=".2f"),
+        ),
+        rows=[script(hosts) for hosts in sizes],
+    )
+
+
+def script(hosts: int) -> list[Value]:
     with tempfile.TemporaryDirectory() as name:
         path = write_script(Path(name))
         offered = tuple(
@@ -367,12 +442,9 @@ def script(hosts: int) -> None:
             path.parent,
             Snapshot(hosts=offered, generation=1, uptime_seconds=uptime_seconds(), unix_seconds=int(time.time())),
         )
-        rounds = [(timed("/bin/true"), timed(str(path))) for _ in range(100)]
+        rounds = [(timed("/bin/true"), timed(str(path))) for _ in range(RUNS)]
     wall, cpu = ([script[kind] - true[kind] for true, script in rounds] for kind in (0, 1))
-    print(
-        f"script at {hosts} hosts, above /bin/true through {SHELL}: {statistics.median(wall) * 1e3:.2f} ms of time, "
-        f"{statistics.median(cpu) * 1e3:.2f} ms of CPU (medians of 100)"
-    )
+    return [hosts, statistics.median(wall) * 1e3, statistics.median(cpu) * 1e3]
 
 
 def timed(command: str) -> tuple[float, float]:

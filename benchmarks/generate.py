@@ -8,7 +8,6 @@ dumper's time plus one second. Memory is the resident set after each tenth of th
 """
 
 import argparse
-import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import psutil
 import yaml
 
+from benchmarks.report.record import Column, Record, Table
 from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
@@ -52,9 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1000)
     count = parser.parse_args().jobs
-    machine = f"{platform.platform()}, {psutil.cpu_count()} CPUs"
-    print(f"{machine}, Python {platform.python_version()}, PyYAML {yaml.__version__}")
-
+    record = Record(name="generate", question="What does it take to generate a thousand jobs?")
     process = psutil.Process()
     dump(render(read_job(DESCRIPTION.format(number=0))))
     generating = dumping = 0.0
@@ -73,12 +71,27 @@ def main() -> int:
             resident.append(process.memory_info().rss)
 
     bound = BOUND_FACTOR * dumping + BOUND_SECONDS
-    print(f"{count} jobs, {characters / count / 1000:.1f} kB of manifests each")
-    print(f"  generate   {generating:7.2f} s   {generating / count * 1000:6.2f} ms per job")
-    print(f"  C dumper   {dumping:7.2f} s   {dumping / count * 1000:6.2f} ms per job")
     verdict = "kept" if generating <= bound else "MISSED"
-    print(f"  ratio      {generating / dumping:7.2f}     bound {bound:.2f} s: {verdict}")
-    print(f"  memory     {resident[0] / MIB:.1f} MiB after a tenth, {resident[-1] / MIB:.1f} MiB at the end")
+    rows = [
+        [name, seconds, seconds / count * 1000, seconds / dumping]
+        for name, seconds in (("description to manifests", generating), ("PyYAML's C dumper alone", dumping))
+    ]
+    record.add(
+        Table(
+            name="generate",
+            title=f"{count} jobs, {characters / count / 1000:.1f} kB of manifests each",
+            columns=(
+                Column(title=""),
+                Column(title="CPU seconds", format=".2f"),
+                Column(title="ms a job", format=".2f"),
+                Column(title="times the dumper's", format=".2f"),
+            ),
+            rows=rows,
+            note=f"The bound of {bound:.2f} s is {verdict}. Resident memory: {resident[0] / MIB:.1f} MiB after a tenth "
+            f"of the jobs, {resident[-1] / MIB:.1f} MiB at the end. PyYAML {yaml.__version__}.",
+        )
+    )
+    record.write()
     return 0 if generating <= bound else 1
 
 

@@ -3,14 +3,13 @@
     python -m benchmarks.job_list [--jobs 1000] [--runs 5]
 
 Each run is the whole command in a process of its own. The aims are 2 s and 150 MiB for 1,000 jobs. The server is the
-tests' one, in Python, which answers more slowly than a real one; its own time is printed too.
+tests' one, in Python, which answers more slowly than a real one: its time is in the seconds, and not in the CPU time.
 """
 
 import argparse
 import json
 import multiprocessing
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -18,11 +17,9 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import psutil
-
+from benchmarks.report.record import Column, Record, Table, spread, spread_columns
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from hvd_elastic.mpijob.description.reader import read_job
@@ -88,7 +85,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    print(f"{platform.platform()}, {psutil.cpu_count()} CPUs, Python {platform.python_version()}")
+    record = Record(name="job_list", question="What does it take to list all jobs of a cluster?")
     here, there = multiprocessing.Pipe()
     server = multiprocessing.Process(target=serve, args=(options.jobs, there), daemon=True)
     server.start()
@@ -99,10 +96,23 @@ def main() -> int:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     server.terminate()
     cpu = (children.ru_utime + children.ru_stime) / options.runs
-    print(
-        f"list -A of {options.jobs} jobs: median {median(seconds):.2f} s, most {max(seconds):.2f} s (aim {AIM_SECONDS})"
+    record.add(
+        Table(
+            name="job-list",
+            title=f"hvd-elastic list -A of {options.jobs} jobs, {options.runs} runs",
+            columns=(
+                Column(title=""),
+                *spread_columns("s", format=".2f"),
+                Column(title="CPU s of a run", format=".2f"),
+                Column(title="MiB, most", format=".0f"),
+            ),
+            rows=[
+                ["measured", *spread(seconds), cpu, children.ru_maxrss / 1024],
+                ["aim for 1,000 jobs", None, AIM_SECONDS, None, None, AIM_MIB],
+            ],
+        )
     )
-    print(f"CPU of one run: {cpu:.2f} s; most memory: {children.ru_maxrss / 1024:.0f} MiB (aim {AIM_MIB})")
+    record.write()
     return 0
 
 

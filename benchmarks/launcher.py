@@ -15,17 +15,18 @@ import argparse
 import contextlib
 import itertools
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
 from tests.local.harness import Job, own_addresses
 from tests.local.harness import job as make_job
 
@@ -193,13 +194,10 @@ class Row:
         """Infinite if more than half of the tries failed; NaN without a try."""
         return statistics.median([*self.seconds, *(float("inf") for _ in self.never)] or [float("nan")])
 
-    def text(self, digits: int = 2) -> str:
-        """As a cell of the table."""
-        parts = []
-        if self.seconds:
-            values = (min(self.seconds), statistics.median(self.seconds), max(self.seconds))
-            parts.append(" / ".join(f"{value:.{digits}f}" for value in values))
-        return ", ".join([*parts, *dict.fromkeys(f"never ({why})" for why in self.never)]) or "not measured"
+    def cells(self) -> list[Value]:
+        """In the table: the spread of the seconds, and why it never went on."""
+        counted = Counter(self.never)
+        return [*spread(self.seconds), ", ".join(f"{times} x {why}" for why, times in counted.items()) or None]
 
 
 class Bench:
@@ -292,21 +290,19 @@ STOCK = Launcher(
 
 
 def main() -> None:
-    """Measure both and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stock-rounds", type=int, default=1)
     parser.add_argument("--patience", type=float, default=45.0, help="seconds without a step that count as never")
     flags = parser.parse_args()
-    print(
-        f"{platform.node()}: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-    )
+    record = Record(name="launcher", question="How long does training stand still, under each launcher?")
     os.environ["OMP_NUM_THREADS"] = "1"
     subprocess.run([sys.executable, "-c", "import horovod.torch, torch._dynamo"], check=True)
     ours, stock = (
         run(launcher, count, flags.patience) for launcher, count in ((OURS, flags.rounds), (STOCK, flags.stock_rounds))
     )
-    report(ours, stock)
+    record.add(table(ours, stock))
+    record.write()
 
 
 def run(launcher: Launcher, rounds: int, patience: float) -> dict[str, Row]:
@@ -317,13 +313,27 @@ def run(launcher: Launcher, rounds: int, patience: float) -> dict[str, Row]:
         return bench.rows
 
 
-def report(ours: dict[str, Row], stock: dict[str, Row]) -> None:
-    print(f"{'seconds: min / median / max':28}{'launch':>24}  {'promised':22}{'kept':6}horovodrun")
+def table(ours: dict[str, Row], stock: dict[str, Row]) -> Table:
+    rows: list[list[Value]] = []
     for change in (*CHANGES, NOTICE):
         our_row, stock_row = ours[change.label], stock[change.label]
-        digits = 3 if change is NOTICE else 2
         kept = "yes" if change.kept(our_row.median(), stock_row.median()) else "NO"
-        print(f"{change.label:28}{our_row.text(digits):>24}  {change.promise:22}{kept:6}{stock_row.text(digits)}")
+        rows.append([change.label, *our_row.cells(), change.promise, kept, *stock_row.cells()])
+    return Table(
+        name="launcher",
+        title="Seconds for which the survivor that waits longest stands still",
+        columns=(
+            Column(title="change"),
+            *spread_columns("launch", format=".3f"),
+            Column(title="launch, never"),
+            Column(title="promised"),
+            Column(title="kept"),
+            *spread_columns("horovodrun", format=".3f"),
+            Column(title="horovodrun, never"),
+        ),
+        rows=rows,
+        note=f"`{NOTICE.label}` is from the change of the hosts until a worker is notified.",
+    )
 
 
 def progress(text: str) -> None:

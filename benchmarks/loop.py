@@ -18,7 +18,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ import horovod.torch as hvd
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.report.record import Column, Record, Table, spread, spread_columns
 from hvd_elastic.trainer.fit.trainer import Trainer
 
 WARM: Final = 3
@@ -65,10 +65,9 @@ def main() -> None:
     if options.side:
         SIDES[options.side](options)
         return
-    parameters = sum(weight.numel() for weight in model_of(options.width).parameters()) / 1e6
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
-    print(f"{parameters:.1f} M parameters, batches of {options.batch}, a commit each {options.steps} steps")
-    report([measured(options) for _ in range(options.processes)], options)
+    record = Record(name="loop", question="What does a step of the Trainer cost, beside the same loop on raw Horovod?")
+    record.add(table([measured(options) for _ in range(options.processes)], options))
+    record.write()
 
 
 # --- The process that compares ---------------------------------------------------------------------------------------
@@ -122,17 +121,30 @@ def medians(blocks: list[Spent]) -> Spent:
     return Spent(*(statistics.median(values) for values in zip(*blocks, strict=True)))
 
 
-def report(results: list[tuple[Spent, Spent]], options: argparse.Namespace) -> None:
+def table(results: list[tuple[Spent, Spent]], options: argparse.Namespace) -> Table:
     raw, more = (list(each) for each in zip(*results, strict=True))
-    print(
-        f"raw step {1000 * medians(raw).clock / options.steps:.1f} ms; the Trainer, median of {options.pairs} blocks:"
+    parameters = sum(weight.numel() for weight in model_of(options.width).parameters()) / 1e6
+    return Table(
+        name="loop",
+        title=f"{parameters:.1f} M parameters, batches of {options.batch}, a commit each {options.steps} steps",
+        columns=(
+            Column(title=""),
+            Column(title="raw step, ms", format=".1f"),
+            *spread_columns("the Trainer takes more, %", format="+.2f"),
+            Column(title="promised, at most", format="+.0f"),
+        ),
+        rows=[
+            [
+                title,
+                1000 * getattr(medians(raw), name) / options.steps,
+                *spread([getattr(each, name) for each in more]),
+                1,
+            ]
+            for name, title in (("clock", "by the clock"), ("cpu", "CPU time"))
+        ],
+        note=f"Over {options.processes} pairs of processes, each the median of {options.pairs} blocks. torch "
+        f"{torch.__version__}.",
     )
-    for name in Spent._fields:
-        values = [getattr(each, name) for each in more]
-        print(
-            f"  {name:6} {statistics.median(values):+.2f} % (promise: at most +1 %), of "
-            + ", ".join(f"{value:+.2f}" for value in values)
-        )
 
 
 # --- The processes that are compared ---------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.report.machine import this_machine
+from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
 from hvd_elastic.mpijob.contract import ADOPT_FILE, ADOPT_SOCKET, ENV_READY_ADDRESS, ENV_RUN_DIR, ENV_SLOTS, READY_PORT
 from hvd_elastic.system.child_processes import children
 from hvd_elastic.worker.adoption import adopt_socket
@@ -55,14 +55,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--starts", type=int, default=3)
     options = parser.parse_args()
-    print(this_machine())
+    record = Record(name="standby", question="What does a standby cost, and what does it save?")
     with tempfile.TemporaryDirectory() as folder:
-        adoption(Path(folder), options.runs)
-        starts(Path(folder), options.starts)
-        memory(Path(folder))
+        record.add(adoption(Path(folder), options.runs))
+        record.add(starts(Path(folder), options.starts))
+        record.add(memory(Path(folder)))
+    record.write()
 
 
-def adoption(folder: Path, runs: int) -> None:
+def adoption(folder: Path, runs: int) -> Table:
     """The client against a Python that does nothing, in turns."""
     run_dir = folder / "answering"
     run_dir.mkdir()
@@ -73,10 +74,12 @@ def adoption(folder: Path, runs: int) -> None:
             "python -c pass": [sys.executable, "-c", "pass"],
         }
         spent = {name: [timed(command) for _ in range(runs)] for name, command in commands.items()}
+    rows: list[list[Value]] = []
     for name, pairs in spent.items():
         wall, cpu = ([pair[index] * 1e3 for pair in pairs] for index in (0, 1))
-        print(f"{name:22} wall ms: least {min(wall):5.1f} median {statistics.median(wall):5.1f}", end="; ")
-        print(f"cpu ms: least {min(cpu):5.1f} median {statistics.median(cpu):5.1f}")
+        rows.append([name, *spread(wall), *spread(cpu)])
+    columns = (Column(title="command"), *spread_columns("ms", format=".1f"), *spread_columns("CPU ms", format=".1f"))
+    return Table(name="standby-adoption", title="A command that is answered at once", columns=columns, rows=rows)
 
 
 @contextmanager
@@ -108,7 +111,7 @@ def timed(command: list[str]) -> tuple[float, float]:
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def starts(folder: Path, times: int) -> None:
+def starts(folder: Path, times: int) -> Table:
     """Command to first line, and last line to exit code, adopted and cold."""
     (folder / "train.py").write_text(SCRIPT)
     found: dict[str, list[tuple[float, float, float]]] = {"adopted": [], "cold": []}
@@ -117,9 +120,13 @@ def starts(folder: Path, times: int) -> None:
             wait_ready()
             found["adopted"].append(lines([str(run_dir / ADOPT_FILE), "python", "train.py"], folder))
             found["cold"].append(lines([sys.executable, "train.py"], folder))
-    for name, rows in found.items():
-        start, optimizer, end = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(f"{name:8} command to hvd.init {start:6.3f} s, first optimizer {optimizer:6.3f} s, end {end:6.3f} s")
+    titles = ("command to hvd.init()", "first optimizer", "last line to exit code")
+    return Table(
+        name="standby-start",
+        title=f"Seconds of a training process, medians of {times}",
+        columns=(Column(title="start"), *(Column(title=title, format=".3f") for title in titles)),
+        rows=[[name, *map(statistics.median, zip(*turns, strict=True))] for name, turns in found.items()],
+    )
 
 
 def lines(command: list[str], folder: Path) -> tuple[float, float, float]:
@@ -130,7 +137,7 @@ def lines(command: list[str], folder: Path) -> tuple[float, float, float]:
     return first - begin, last - first, end - last
 
 
-def memory(folder: Path) -> None:
+def memory(folder: Path) -> Table:
     """Private and proportional memory of the entry point and two standbys."""
     (folder / "train.py").write_text(SCRIPT)
     with pod(folder, slots=2):
@@ -140,11 +147,13 @@ def memory(folder: Path) -> None:
         assert bare.stdout is not None
         bare.stdout.readline()
         kinds = {"entry point": [entry_point], "standby": children(entry_point), "bare imports": [bare.pid]}
-        for name, pids in kinds.items():
-            for pid in pids:
-                print(f"{name:12} private {mib(pid, 'Private_'):6.1f} MiB, proportional {mib(pid, 'Pss:'):6.1f} MiB")
+        rows: list[list[Value]] = [
+            [name, mib(pid, "Private_"), mib(pid, "Pss:")] for name, pids in kinds.items() for pid in pids
+        ]
         bare.kill()
         bare.communicate()
+    columns = (Column(title="process"), *(Column(title=title, format=".1f") for title in ("private", "proportional")))
+    return Table(name="standby-memory", title="Memory in MiB, in a pod of two slots", columns=columns, rows=rows)
 
 
 def entry_points_pid() -> int:

@@ -7,14 +7,14 @@ Rounds are interleaved and medians compared, so that a busy machine slows all co
 """
 
 import argparse
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
 
 JOB = """
 name: fashion
@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
-    print(f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
+    record = Record(name="startup", question="How long does the command line take to start?")
     tool = str(Path(sys.executable).with_name("hvd-elastic"))
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.yaml"
@@ -52,11 +52,28 @@ def main() -> int:
                 times[name].append(seconds(command))
     medians = {name: statistics.median(values[1:]) for name, values in times.items()}
     kept = True
-    for name, median in medians.items():
-        ratio, bound = median / medians[BASE], BOUNDS.get(name)
-        verdict = "" if bound is None else f"   bound {bound}: {'kept' if ratio <= bound else 'MISSED'}"
-        kept &= bound is None or ratio <= bound
-        print(f"  {name:<22} {median * 1000:7.0f} ms   {ratio:5.2f} times{verdict}")
+    rows: list[list[Value]] = []
+    for name, values in times.items():
+        ratio, bound = medians[name] / medians[BASE], BOUNDS.get(name)
+        held = bound is None or ratio <= bound
+        kept &= held
+        verdict = None if bound is None else "kept" if held else "MISSED"
+        rows.append([name, *spread([1000 * value for value in values[1:]]), ratio, bound, verdict])
+    record.add(
+        Table(
+            name="startup",
+            title=f"Commands, from start to end, {rounds} rounds",
+            columns=(
+                Column(title="command"),
+                *spread_columns("ms", format=".0f"),
+                Column(title="times the first", format=".2f"),
+                Column(title="bound", format=".1f"),
+                Column(title=""),
+            ),
+            rows=rows,
+        )
+    )
+    record.write()
     return 0 if kept else 1
 
 

@@ -1,6 +1,6 @@
 """The cost of a commit: `elastic.State` compared with Horovod's TorchState, same model, same process.
 
-    python -m benchmarks.trainer_commit [--parameters 100] [--commits 6] [--step 0.1] [--steps 10]
+    python -m benchmarks.trainer_commit [--parameters 100] [--commits 9] [--step 0.1] [--steps 10]
 
 A step is a pause, as on a host whose GPU computes, followed by the optimizer's step. The blocked time is what the
 training thread loses: the time in `commit()`, and before the optimizer's next step the wait for copies in progress.
@@ -9,8 +9,6 @@ With `overlap=True` the copy costs nothing if memory is copied within the time o
 
 import argparse
 import gc
-import os
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import horovod.torch as hvd
 import torch
 
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.trainer import init
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS
@@ -33,22 +32,41 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="between commits")
     options = parser.parse_args()
     init()
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    print(f"{options.parameters} M parameters, SGD with momentum: {options.parameters * 8} MB of state")
+    record = Record(name="trainer_commit", question="How long does a commit keep training waiting?")
+    for momentum, name in ((0.9, "momentum"), (0.0, "plain")):
+        record.add(_table(options, momentum, name))
+    record.write()
+
+
+def _table(options: argparse.Namespace, momentum: float, name: str) -> Table:
     work = options.step * options.steps
-    for momentum in (0.9, 0.0):
-        print(f"momentum {momentum}, load {os.getloadavg()[0]:.1f}")
-        stock = sum(_blocked(_stock, options, momentum))
-        print(f"  {'hvd.elastic.TorchState':30} blocked {stock * 1e3:6.1f} ms")
-        for name, make in (("elastic.State", _ours), ("elastic.State(overlap=True)", _overlapped)):
-            committing, waiting = _blocked(make, options, momentum)
-            ours = committing + waiting
-            print(
-                f"  {name:30} blocked {ours * 1e3:6.1f} ms ({committing * 1e3:.1f} in commit(), {waiting * 1e3:.1f} "
-                f"before the next step): {ours / stock:.2f} of TorchState (promise: 0.5), "
-                f"{100 * ours / work:.2f} % of {work:g} s of work (promise: 1 %)",
-                flush=True,
-            )
+    rows: list[list[Value]] = []
+    stock = 0.0
+    for title, make in (
+        ("hvd.elastic.TorchState", _stock),
+        ("elastic.State", _ours),
+        ("elastic.State(overlap=True)", _overlapped),
+    ):
+        committing, waiting = _blocked(make, options, momentum)
+        lost = committing + waiting
+        stock = stock or lost
+        rows.append([title, lost * 1e3, committing * 1e3, waiting * 1e3, lost / stock, lost / work])
+    megabytes = options.parameters * (8 if momentum else 4)
+    return Table(
+        name=f"trainer-commit-{name}",
+        title=f"{options.parameters} M parameters, SGD with momentum {momentum:g}: {megabytes} MB of state",
+        columns=(
+            Column(title="state"),
+            Column(title="blocked, ms", format=".1f"),
+            Column(title="in commit()", format=".1f"),
+            Column(title="before the next step", format=".1f"),
+            Column(title="of TorchState", format=".2f"),
+            Column(title=f"of {work:g} s of work", format=".2%"),
+        ),
+        rows=rows,
+        note="Promised: at most 0.5 of TorchState, and 1% of the work. "
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads.",
+    )
 
 
 def _blocked(make: Callable[..., Any], options: argparse.Namespace, momentum: float) -> tuple[float, float]:

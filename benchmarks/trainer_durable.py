@@ -12,12 +12,11 @@
 import argparse
 import gc
 import os
-import platform
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,14 @@ from typing import Any
 import horovod.torch as hvd
 import torch
 
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.trainer import init
 from hvd_elastic.trainer.state.elastic_state import State
 
 MIB = 1 << 20
 SHARED_MEMORY = Path("/dev/shm")  # so that the disk is not what is measured
 NEVER = "1000000000"
+KEYS = 200
 
 
 def main() -> None:
@@ -43,14 +44,22 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["HVD_ELASTIC_CHECKPOINT_STEPS"] = os.environ["HVD_ELASTIC_CHECKPOINT_SECONDS"] = NEVER
     init()
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, torch {torch.__version__}, load {os.getloadavg()[0]:.1f}")
-    hand_over(options.tensors // 4)
-    history(options.floats)
-    memory(options.mib)
-    changing_keys(200)
+    record = Record(
+        name="trainer_durable", question="What do the durable tier and odd states cost the training thread?"
+    )
+    record.add(hand_over(options.tensors // 4))
+    record.add(history(options.floats))
+    record.add(memory(options.mib))
+    record.write()
 
 
-def hand_over(parameters: int) -> None:
+def figures(name: str, title: str, what: str, rows: Sequence[Sequence[Value]], *, note: str = "") -> Table:
+    """A table of one figure a row."""
+    columns = (Column(title=""), Column(title=what, format=".1f"))
+    return Table(name=name, title=title, columns=columns, rows=rows, note=note)
+
+
+def hand_over(parameters: int) -> Table:
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(16)) for _ in range(parameters)])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9, foreach=True)
     for weight in model:
@@ -66,32 +75,43 @@ def hand_over(parameters: int) -> None:
         state.sync()
         for _ in range(3):
             step()
-        print(f"{4 * parameters} tensors")
         alone = [timed(step) for _ in range(5)]
         state._commits.memory.wait()
         blocked = timed(state._commits.save_to_store_async)
         began, beside = time.perf_counter(), []
         while state._commits.durable.busy:
             beside.append(timed(step))
-        print(f"  hand-over                       blocks {blocked * 1e3:8.1f} ms")
-        print(f"  a step and its commit           takes  {statistics.median(alone) * 1e3:8.1f} ms")
-        print(
-            f"  while the tier stores a commit         {statistics.median(beside or [0.0]) * 1e3:8.1f} ms, for "
-            f"{time.perf_counter() - began:.1f} s"
-        )
+        seconds = time.perf_counter() - began
         state._commits.durable.close()
+    return figures(
+        "trainer-durable-tensors",
+        f"A state of {4 * parameters} tensors",
+        "ms",
+        [
+            ["the hand-over blocks for", blocked * 1e3],
+            ["a step and its commit", statistics.median(alone) * 1e3],
+            ["the same while the tier stores a commit", statistics.median(beside) * 1e3 if beside else None],
+        ],
+        note=f"The tier stored it in {seconds:.1f} s. torch {torch.__version__}.",
+    )
 
 
-def history(floats: int) -> None:
+def history(floats: int) -> Table:
     values = [float(number) for number in range(floats)]
     state, stock = State(history=list(values)), hvd.elastic.TorchState(history=list(values))
     state.sync()
-    print(f"a list of {floats} floats")
-    for name, commit in (("elastic.State.commit", state.commit), ("TorchState.save", stock.save)):
-        print(f"  {name:31} blocks {statistics.median(timed(commit) for _ in range(7)) * 1e3:8.1f} ms", flush=True)
+    return figures(
+        "trainer-durable-history",
+        f"A state with a list of {floats} floats",
+        "blocks for ms",
+        [
+            [name, statistics.median(timed(commit) for _ in range(7)) * 1e3]
+            for name, commit in (("elastic.State.commit", state.commit), ("TorchState.save", stock.save))
+        ],
+    )
 
 
-def memory(mib: int) -> None:
+def memory(mib: int) -> Table:
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(4 * MIB)) for _ in range(mib // 16)])
     with store() as url:
         base = resident()
@@ -110,21 +130,30 @@ def memory(mib: int) -> None:
             state.commit()
         state._commits.memory.wait()
         gc.collect()
-        print(f"a state of {mib} MiB: resident memory beyond the model's own")
-        print(f"  after a commit                         {(committed - base) / MIB:8.0f} MiB")
-        print(f"  while the tier stores a commit         {(most - base) / MIB:8.0f} MiB")
-        print(f"  two commits after that                 {(resident() - base) / MIB:8.0f} MiB")
+        after = resident()
         state._commits.durable.close()
+    return figures(
+        "trainer-durable-memory",
+        f"Resident memory beyond the model's own, of a state of {mib} MiB",
+        "MiB",
+        [
+            ["after a commit", (committed - base) / MIB],
+            ["while the tier stores a commit", (most - base) / MIB if most else None],
+            ["two commits after that", (after - base) / MIB],
+            [f"one tensor of 1 MiB under {KEYS} keys, one after the other", changing_keys(KEYS) / MIB],
+        ],
+    )
 
 
-def changing_keys(commits: int) -> None:
+def changing_keys(commits: int) -> int:
+    """How much more memory is resident after commits of a tensor under a new key each."""
     state: Any = State(cache={})
     state.sync()
     before = resident()
     for number in range(commits):
         state.cache = {f"epoch {number}": torch.ones(MIB // 4)}
         state.commit()
-    print(f"one tensor of 1 MiB under {commits} keys, one after the other: {(resident() - before) / MIB:.0f} MiB")
+    return resident() - before
 
 
 @contextmanager

@@ -8,8 +8,6 @@ its time is proportional to their number.
 
 import argparse
 import itertools
-import os
-import platform
 import resource
 import time
 from collections.abc import Callable
@@ -18,9 +16,15 @@ from typing import Any
 import numpy as np
 from horovod.torch.elastic.sampler import ElasticSampler
 
+from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.trainer import init
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
+
+BATCH = 128
+FIRST, RESIZED = "an epoch's first batch after ms", "the first batch after a resize in mid-epoch, ms"
+MEMORY = "more memory, MB"
+PROMISES = {FIRST: 1000, RESIZED: 1000}
 
 
 def main() -> None:
@@ -29,37 +33,56 @@ def main() -> None:
     parser.add_argument("--stock", type=int, default=5_000_000)
     options = parser.parse_args()
     init()
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, numpy {np.__version__}")
-    length = options.samples
+    record = Record(name="trainer_sampler", question="What does it cost to find the next samples?")
+    ours, stock = _ours(options.samples), _stock(options.samples, options.stock)
+    record.add(
+        Table(
+            name="trainer-sampler",
+            title=f"{options.samples:,} samples, batches of {BATCH}",
+            columns=(
+                Column(title=""),
+                Column(title="hvd-elastic", format=".4g"),
+                Column(title="ElasticSampler", format=".4g"),
+                Column(title="promised, at most", format=".4g"),
+            ),
+            rows=[[title, ours[title], stock.get(title), PROMISES.get(title)] for title in ours],
+            note=f"ElasticSampler was measured with {options.stock:,} samples; its figures are in proportion. It makes "
+            f"the whole list, from which a batch is then taken. numpy {np.__version__}.",
+        )
+    )
+    record.write()
+
+
+def _ours(length: int) -> dict[str, Value]:
     before = _peak_mb()
-    seconds, _ = _timed(lambda: _first_batch(length, epoch=1, position=0, rank=3, size=8))
-    print(f"{length:,} samples: an epoch's first batch of 128 after {seconds * 1e3:.1f} ms (promise: 1 s)")
-    seconds, _ = _timed(lambda: _first_batch(length, epoch=1, position=length // 3, rank=1, size=5))
-    print(f"{length:,} samples: first batch after a resize in mid-epoch after {seconds * 1e3:.1f} ms (promise: 1 s)")
-    plan = EpochPlan(length=length, position=0, policy=BatchPolicy(per_worker=128), rank=3, size=8)
+    first, _ = _timed(lambda: _first_batch(length, epoch=1, position=0, rank=3, size=8))
+    resized, _ = _timed(lambda: _first_batch(length, epoch=1, position=length // 3, rank=1, size=5))
+    plan = EpochPlan(length=length, position=0, policy=BatchPolicy(per_worker=BATCH), rank=3, size=8)
     count = 2000
     order = SampleOrder(length, seed=1)
-    seconds, taken = _timed(lambda: sum(map(len, itertools.islice(plan.indices(order), count))))
-    print(f"{length:,} samples: {seconds / count * 1e6:.0f} us a batch of 128, {seconds / taken * 1e9:.0f} ns a sample")
-    seconds, _ = _timed(lambda: sum(1 for _ in itertools.islice(plan.micro_batches(), count)))
-    print(f"{length:,} samples: {seconds / count * 1e6:.1f} us a batch to count its samples")
-    print(f"{length:,} samples: {_peak_mb() - before:.0f} MB more memory in all")
+    batches, _ = _timed(lambda: sum(map(len, itertools.islice(plan.indices(order), count))))
+    counting, _ = _timed(lambda: sum(1 for _ in itertools.islice(plan.micro_batches(), count)))
+    return {
+        FIRST: first * 1e3,
+        RESIZED: resized * 1e3,
+        "a batch, us": batches / count * 1e6,
+        "counting the samples of a batch, us": counting / count * 1e6,
+        MEMORY: _peak_mb() - before,
+    }
 
+
+def _stock(length: int, measured: int) -> dict[str, Value]:
     before = _peak_mb()
     sampler = ElasticSampler(range(2), shuffle=True)
-    sampler.dataset = range(options.stock)
+    sampler.dataset = range(measured)
     seconds, _ = _timed(lambda: (sampler.set_epoch(1), next(iter(sampler))))
-    scaled = seconds * length / options.stock
-    memory = (_peak_mb() - before) * length / options.stock
-    print(
-        f"ElasticSampler, {options.stock:,} samples: {seconds:.2f} s an epoch or a reset; in proportion {scaled:.0f} s"
-    )
-    print(f"ElasticSampler, in proportion for {length:,} samples: {memory / 1e3:.1f} GB")
+    scaled = seconds * length / measured * 1e3
+    return {FIRST: scaled, RESIZED: scaled, MEMORY: (_peak_mb() - before) * length / measured}
 
 
 def _first_batch(length: int, *, epoch: int, position: int, rank: int, size: int) -> list[int]:
     order = SampleOrder(length, seed=1, epoch=epoch)
-    plan = EpochPlan(length=length, position=position, policy=BatchPolicy(per_worker=128), rank=rank, size=size)
+    plan = EpochPlan(length=length, position=position, policy=BatchPolicy(per_worker=BATCH), rank=rank, size=size)
     return next(plan.indices(order))
 
 

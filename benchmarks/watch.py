@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import tempfile
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.report.record import Column, Record, Table
 from hvd_elastic.discovery.ledger.entries import WorldChanged, to_line
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import (
@@ -40,11 +40,11 @@ PADDING = {f"ENVIRONMENT_{index}": "some value" for index in range(80)}
 
 
 def main() -> None:
-    """Print the share of a core."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30.0)
     wanted = parser.parse_args()
+    record = Record(name="watch", question="What does hvd-elastic watch cost the machine of whoever watches?")
     api = KubeApi()
     for path in (CONFIG_MAPS, ALL_PODS):
         api.objects[path] = {}
@@ -57,8 +57,15 @@ def main() -> None:
         os.environ["KUBECONFIG"] = str(api.kubeconfig(Path(folder)))
         share = measure(wanted.seconds)
     stop.set()
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"watch of a job of {wanted.workers} workers: {share:.2%} of a core, over {wanted.seconds:.0f} s")
+    record.add(
+        Table(
+            name="watch",
+            title=f"hvd-elastic watch, over {wanted.seconds:.0f} s",
+            columns=(Column(title="workers", format="d"), Column(title="of a core", format=".2%")),
+            rows=[[wanted.workers, share]],
+        )
+    )
+    record.write()
 
 
 def measure(seconds: float) -> float:

@@ -9,13 +9,15 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.report.growth import growth
 from benchmarks.report.page import Section, write_page
-from benchmarks.report.record import Column, Record, Table
+from benchmarks.report.programs import CLUSTER, PROGRAMS, Program
+from benchmarks.report.record import Column, Record, Table, Value, spread
 from hvd_elastic.bench.line_chart import Axis, Line, line_chart
 
 
 def record() -> Record:
-    found = Record(name="made_up", question="Is <this> shown?")
+    found = Record(name="made_up", question="Is <this> shown?", options=("--size", "3"))
     columns = (Column(title="what"), Column(title="share", format=".1%"), Column(title="seconds", format=".2f"))
     found.add(
         Table(
@@ -60,7 +62,8 @@ def page(tmp_path: Path) -> Path:
         Section(name="made_up", record=record(), said=""),
         Section(name="absent", record=None, said="skipped: there is no <trace>\nexit code 0"),
     ]
-    return write_page(sections, tmp_path)
+    left_out = [Program(name="far_away", options=("--small",), left_out="there is no <cluster>")]
+    return write_page(sections, tmp_path, left_out=left_out)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -76,7 +79,7 @@ def test_each_link_leads_somewhere_and_nothing_is_loaded(page: Path) -> None:
     assert found.loaded == []
     for link in found.links:
         assert link.removeprefix("#") in found.ids if link.startswith("#") else (page.parent / link).is_file(), link
-    assert {"#made_up", "#absent", "made-up.csv"} <= set(found.links)
+    assert {"#made_up", "#absent", "#left-out", "made-up.csv"} <= set(found.links)
 
 
 def test_figures_are_shown_for_people_and_kept_for_programs(page: Path) -> None:
@@ -89,6 +92,41 @@ def test_figures_are_shown_for_people_and_kept_for_programs(page: Path) -> None:
             ["ours", "0.987", "1.5"],
             ["stock", "", "never"],
         ]
+
+
+def test_each_command_is_shown_with_its_options_and_what_is_left_out_at_its_own_size(page: Path) -> None:
+    texts = Page(page.read_text()).texts
+    assert {"python -m benchmarks.made_up --size 3", "python -m benchmarks.far_away"} <= set(texts)
+    assert any("there is no <cluster>" in text for text in texts)
+
+
+def test_every_benchmark_writes_a_record_and_is_part_of_the_report() -> None:
+    modules = {path.stem: path.read_text() for path in Path("benchmarks").glob("[a-z]*.py")}
+    assert sorted(program.name for program in PROGRAMS) == sorted(modules)
+    for name, text in modules.items():
+        assert f'name="{name}"' in text, f"{name} has no Record"
+        assert "record.write()" in text, f"{name} does not keep what it has found"
+
+
+def test_a_report_brings_up_no_cluster_unless_it_is_asked_to() -> None:
+    assert {program.name for program in PROGRAMS if program.left_out} == {
+        path.stem for path in Path("benchmarks").glob("[a-z]*.py") if "tests.cluster" in path.read_text()
+    }
+    assert all(program.left_out in ("", CLUSTER) for program in PROGRAMS)
+
+
+def test_growth_is_told_for_one_doubling() -> None:
+    columns = (Column(title="workers"), Column(title="seconds"), Column(title="MiB"), Column(title="name"))
+    rows: list[list[Value]] = [[64, 1.0, 10, "a"], [512, 8.0, None, "b"], [1024, 32.0, 20, "c"]]
+    measured = Table(name="scale", title="Scale", columns=columns, rows=rows)
+    grown = growth(measured, name="growth", of=("seconds", "MiB"))
+    assert grown.rows == [["64 to 512", pytest.approx(2.0), None], ["512 to 1024", pytest.approx(4.0), None]]
+    assert [column.title for column in grown.columns] == ["workers", "seconds", "MiB"]
+
+
+def test_a_spread_without_values_has_no_figures() -> None:
+    assert spread([3.0, 1.0, 9.0]) == (1.0, 3.0, 9.0)
+    assert spread([]) == (None, None, None)
 
 
 def test_the_picture_is_a_well_formed_part_of_the_page(page: Path) -> None:

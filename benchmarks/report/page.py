@@ -9,6 +9,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from benchmarks.report.programs import Program
 from benchmarks.report.record import Record, Table
 
 _TEMPLATE: Final = "page.html.jinja"
@@ -25,7 +26,7 @@ class Section:
     """The end of its output."""
 
 
-def write_page(sections: Sequence[Section], folder: Path) -> Path:
+def write_page(sections: Sequence[Section], folder: Path, *, left_out: Sequence[Program] = ()) -> Path:
     """Write the page and a CSV file for each table into `folder`; return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = Environment(
@@ -36,7 +37,7 @@ def write_page(sections: Sequence[Section], folder: Path) -> Path:
         for table in section.record.tables if section.record else ():
             _write_csv(table, folder / f"{table.name}.csv")
     page = folder / "index.html"
-    page.write_text(environment.get_template(_TEMPLATE).render(sections=sections))
+    page.write_text(environment.get_template(_TEMPLATE).render(sections=sections, left_out=left_out))
     return page
 
 

@@ -5,6 +5,8 @@ A benchmark prints each table as soon as it has it, and keeps all of them in `ou
 """
 
 import json
+import statistics
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,6 +35,16 @@ class Column:
         if value is None:
             return "-"
         return value if isinstance(value, str) else format(value, self.format)
+
+
+def spread_columns(of: str, *, format: str) -> tuple[Column, ...]:  # noqa: A002  as of a column
+    """Columns for `spread`; `of` says what of, with its unit."""
+    return tuple(Column(title=f"{of}, {which}", format=format) for which in ("least", "median", "most"))
+
+
+def spread(values: Sequence[float]) -> tuple[Value, ...]:
+    """The least, the median and the largest of some values; without any, no figures."""
+    return (min(values), statistics.median(values), max(values)) if values else (None, None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +81,8 @@ class Record:
     """Of the module."""
     question: str
     """That the figures answer."""
+    options: Sequence[str] = field(default_factory=lambda: tuple(sys.argv[1:]))
+    """With which it was run."""
     began: float = field(default_factory=time.time)
     """Unix seconds."""
     machine: str = field(default_factory=this_machine)
@@ -102,4 +116,4 @@ class Record:
             Table(**{**table, "columns": [Column(**column) for column in table["columns"]]})
             for table in found["tables"]
         ]
-        return cls(**{**found, "tables": tables})
+        return cls(**{"options": (), **found, "tables": tables})

@@ -75,6 +75,14 @@ class Job:
         where = ["--host-discovery-script", discovery, "--network-interface", "lo"]
         self.start([*HOROVODRUN, *flags, *where], command)
 
+    def put_ssh_here(self) -> None:
+        """Have launchers that are started from now on reach every host by a program that runs commands here."""
+        programs = self.folder / "bin"
+        programs.mkdir()
+        (programs / "ssh").write_text(_SSH)
+        (programs / "ssh").chmod(0o755)
+        self.environment["PATH"] = f"{programs}{os.pathsep}{self.environment['PATH']}"
+
     def start(self, launcher: Sequence[str], command: Sequence[str] | None) -> None:
         self.process = subprocess.Popen(
             [*launcher, *(command or [sys.executable, "-S", str(WORKER)])],
@@ -218,3 +226,11 @@ HOROVODRUN = (
     # It imports torch to see whether it was built with Gloo.
     "import horovod.runner.launch as stock; stock.gloo_built = lambda verbose=False: True; stock.run_commandline()",
 )
+
+_SSH = """\
+#!/bin/sh
+# `ssh [-o OPTION]... HOST COMMAND` runs COMMAND here.
+while [ "${1#-}" != "$1" ]; do shift 2; done
+shift
+exec /bin/sh -c "$*"
+"""

@@ -4,7 +4,6 @@ The processes are the tiny ones of the harness, so that a small machine has room
 """
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,14 +24,6 @@ HOSTS, SLOTS = 16, 4
 SECONDS: Final = 240.0
 """A deadline for a world of sixty-four on two busy cores."""
 
-SSH: Final = """\
-#!/bin/sh
-# `ssh [-o OPTION]... HOST COMMAND` runs COMMAND here.
-while [ "${1#-}" != "$1" ]; do shift 2; done
-shift
-exec /bin/sh -c "$*"
-"""
-
 
 class ManySlots(Job):
     """A job whose hosts are made-up addresses: horovodrun reaches them by a program that is called ssh."""
@@ -49,16 +40,9 @@ class ManySlots(Job):
             return
         write_script(self.run_dir)
         where = ("--host-discovery-script", str(self.run_dir / "discover-hosts"), "--network-interface", "lo")
-        self.environment["PATH"] = f"{self._write_ssh()}{os.pathsep}{self.environment['PATH']}"
+        self.put_ssh_here()
         stock = [sys.executable, "-S", str(WORKER), "--stock"]
         self.start([sys.executable, "-m", "hvd_elastic.cli", "horovodrun", *flags, *where], stock)
-
-    def _write_ssh(self) -> Path:
-        programs = self.folder / "bin"
-        programs.mkdir()
-        (programs / "ssh").write_text(SSH)
-        (programs / "ssh").chmod(0o755)
-        return programs
 
     def offer(self, addresses: Sequence[str]) -> None:
         """Put exactly these hosts on the list."""
