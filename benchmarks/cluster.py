@@ -60,6 +60,8 @@ class System:
     """In the command line of a training process."""
     submit: Callable[[Site, Kubectl, dict[str, str], int], Job]
     """Starts the job on nodes of these labels, with so many workers of SIZE."""
+    serving_queue: str = ""
+    """The queue of Kueue in which inference asks; empty: none."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Goodput over windows of recorded days on a real cluster: the product beside what people use instead.
 
-    python -m benchmarks.recorded_days [--seconds 240] [--windows 4] [--systems launch,horovodrun,stock,torchelastic]
-                                       [--recorded]
+    python -m benchmarks.recorded_days [--seconds 240] [--windows 4] [--recorded]
+                                       [--systems launch,horovodrun,stock,torchelastic,kueue]
 
 The windows, and how inference pods replay them, are those of benchmarks/simulation_truth.py. Each system trains the
 same small network on the same digits, in steps of at least 50 ms, 20 samples for each of three workers.
@@ -10,6 +10,8 @@ same small network on the same digits, in steps of at least 50 ms, 20 samples fo
 - *stock*: the MPI Operator's own discover_hosts.sh with plain `horovodrun`, a commit each step.
 - *torchelastic*: an elastic PyTorchJob under the real training-operator 1.8, torchrun with the c10d rendezvous, a
   checkpoint on the shared volume each ten steps, from which all go on after each change.
+- *kueue*: a job of fixed size in a queue of the real Kueue 0.14, whose quota inference takes back. Kueue evicts the job
+  whole, and admits it again once all its GPUs are free; it goes on from its checkpoint on the shared volume.
 
 Goodput is the GPU-time of the steps that were kept, each at the mean time of its size in the same run without pauses,
 as a share of the GPU-time that the window leaves to training. `--recorded` measures nothing, and shows what was
@@ -20,7 +22,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
@@ -31,7 +33,8 @@ from benchmarks.replay.measured_window import Measured, kept, measure, step_time
 from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, AskedGpus, given
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.simulate.engine.inference_record import inference_waiting
-from tests.cluster import jobs, torchelastic
+from tests.cluster import jobs, queues, torchelastic
+from tests.cluster.faults import STANDBY
 from tests.cluster.jobs import Job
 from tests.cluster.kube import cluster as kube
 from tests.cluster.kube import trainingoperator
@@ -55,7 +58,32 @@ TORCHELASTIC: Final = System(
     program="scripts/torchelastic.py",
     submit=torchelastic_job,
 )
-CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC)
+
+
+def kueue_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start: int) -> Job:
+    """What cannot change its size: all GPUs or none."""
+    queues.open_queues(kubectl)
+    description = jobs.describe(
+        site,
+        kubectl,
+        "fixed",
+        jobs.PACED,
+        workers=jobs.workers((SIZE, SIZE, SIZE)),
+        node_labels=node_labels,
+        queue={"system": "kueue", "name": queues.TRAINING},
+        checkpoint={"url": "file:///output/checkpoints", "every": 10},
+    )
+    return jobs.submit(site, kubectl, description)
+
+
+KUEUE: Final = System(
+    name="kueue",
+    title="fixed size, evicted whole by Kueue",
+    program=STANDBY,
+    submit=kueue_job,
+    serving_queue=queues.SERVING,
+)
+CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC, KUEUE)
 
 
 def main() -> None:
@@ -80,7 +108,7 @@ def main() -> None:
         site = attach(running)
         jobs.priority_classes(site)
         for system in (each for each in CONTENDERS if each.name in flags.systems.split(",")):
-            with training_operator(site) if system is TORCHELASTIC else nullcontext():
+            with installed(site, system):
                 for window in WINDOWS[: flags.windows]:
                     print(f"{time.strftime('%H:%M:%S')} {window.trace}: {system.name}", flush=True)
                     try:
@@ -95,13 +123,19 @@ def main() -> None:
 
 
 @contextmanager
-def training_operator(site: Site) -> Iterator[None]:
-    """The training-operator in the MPI Operator's place."""
-    try:
-        trainingoperator.start(site.local())
+def installed(site: Site, system: System) -> Iterator[None]:
+    """What the system needs beside the MPI Operator, or in its place."""
+    if system is KUEUE:
+        with queues.kueue_with_queues(site, gpus=SIZE):
+            yield
+    elif system is TORCHELASTIC:
+        try:
+            trainingoperator.start(site.local())
+            yield
+        finally:
+            trainingoperator.stop(site.local())
+    else:
         yield
-    finally:
-        trainingoperator.stop(site.local())
 
 
 def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:

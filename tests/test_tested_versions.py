@@ -36,6 +36,7 @@ MODULES = {
     "Kubernetes": ("kubernetes", "k8s.io/kubernetes"),
     "MPI Operator": ("mpi-operator", "github.com/kubeflow/mpi-operator"),
     "training-operator (`--as mpijob-v1`)": ("training-operator", "github.com/kubeflow/training-operator"),
+    "Kueue": ("kueue", "sigs.k8s.io/kueue"),
     "CoreDNS": ("dns-kwok", "github.com/coredns/coredns"),
     "KWOK": ("dns-kwok", "sigs.k8s.io/kwok"),
 }

@@ -61,7 +61,7 @@ def measure(site: Site, system: System, window: TraceWindow, seconds: float, fol
     timeline = Timeline(kubectl, folder / f"{window.trace}-{system.name}".lower())
     timeline.start()
     try:
-        load = inference.deploy(site, kubectl)
+        load = inference.deploy(site, kubectl, queue=system.serving_queue)
         job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
         job.wait_size(SIZE, within_seconds=START_SECONDS)
         begin = timeline.mark("the window begins")

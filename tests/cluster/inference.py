@@ -36,8 +36,13 @@ class Inference:
         )
 
 
-def deploy(site: Site, kubectl: Kubectl, *, node: str = "spot", gpus: int = 1, cpu: str = "0") -> Inference:
-    """Make the Deployment with no pods. It must run on the node under test, not on a GPU that is free elsewhere."""
+def deploy(
+    site: Site, kubectl: Kubectl, *, node: str = "spot", gpus: int = 1, cpu: str = "0", queue: str = ""
+) -> Inference:
+    """Make the Deployment with no pods. It must run on the node under test, not on a GPU that is free elsewhere.
+
+    With a `queue` of Kueue its pods wait for quota.
+    """
     image = store.PAUSE_IMAGE if site.machine else site.image
     command = [] if site.machine else ["sleep", "infinity"]
     container = {
@@ -58,7 +63,7 @@ def deploy(site: Site, kubectl: Kubectl, *, node: str = "spot", gpus: int = 1, c
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": _NAME},
+        "metadata": {"name": _NAME, "labels": {"kueue.x-k8s.io/queue-name": queue} if queue else {}},
         "spec": {
             "replicas": 0,
             "selector": {"matchLabels": labels},

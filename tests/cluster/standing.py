@@ -4,7 +4,7 @@ To start a job costs half a minute of two cores, to do it harm some seconds. One
 replaced before the next.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +29,8 @@ SIZE: Final = 4
 DURABLE: Final = {"url": "file:///output/checkpoints", "every": 5}
 
 
-def start(site: Site, kubectl: Kubectl, launcher: str, **keys: object) -> Job:
-    """Start a paced job on all four GPUs of the spot node."""
+def start(site: Site, kubectl: Kubectl, launcher: str, *, command: Sequence[str] = jobs.PACED, **keys: object) -> Job:
+    """Start a job, a paced one unless told otherwise, on all four GPUs of the spot node."""
     jobs.priority_classes(site)
     kind = {"kind": launcher, "cpu": "100m"}
     on_spot: dict[str, Any] = {
@@ -38,10 +38,10 @@ def start(site: Site, kubectl: Kubectl, launcher: str, **keys: object) -> Job:
         "launcher": kind,
         "workers": jobs.workers((1, SIZE, SIZE)),
     }
-    return jobs.submit(site, kubectl, jobs.describe(site, kubectl, "sponge", jobs.PACED, **{**on_spot, **keys}))
+    return jobs.submit(site, kubectl, jobs.describe(site, kubectl, "sponge", [*command], **{**on_spot, **keys}))
 
 
-def nothing_lost(account: Account, *, ended: bool = False) -> None:
+def nothing_lost(account: Account, *, ended: bool = False, samples: int = SAMPLES) -> None:
     """Every step was done exactly once, in order, and every epoch that is over saw every sample.
 
     Unless the training has `ended`, its last epoch may still be under way.
@@ -51,7 +51,7 @@ def nothing_lost(account: Account, *, ended: bool = False) -> None:
     ends = {step["epoch"]: step["samples"] for step in account.steps}
     if not ended:
         del ends[max(ends)]
-    assert set(ends.values()) <= {SAMPLES}, ends
+    assert set(ends.values()) <= {samples}, ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,5 @@
 """Suspend and resume, as Kueue does them to every job that it admits, under the operator's own rights as released."""
 
-import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,24 +8,12 @@ from hvd_elastic.mpijob.contract import Role
 from tests.cluster.jobs import Job
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl, condition_of
+from tests.cluster.operator_role import may_resume
 from tests.cluster.site import Site
 from tests.cluster.standing import DURABLE, SIZE, start
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
-
-
-@contextlib.contextmanager
-def may_resume(cluster: Site) -> Iterator[None]:
-    """The operator has the right that the verb prints."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "hvd_elastic.cli", "operator-role"], check=True, capture_output=True, text=True
-    ).stdout
-    cluster.kubectl("apply", "-f", "-", stdin=printed)
-    try:
-        yield
-    finally:
-        cluster.kubectl("delete", "-f", "-", stdin=printed)
 
 
 def suspend(job: Job, *, yes: bool) -> None:

@@ -1,9 +1,11 @@
-"""Runs `python SCRIPT ...` with slow optimizer steps, each slower than the one before, until the file `hurry` is there.
+"""Runs `python SCRIPT ...` with slow optimizer steps, each slower than the one before.
 
+From when the file `hurry` is there, or the one that HURRY names, they are as fast as ever.
 A training on made-up data would be over before a worker has gone and another has come, on a busy machine all the more.
 """
 
 import itertools
+import os
 import runpy
 import sys
 import time
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-HURRY = Path("hurry")
+HURRY = Path(os.environ.get("HURRY", "hurry"))
 LONGER_SECONDS = 0.05
 """By how much a step takes longer than the one before."""
 

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT
-from hvd_elastic.trainer.data.sampler import SampleOrder
 from hvd_elastic.trainer.state.saved_state import load
+from tests.local.plain_training import BATCH, DIGITS, by_hand, close
 from tests.local.training import Training, training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SLOWED = Path(__file__).with_name("slowed.py")
-DIGITS, BATCH, EPOCHS = 1797, 64, 6
+EPOCHS = 6
 STEPS = EPOCHS * -(-DIGITS // BATCH)
 QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -35,24 +34,6 @@ def need(library: str) -> None:
     """Skip where a library is missing. Importing it here would cost seconds."""
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-
-
-def by_hand() -> list[torch.Tensor]:
-    """The parameters after the training that all these examples do, in plain PyTorch."""
-    from sklearn.datasets import load_digits
-
-    torch.manual_seed(0)
-    digits = load_digits()
-    images, labels = torch.tensor(digits.images, dtype=torch.float32).flatten(1) / 16, torch.tensor(digits.target)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for epoch in range(EPOCHS):
-        order = torch.from_numpy(SampleOrder(DIGITS, seed=0, epoch=epoch, shuffle=True).at(np.arange(DIGITS)))
-        for chosen in order.split(BATCH):  # type: ignore[no-untyped-call]
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(images[chosen]), labels[chosen]).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-    return list(model.state_dict().values())
 
 
 def disturb(job: Training, name: str, *, epochs: int = EPOCHS) -> None:
@@ -87,10 +68,6 @@ def trained(job: Training) -> list[torch.Tensor]:
     return list(load(job.environment[ENV_CHECKPOINT])["model"].values())
 
 
-def close(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
-    return all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) for one, other in zip(left, right, strict=True))
-
-
 @pytest.mark.parametrize(
     ("name", "library"),
     [
@@ -103,7 +80,7 @@ def test_a_library_trains_as_plain_pytorch_over_resizes(job: Training, name: str
     need(library)
     disturb(job, name)
     assert samples_by_epoch(job) == dict.fromkeys(range(EPOCHS), DIGITS)
-    assert close(trained(job), by_hand())
+    assert close(trained(job), by_hand(EPOCHS))
 
 
 def test_the_parts_of_a_transformers_trainer_train_over_resizes(job: Training) -> None:
@@ -179,4 +156,4 @@ def test_a_run_is_one_over_a_new_rank_0_and_a_restart(
     assert job.ends() == 0, job.said()
     assert len({event["pid"] for event in job.events("step", rank=0)}) == 3, "two in the first part, one in the second"
     assert found(job.folder) == [list(range(1, STEPS + 1))], "one run, and each step once"
-    assert close(trained(job), by_hand())
+    assert close(trained(job), by_hand(EPOCHS))

@@ -56,6 +56,8 @@ TRAINING_OPERATOR: Final = ModuleSet(
     module="github.com/kubeflow/training-operator",
 )
 """Built for the tests that ask for it, not by `up`: it owns the name of the MPI Operator's CRD as well."""
+KUEUE: Final = ModuleSet(name="kueue", packages=("sigs.k8s.io/kueue/cmd/kueue",), module="sigs.k8s.io/kueue")
+"""Built for the tests that ask for it."""
 DNS_KWOK: Final = ModuleSet(
     name="dns-kwok",
     packages=("github.com/coredns/coredns", "sigs.k8s.io/kwok/cmd/kwok"),
