@@ -120,7 +120,7 @@ def test_a_copier_starts_without_boto3(endpoint: str, bucket: str, client: Any, 
     ],
 )
 def test_what_is_no_listing_is_an_error(body: bytes) -> None:
-    with pytest.raises(ValueError, match="listing|object|literal"):
+    with pytest.raises(ValueError, match=r"listing|object|literal"):
         ListedPage.of_xml(body)
 
 
