@@ -1,91 +1,84 @@
-"""A prefix of a bucket as a source: lists it, and reads ranges of exactly the listed version of an object."""
+"""A prefix of a bucket as a source: lists it, and reads ranges of exactly the listed version of an object.
+
+Each request is made without boto3 where that is known to do, and by boto3 where it is not, or has not done. So boto3,
+which takes half a second of CPU to start, is imported only for the latter.
+"""
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, Final
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
+from hvd_elastic.staging.boto3_requests import Boto3Requests
+from hvd_elastic.staging.bucket_access import access_of_environment
+from hvd_elastic.staging.listed_page import ListedPage
 from hvd_elastic.staging.signed_reads import PIECE_BYTES, SignedReads
+from hvd_elastic.staging.signed_requests import SignedRequests
 from hvd_elastic.staging.source_manifest import SourceObject
-from hvd_elastic.staging.stage_errors import ChangedObjectError, StageError
+from hvd_elastic.staging.stage_errors import StageError
 from hvd_elastic.staging.stored_checksum import StoredChecksum
-from hvd_elastic.system.backoff import Backoff
 
-_ATTEMPTS: Final = 8
-_BACKOFF: Final = Backoff(first_seconds=0.2, most_seconds=10.0)
-
-
-def make_client(*, endpoint: str | None, threads: int, session: Any = None) -> Any:
-    """An S3 client of boto3, with credentials from boto3's own chain. botocore repeats what is throttled or refused."""
-    import boto3
-    from botocore.config import Config
-
-    own = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        max_pool_connections=threads + 2,
-        tcp_keepalive=True,
-        # An endpoint in the cluster has no wildcard DNS name for its buckets.
-        s3={"addressing_style": "path"} if own else None,
-    )
-    return (session or boto3.session.Session()).client("s3", endpoint_url=endpoint, config=config)
+_BY_KEY: Final = "aws:kms"
 
 
 class ObjectSource:
-    """The objects below `s3://BUCKET/PREFIX`. Threads may read at the same time. boto3 is imported here, lazily."""
+    """The objects below `s3://BUCKET/PREFIX`. Threads may read at the same time."""
 
     def __init__(self, url: str, *, endpoint: str | None, threads: int) -> None:
-        import boto3
-
         split = urlsplit(url)
         if split.scheme != "s3" or not split.netloc:
             raise StageError(f"{url}: write s3://bucket/prefix")
         prefix = split.path.strip("/")
         self.url = url
-        self._bucket = split.netloc
+        self._bucket, self._endpoint, self._threads = split.netloc, endpoint, threads
         self._prefix = f"{prefix}/" if prefix else ""
-        session = boto3.session.Session()
-        self._client = make_client(endpoint=endpoint, threads=threads, session=session)
-        self._signed = SignedReads(self._client, session.get_credentials())
+        access = access_of_environment(self._bucket, endpoint=endpoint, environment=os.environ)
+        self._signed = SignedRequests(access, threads=threads) if access else None
+        self._reads = SignedReads()
+        self._opened: Boto3Requests | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def boto3(self) -> Boto3Requests:
+        """The same bucket through boto3. Is opened when it is needed first."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = Boto3Requests(
+                    self._bucket, endpoint=self._endpoint, threads=self._threads, learned=self._reads.use
+                )
+            return self._opened
 
     def objects(self) -> Iterator[SourceObject]:
         """List everything below the prefix, 1,000 objects in each request. Raises StageError."""
-        more: dict[str, str] = {}
+        more: str | None = None
         while True:
-            where = {"Bucket": self._bucket, "Prefix": self._prefix, **more}
-            answer = self._ask("list", partial(self._client.list_objects_v2, **where))
-            for entry in answer.get("Contents", ()):
-                key = entry["Key"].removeprefix(self._prefix)
-                if key:  # the marker of the prefix itself
-                    yield SourceObject(key=key, size_bytes=entry["Size"], etag=entry["ETag"].strip('"'))
-            if not answer.get("IsTruncated"):
+            for one in (page := self._page(more)).objects:
+                if key := one.key.removeprefix(self._prefix):  # else it is the marker of the prefix itself
+                    yield SourceObject(key=key, size_bytes=one.size_bytes, etag=one.etag)
+            if (more := page.more) is None:
                 return
-            more = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    def _page(self, more: str | None) -> ListedPage:
+        if self._signed is not None:
+            if (page := self._signed.page(self._prefix, more)) is not None:
+                self._reads.use(self._signed.access)
+                return page
+            self._signed.close()
+            self._signed = None  # what it takes for true may not be so
+        return self.boto3.page(self._prefix, more)
 
     def read(self, one: SourceObject, offset: int, length: int) -> bytes:
         """Read a range. Raises ChangedObjectError if the object is not the listed version any more, and StageError."""
-
-        def get() -> bytes:
-            span = {"Range": f"bytes={offset}-{offset + length - 1}"} if length else {}
-            answer = self._client.get_object(**self._at(one), IfMatch=f'"{one.etag}"', **span)
-            with answer["Body"] as body:
-                data: bytes = body.read()
-            if len(data) != length:
-                raise ConnectionError(f"{len(data)} of {length} bytes arrived")
-            return data
-
-        at_once = self._signed.read(self._prefix + one.key, etag=one.etag, offset=offset, length=length)
+        at_once = self._reads.read(self._prefix + one.key, etag=one.etag, offset=offset, length=length)
         if at_once is not None:
             return at_once
-        found: bytes = self._ask(one.key, lambda: _unless_changed(one, get))
-        return found
+        return self.boto3.read(self._prefix + one.key, etag=one.etag, offset=offset, length=length)
 
     def pieces(self, one: SourceObject, offset: int, length: int) -> Iterator[bytes]:
         """Read a range as it arrives, in pieces of PIECE_BYTES or so. Raises as `read`."""
         if length > PIECE_BYTES:
-            for piece in self._signed.pieces(self._prefix + one.key, etag=one.etag, offset=offset, length=length):
+            for piece in self._reads.pieces(self._prefix + one.key, etag=one.etag, offset=offset, length=length):
                 yield piece
                 offset, length = offset + len(piece), length - len(piece)
         if length:
@@ -96,8 +89,12 @@ class ObjectSource:
 
         Raises ChangedObjectError, StageError.
         """
-        head = partial(self._client.head_object, **self._at(one), IfMatch=f'"{one.etag}"', ChecksumMode="ENABLED")
-        return StoredChecksum.of(self._ask(one.key, lambda: _unless_changed(one, head)))
+        match = f'"{one.etag}"'
+        key, headers = self._prefix + one.key, {"If-Match": match, "x-amz-checksum-mode": "ENABLED"}
+        found = self._signed.head(key, query={}, headers=headers) if self._signed else None
+        if found is None:
+            found = self.boto3.head(key, IfMatch=match, ChecksumMode="ENABLED")
+        return StoredChecksum.of(found)
 
     def part_bytes(self, one: SourceObject, *, for_etag: bool = True) -> int | None:
         """Size of the first part of a multipart upload. None: `for_etag`, and its ETag does not follow from its bytes.
@@ -105,43 +102,19 @@ class ObjectSource:
         If the object was replaced meanwhile, the bytes do not fit its ETag. Raises ChangedObjectError if it is gone;
         StageError.
         """
-        answer = self._ask(one.key, lambda: self._client.head_object(**self._at(one), PartNumber=1))
-        by_key = answer.get("ServerSideEncryption", "").startswith("aws:kms") or answer.get("SSECustomerAlgorithm")
-        return None if by_key and for_etag else int(answer["ContentLength"])
+        key = self._prefix + one.key
+        found = self._signed.head(key, query={"partNumber": "1"}, headers={}) if self._signed else None
+        if found is None:
+            found = self.boto3.head(key, PartNumber=1)
+        return None if for_etag and _is_encrypted_by_key(found) else int(found["content-length"])
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
-
-    def _at(self, one: SourceObject) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": self._prefix + one.key}
-
-    def _ask(self, what: str, call: Callable[[], Any]) -> Any:
-        """Call, and call again if the answer breaks off: botocore itself repeats only until an answer has begun."""
-        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-        from urllib3.exceptions import HTTPError
-
-        for failures in range(1, _ATTEMPTS + 1):
-            try:
-                return call()
-            except ClientError as error:
-                gone = error.response["Error"].get("Code") in {"NoSuchKey", "404"}
-                raise (ChangedObjectError if gone else StageError)(f"{self.url}: {what}: {error}") from error
-            except (HTTPClientError, HTTPError, ConnectionError) as error:
-                if failures == _ATTEMPTS:
-                    raise StageError(f"{self.url}: {what}: {error}") from error
-                time.sleep(_BACKOFF.with_jitter(failures))
-            except BotoCoreError as error:
-                raise StageError(f"{self.url}: {what}: {error}") from error
-        raise AssertionError("unreachable")
+        for opened in (self._signed, self._opened):
+            if opened is not None:
+                opened.close()
 
 
-def _unless_changed(one: SourceObject, call: Callable[[], Any]) -> Any:
-    from botocore.exceptions import ClientError
-
-    try:
-        return call()
-    except ClientError as error:
-        if error.response["ResponseMetadata"]["HTTPStatusCode"] == 412:
-            raise ChangedObjectError(f"{one.key}: was replaced while it was copied: stage again") from error
-        raise
+def _is_encrypted_by_key(headers: Mapping[str, str]) -> bool:
+    by_key = headers.get("x-amz-server-side-encryption", "").startswith(_BY_KEY)
+    return by_key or "x-amz-server-side-encryption-customer-algorithm" in headers

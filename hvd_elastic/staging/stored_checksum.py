@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +47,11 @@ def _crc64nvme() -> Crc:
 
 
 _FIELDS: Final[Mapping[str, Callable[[], Crc]]] = {
-    "ChecksumCRC64NVME": _crc64nvme,
-    "ChecksumCRC32C": _crc32c,
-    "ChecksumCRC32": _crc32,
+    "x-amz-checksum-crc64nvme": _crc64nvme,
+    "x-amz-checksum-crc32c": _crc32c,
+    "x-amz-checksum-crc32": _crc32,
 }
-"""What a HeadObject may answer. awscrt is imported only where one of them is there."""
+"""Headers of the answer to a HeadObject. awscrt is imported only where one of them is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,10 @@ class StoredChecksum:
     """Of how many parts' checksums it is the checksum. None: it is of all bytes."""
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "StoredChecksum | None":
-        """From the answer to a HeadObject that asked for it. None: it names none that is known here."""
+    def of(cls, headers: Mapping[str, str]) -> "StoredChecksum | None":
+        """From the headers of an answer to a HeadObject that asked for it. None: they name none that is known here."""
         for field, crc in _FIELDS.items():
-            encoded, _, parts = str(answer.get(field, "")).partition("-")
+            encoded, _, parts = headers.get(field, "").partition("-")
             if encoded:
                 return cls(crc=crc(), value=base64.b64decode(encoded), parts=int(parts) if parts else None)
         return None

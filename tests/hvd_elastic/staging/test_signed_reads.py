@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from botocore.exceptions import CredentialRetrievalError
 from botocore.httpsession import get_cert_path
 
-from hvd_elastic.staging import signed_reads
+from hvd_elastic.staging import boto3_requests, signed_reads
 from hvd_elastic.staging.object_source import ObjectSource
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import ChangedObjectError
@@ -22,11 +23,15 @@ from tests.cluster.kube.certificates import Authority
 from tests.hvd_elastic.staging.test_stage import Put
 
 KEYS = ("a b+c%2F&=?#", "~tilde/$x;:@,'()!*", "\u00fcml\u00e4ut/\u4e2d\u6587", "%41")
+LEFT_TO_BOTO3 = "AWS_USE_DUALSTACK_ENDPOINT"
 Asked = list[str]
 
 
-@pytest.fixture
-def source(endpoint: str, bucket: str) -> ObjectSource:
+@pytest.fixture(params=["environment", "boto3"])
+def source(endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> ObjectSource:
+    """Whoever finds out how the bucket is reached."""
+    if request.param == "boto3":
+        monkeypatch.setenv(LEFT_TO_BOTO3, "false")
     return ObjectSource(f"s3://{bucket}/set", endpoint=endpoint, threads=2)
 
 
@@ -62,8 +67,15 @@ def reads_of_boto3(source: ObjectSource) -> Asked:
     def note(params: dict[str, str], **_: object) -> None:
         found.append(params["Key"])
 
-    source._client.meta.events.register("before-parameter-build.s3.GetObject", note)
+    source.boto3.client.meta.events.register("before-parameter-build.s3.GetObject", note)
     return found
+
+
+def lead_astray(source: ObjectSource) -> None:
+    """Have reads go where nobody answers."""
+    assert source._reads._access is not None
+    address = replace(source._reads._access.address, url="http://127.0.0.1:1/b")
+    source._reads.use(replace(source._reads._access, address=address))
 
 
 def listed(source: ObjectSource) -> dict[str, SourceObject]:
@@ -117,7 +129,7 @@ def test_what_has_changed_is_an_error(
 def test_a_connection_that_breaks_is_left_to_boto3(source: ObjectSource, asked: Asked, put: Put) -> None:
     put("a", b"1")
     objects = listed(source)
-    source._signed._bucket_url = "http://127.0.0.1:1"
+    lead_astray(source)
     assert source.read(objects["a"], 0, 1) == b"1"
     assert asked == ["set/a"]
 
@@ -130,17 +142,17 @@ def test_without_credentials_nothing_is_signed(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     source = ObjectSource(f"s3://{bucket}/set", endpoint=endpoint, threads=2)
     one = SourceObject(key="a", size_bytes=1, etag="1")
-    assert source._signed.read("set/a", etag=one.etag, offset=0, length=1) is None
+    assert source._reads.read("set/a", etag=one.etag, offset=0, length=1) is None
 
 
 def test_a_server_that_never_answers_is_given_up(source: ObjectSource, asked: Asked, put: Put) -> None:
     put("a", b"1")
     objects = listed(source)
-    source._signed._bucket_url = "http://127.0.0.1:1"
+    lead_astray(source)
     for _ in range(signed_reads._MOST_FAILURES):
-        assert source._signed._bucket_url
+        assert source._reads._access
         assert source.read(objects["a"], 0, 1) == b"1"
-    assert not source._signed._bucket_url
+    assert source._reads._access is None
     assert asked == ["set/a"] * signed_reads._MOST_FAILURES
 
 
@@ -164,17 +176,27 @@ def test_the_environment_says_what_it_says_to_boto3(
     assert asked == []
 
 
+@pytest.mark.parametrize("left_to_boto3", [False, True])
 def test_an_authority_of_ones_own_is_one_of_several_in_a_file(
-    with_tls: tuple[str, Authority], bucket: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    with_tls: tuple[str, Authority],
+    bucket: str,
+    put: Put,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    left_to_boto3: bool,
 ) -> None:
+    if left_to_boto3:
+        monkeypatch.setenv(LEFT_TO_BOTO3, "false")
     put("a", b"1")
     url, authority = with_tls
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(Path(get_cert_path(True)).read_bytes() + authority.root.read_bytes())
     monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
     source = ObjectSource(f"s3://{bucket}/set", endpoint=url, threads=2)
+    objects = listed(source)
+    assert (source._opened is not None) == left_to_boto3
     asked = reads_of_boto3(source)
-    assert source.read(listed(source)["a"], 0, 1) == b"1"
+    assert source.read(objects["a"], 0, 1) == b"1"
     assert asked == []
 
 
@@ -193,16 +215,18 @@ class Keys:
 
 
 def test_credentials_that_are_about_to_end_are_asked_for_again(
-    source: ObjectSource, asked: Asked, put: Put, monkeypatch: pytest.MonkeyPatch
+    endpoint: str, bucket: str, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put("a", b"1")
-    objects = listed(source)
-    source._signed._credentials = keys = Keys()
+    monkeypatch.setenv(LEFT_TO_BOTO3, "false")
+    source = ObjectSource(f"s3://{bucket}/set", endpoint=endpoint, threads=2)
+    asked, objects = reads_of_boto3(source), listed(source)
+    source.boto3.credentials = keys = Keys()
     for _ in range(3):
         assert source.read(objects["a"], 0, 1) == b"1"
     assert keys.asked == 1
-    source._signed._opened = None
-    monkeypatch.setattr(signed_reads, "_CREDENTIALS_LAST", timedelta(seconds=1))
+    source._reads._opened = None
+    monkeypatch.setattr(boto3_requests, "_CREDENTIALS_LAST", timedelta(seconds=1))
     while keys.asked < 4:  # not more often than each tenth of a second
         assert source.read(objects["a"], 0, 1) == b"1"
     assert asked == []

@@ -22,9 +22,9 @@ from tests.hvd_elastic.staging.test_stage import Put
 
 Update = Callable[[bytes, int], int]
 KINDS: dict[str, tuple[Update, int]] = {
-    "ChecksumCRC32": (zlib.crc32, 4),
-    "ChecksumCRC32C": (crc32c, 4),
-    "ChecksumCRC64NVME": (crc64nvme, 8),
+    "x-amz-checksum-crc32": (zlib.crc32, 4),
+    "x-amz-checksum-crc32c": (crc32c, 4),
+    "x-amz-checksum-crc64nvme": (crc64nvme, 8),
 }
 LARGE = 3 * PIECE_BYTES + 17
 
@@ -62,7 +62,7 @@ def test_ranges_in_any_order_have_the_stored_checksum(
         assert found.is_stored() == (lost is None)
 
 
-@pytest.mark.parametrize("answer", [{}, {"ChecksumSHA256": "eA=="}, {"ETag": "1"}])
+@pytest.mark.parametrize("answer", [{}, {"x-amz-checksum-sha256": "eA=="}, {"etag": "1"}])
 def test_what_is_no_crc_is_left_to_the_etag(answer: dict[str, str]) -> None:
     assert StoredChecksum.of(answer) is None
 
@@ -122,7 +122,7 @@ def test_parts_of_different_lengths_are_verified_by_a_checksum_of_all_bytes(
         for number, piece in enumerate(pieces, 1)
     ]
     client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
-    for answer, unverified in (({}, 1), (answer_for("ChecksumCRC64NVME", whole, None), 0)):
+    for answer, unverified in (({}, 1), (answer_for("x-amz-checksum-crc64nvme", whole, None), 0)):
         folder = tmp_path / str(unverified)
         stored = StoredChecksum.of(answer)
         monkeypatch.setattr(ObjectSource, "stored_checksum", lambda *_, stored=stored: stored)
@@ -143,7 +143,7 @@ def test_parts_that_are_encrypted_with_a_key_are_verified_by_a_checksum_of_the_p
         for number, piece in enumerate(pieces, 1)
     ]
     client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
-    for answer, unverified in (({}, 1), (answer_for("ChecksumCRC32", whole, len(pieces[0])), 0)):
+    for answer, unverified in (({}, 1), (answer_for("x-amz-checksum-crc32", whole, len(pieces[0])), 0)):
         folder = tmp_path / str(unverified)
         stored = StoredChecksum.of(answer)
         monkeypatch.setattr(ObjectSource, "stored_checksum", lambda *_, stored=stored: stored)
