@@ -189,6 +189,7 @@ def fill(endpoint: str, data: DataSet) -> None:
 
 def copy(command: Sequence[str], folder: Path, data: DataSet) -> Turn:
     """Run one copier to its end. Raises CalledProcessError, and RuntimeError if it has not copied everything."""
+    os.sync()  # else who syncs waits for what the copier before has left to be written
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     seconds, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,8 +1,9 @@
 """`hvd-elastic stage-copier`: the program of a stage's pod. It may as well run anywhere."""
 
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,6 +11,8 @@ from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from hvd_elastic.staging import StageProgress
+
+_REPORT_SECONDS: Final = 0.1
 
 
 @click.command
@@ -27,11 +30,14 @@ def command(*, source: str, into: Path, endpoint: str | None, threads: int, rear
     from hvd_elastic.staging import stage
     from hvd_elastic.staging.progress_line import progress_words
 
-    begun = False
+    begun, next_seconds = False, 0.0
     with progress_bar(source) as show:
 
         def report(progress: "StageProgress") -> None:
-            nonlocal begun
+            nonlocal begun, next_seconds
+            if time.monotonic() < next_seconds and not progress.is_whole:
+                return  # words for each of many small objects take as long as its copy
+            next_seconds = time.monotonic() + _REPORT_SECONDS
             show(progress.part, progress_words(progress))
             # `status` reads the log. It should know from the start how much comes: the first object may be a large one.
             # And the rearrangement may take hours, in which it should not read that objects are missing.

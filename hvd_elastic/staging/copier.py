@@ -1,5 +1,7 @@
 """Copies objects into files, many at once: large objects in ranges, under a hidden name until the file is whole."""
 
+import itertools
+import os
 import threading
 import uuid
 from collections import deque
@@ -47,6 +49,8 @@ class Copier:
         self._threads, self._range_bytes, self._copied = threads, range_bytes, copied
         self._lock = threading.Lock()
         self._open = set[PartialFile]()
+        self._prefix, self._numbers = uuid.uuid4().hex, itertools.count()
+        """Of the names of small objects that arrive."""
         self._folders = set[Path]()
         self.unverified = 0
         """Objects whose bytes neither a checksum nor an ETag could vouch for."""
@@ -90,8 +94,8 @@ class Copier:
 
     def _copy_small(self, one: SourceObject) -> Iterable[_Task]:
         data = self._source.read(one, 0, one.size_bytes)
-        path = self._incoming / uuid.uuid4().hex
-        path.write_bytes(data)
+        path = self._incoming / f"{self._prefix}-{next(self._numbers)}"
+        _write(path, data)
         if not (is_md5(one.etag) and md5_of([data]) == one.etag) and not self._check(one, path):
             self._count_unverified()
         self._publish(one, path)
@@ -179,6 +183,17 @@ class Copier:
     def _note(self, one: SourceObject, path: Path) -> None:
         if (file := facts_of(path)) is not None:
             self._records.add(CopyRecord(key=one.key, etag=one.etag, file=file))
+
+
+def _write(path: Path, data: bytes) -> None:
+    """As `path.write_bytes`, with half of its system calls."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+    finally:
+        os.close(file)
 
 
 def _damaged(one: SourceObject) -> str:
