@@ -26,7 +26,7 @@ SAMPLES: Final = 1797
 """Of scikit-learn's digits."""
 SIZE: Final = 4
 """The GPUs of the spot node."""
-DURABLE: Final = {"url": "file:///output/checkpoints", "every": 5}
+DURABLE: Final[dict[str, Any]] = {"url": "file:///output/checkpoints", "every": 5}
 
 
 def start(site: Site, kubectl: Kubectl, launcher: str, *, command: Sequence[str] = jobs.PACED, **keys: object) -> Job:
@@ -81,7 +81,7 @@ class Standing:
     launcher: str
     folder: Path
     """Where its timeline is kept. Its name is that of the job's namespace."""
-    keys: Mapping[str, object] = field(default_factory=dict)
+    keys: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the description that replace those of `start`."""
     _job: Job | None = field(default=None, init=False)
     _timeline: Timeline | None = field(default=None, init=False)

@@ -25,10 +25,10 @@ from tests.cluster.jobs import Job
 from tests.cluster.kube import waiting
 from tests.cluster.kube.errors import DeadlineError
 from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.operator_role import may_resume
 from tests.cluster.site import Site
 from tests.cluster.standing import DURABLE, LAUNCHERS, SIZE, start
 from tests.cluster.test_operating import call
-from tests.cluster.test_suspend import may_resume
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900, func_only=True)]

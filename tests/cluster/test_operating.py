@@ -19,9 +19,9 @@ from tests.cluster import inference, jobs
 from tests.cluster.jobs import PACED, Job
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.operator_role import may_resume
 from tests.cluster.site import RESULTS, Site, make_namespace, remove_namespace
 from tests.cluster.standing import DURABLE, SIZE, Scenario
-from tests.cluster.test_suspend import may_resume
 from tests.cluster.timeline import Timeline
 from tests.hvd_elastic.jobs.watch.terminal import Terminal
 
