@@ -63,7 +63,9 @@ def test_a_job_that_is_taken_whole_goes_on_where_it_was(
     job = train(cluster, queued, launcher)
     job.wait_size(SIZE)
     job.wait_steps(10)
-    assert "Kueue" in said("doctor", job)
+    examined = said("doctor", job)
+    assert "installed: Kueue" in examined
+    assert "several accounts" not in examined, "Kueue drives no MPIJobs"
 
     timeline.mark("serving asks for two of four GPUs")
     load = serve(cluster, queued)

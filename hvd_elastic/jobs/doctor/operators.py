@@ -1,7 +1,7 @@
 """Who drives MPIJobs in a cluster: accounts, the Deployments that run as them, their releases."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts, ServiceAccount
@@ -13,26 +13,41 @@ _TRAINING_OPERATOR: Final = "training-operator"
 def operator_accounts(
     roles: Mapping[str, Mapping[str, Any]], bindings: Sequence[Mapping[str, Any]]
 ) -> list[ServiceAccount]:
-    """ServiceAccounts that are allowed by name to write an MPIJob's status: whoever drives MPIJobs has to."""
-    writers = {name for name, role in roles.items() if any(_writes_status(rule) for rule in role.get("rules") or ())}
-    return sorted(
-        {
-            ServiceAccount(namespace=subject.get("namespace", ""), name=subject["name"])
-            for binding in bindings
-            if binding["roleRef"]["name"] in writers
-            for subject in binding.get("subjects") or ()
-            if subject["kind"] == "ServiceAccount"
-        },
-        key=str,
-    )
+    """ServiceAccounts that may, by name, write an MPIJob's status and create pods: whoever drives MPIJobs has to.
+
+    Kueue's manager writes the status as well, and creates no pod (its `config/components/rbac/role.yaml`).
+    """
+    found = (_accounts_with(may, roles, bindings) for may in (_writes_status, _creates_pods))
+    return sorted(set.intersection(*found), key=str)
+
+
+def _accounts_with(
+    may: Callable[[Mapping[str, Any]], bool],
+    roles: Mapping[str, Mapping[str, Any]],
+    bindings: Sequence[Mapping[str, Any]],
+) -> set[ServiceAccount]:
+    granting = {name for name, role in roles.items() if any(may(rule) for rule in role.get("rules") or ())}
+    return {
+        ServiceAccount(namespace=subject.get("namespace", ""), name=subject["name"])
+        for binding in bindings
+        if binding["roleRef"]["name"] in granting
+        for subject in binding.get("subjects") or ()
+        if subject["kind"] == "ServiceAccount"
+    }
 
 
 def _writes_status(rule: Mapping[str, Any]) -> bool:
-    return (
-        "kubeflow.org" in rule.get("apiGroups", ())
-        and "mpijobs/status" in rule.get("resources", ())
-        and bool({"update", "*"} & set(rule.get("verbs", ())))
-    )
+    return _grants(rule, group="kubeflow.org", resource="mpijobs/status", verb="update")
+
+
+def _creates_pods(rule: Mapping[str, Any]) -> bool:
+    return _grants(rule, group="", resource="pods", verb="create")
+
+
+def _grants(rule: Mapping[str, Any], *, group: str, resource: str, verb: str) -> bool:
+    """Whether a rule names the group and the resource; whoever may do everything drives nothing for that."""
+    named = group in rule.get("apiGroups", ()) and resource in rule.get("resources", ())
+    return named and bool({verb, "*"} & set(rule.get("verbs", ())))
 
 
 def deployment_of(account: ServiceAccount, facts: ClusterFacts) -> Mapping[str, Any] | None:

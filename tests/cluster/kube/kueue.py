@@ -5,6 +5,7 @@ kube-proxy translates that of a service. Kueue 0.14 is the last whose CRDs have 
 """
 
 import base64
+import contextlib
 import json
 import shutil
 import urllib.error
@@ -66,10 +67,12 @@ def stop(machine: Cluster) -> None:
         machine.kubectl("delete", item["kind"], item["metadata"]["name"], "--ignore-not-found")
     for crd in _crds(components):  # Kueue itself takes its finalizers away
         machine.kubectl("delete", "crd", crd["metadata"]["name"], "--ignore-not-found", within_seconds=120)
-    try:
+    for item in (*_access(components), _config_map({})):
+        if item["kind"] != "Namespace":  # the next start would have to wait for its end
+            name = item["metadata"]["name"]
+            machine.kubectl("delete", item["kind"], name, "--ignore-not-found", f"--namespace={NAMESPACE}")
+    with contextlib.suppress(FileNotFoundError):
         machine.daemon(_NAME).end()
-    except FileNotFoundError:
-        return
 
 
 def _components() -> Path:

@@ -77,6 +77,11 @@ def mpijob(image: str, *command: str, name: str = "fashion", condition: str = "R
     }
 
 
+def bound(role: str, account: ServiceAccount) -> dict[str, Any]:
+    subject = {"kind": "ServiceAccount", "namespace": account.namespace, "name": account.name}
+    return {"roleRef": {"name": role}, "subjects": [subject]}
+
+
 SOUND = ClusterFacts(
     namespace="team",
     version="v1.34.4",
@@ -86,13 +91,26 @@ SOUND = ClusterFacts(
     deployments=[operator()],
     daemon_sets=[daemon_set("calico-node")],
     cluster_roles={
-        "driver": {"rules": [{"apiGroups": ["kubeflow.org"], "resources": ["mpijobs/status"], "verbs": ["*"]}]}
+        "driver": {
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "delete"]},
+                {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs", "mpijobs/status"], "verbs": ["*"]},
+            ]
+        },
+        "kueue-manager-role": {  # as Kueue 0.14 has it, of these kinds
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete", "get", "list", "patch", "watch"]},
+                {
+                    "apiGroups": ["kubeflow.org"],
+                    "resources": ["jaxjobs/status", "mpijobs/status"],
+                    "verbs": ["get", "patch", "update"],
+                },
+            ]
+        },
     },
     cluster_role_bindings=[
-        {
-            "roleRef": {"name": "driver"},
-            "subjects": [{"kind": "ServiceAccount", "namespace": OPERATOR.namespace, "name": OPERATOR.name}],
-        }
+        bound("driver", OPERATOR),
+        bound("kueue-manager-role", ServiceAccount(namespace="kueue-system", name="kueue-controller-manager")),
     ],
     namespace_object={"metadata": {"name": "team"}},
     mpijobs=[
