@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.report.record import Column, Record, Table, Value
+from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
 
 MIB = 1 << 20
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -227,7 +227,7 @@ def table(data: DataSet, turns: Mapping[str, Sequence[Turn]], note: str) -> Tabl
         columns=(
             Column(title="copier"),
             Column(title="turns"),
-            *(Column(title=f"seconds, {which}", format=".2f") for which in ("least", "median", "most")),
+            *spread_columns("seconds", format=".2f"),
             Column(title="objects/s", format=".0f"),
             Column(title="MiB/s", format=".0f"),
             Column(title="CPU seconds, median", format=".2f"),
@@ -244,9 +244,7 @@ def row(name: str, turns: Sequence[Turn], theirs: Sequence[Turn], data: DataSet)
     return [
         name,
         len(turns),
-        min(seconds),
-        middle,
-        max(seconds),
+        *spread(seconds),
         data.objects / middle,
         data.objects * data.size_bytes / MIB / middle,
         cpu,

@@ -73,7 +73,7 @@ class CommittedShares:
             copies[name] = _received(
                 optimizer,
                 held=[[share] for share in world],
-                wanted=_copied_shares(world),
+                wanted=[share.copied() for share in world],
                 own={content.share: content.shards},
                 outline=content.shards,
                 spare=spare.shards.get(name) if spare is not None else None,
@@ -131,7 +131,7 @@ class CommittedShares:
             Whether anything was moved: if not, every rank has its share and its copy already.
         """
         world = shares_of(hvd.size())
-        copied = _copied_shares(world)
+        copied = [share.copied() for share in world]
         held = [each.shares.get(step, ()) for each in kept]
         if all({share, copy} <= set(has) for share, copy, has in zip(world, copied, held, strict=True)):
             return False
@@ -189,8 +189,3 @@ def _received(
     into = reused(spare, empty_shards(outline, optimizer.lengths, wanted[hvd.rank()]))
     redistribute(optimizer.lengths, held=held, wanted=wanted, own=own, outline=outline, into=into, label=label)
     return into
-
-
-def _copied_shares(world: Sequence[Share]) -> list[Share]:
-    """Return by rank the share of which it keeps a copy; its own in a world of one."""
-    return list(world) if len(world) == 1 else [share.copied() for share in world]

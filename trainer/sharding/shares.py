@@ -29,7 +29,7 @@ class Share:
         """Return the share of which the rank of this one keeps a copy: that of the rank across the ring.
 
         Ranks of one host are neighbours, and so are the hosts that came last. Across the ring, a share and its copy are
-        not lost together as long as fewer than half of the ranks that follow each other are.
+        not lost together as long as fewer than half of the ranks that follow each other are. One alone keeps its own.
         """
         return Share(rank=(self.rank - self.size // 2) % self.size, size=self.size)
 

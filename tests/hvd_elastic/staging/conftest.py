@@ -3,7 +3,7 @@
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -47,3 +47,20 @@ def bucket(client: Any) -> str:
 def put(client: Any, bucket: str) -> Callable[[str, bytes], None]:
     """Puts an object below the prefix `set/`."""
     return lambda key, data: client.put_object(Bucket=bucket, Key=f"set/{key}", Body=data)
+
+
+@pytest.fixture
+def put_parts(client: Any, bucket: str) -> Callable[..., None]:
+    """Puts an object below the prefix `set/` by an upload in these parts, with boto3's options."""
+
+    def put(key: str, pieces: Sequence[bytes], **options: str) -> None:
+        at = {"Bucket": bucket, "Key": f"set/{key}"}
+        upload = client.create_multipart_upload(**at, **options)["UploadId"]
+        tags = [
+            client.upload_part(**at, UploadId=upload, PartNumber=number, Body=piece)["ETag"]
+            for number, piece in enumerate(pieces, 1)
+        ]
+        parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
+        client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+
+    return put

@@ -13,7 +13,7 @@ from hvd_elastic.staging.object_source import ObjectSource
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import ChangedObjectError, StageError
 from tests.hvd_elastic.staging.test_signed_reads import KEYS, LEFT_TO_BOTO3
-from tests.hvd_elastic.staging.test_stage import Put
+from tests.hvd_elastic.staging.test_stage import Put, PutParts
 
 
 @pytest.fixture
@@ -48,16 +48,10 @@ def test_a_listing_goes_on_over_pages(plain: ObjectSource, put: Put) -> None:
 
 
 def test_both_describe_the_same(
-    plain: ObjectSource, with_boto3: ObjectSource, put: Put, client: Any, bucket: str
+    plain: ObjectSource, with_boto3: ObjectSource, put: Put, put_parts: PutParts, client: Any, bucket: str
 ) -> None:
-    at = {"Bucket": bucket, "Key": "set/parts and more"}
-    upload = client.create_multipart_upload(**at)["UploadId"]
     pieces = [os.urandom(5 << 20), os.urandom(1000)]
-    parts = [
-        {"PartNumber": number, "ETag": client.upload_part(**at, UploadId=upload, PartNumber=number, Body=piece)["ETag"]}
-        for number, piece in enumerate(pieces, 1)
-    ]
-    client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+    put_parts("parts and more", pieces)
     client.put_object(Bucket=bucket, Key="set/crc32", Body=b"x" * 9, ChecksumAlgorithm="CRC32")
     put("plain", b"y")
     for one in plain.objects():

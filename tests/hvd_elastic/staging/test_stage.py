@@ -28,6 +28,7 @@ from hvd_elastic.staging.stage_errors import (
 from hvd_elastic.system.atomic_file import replace_file
 
 Put = Callable[[str, bytes], None]
+PutParts = Callable[..., None]
 Stage = Callable[..., Staged]
 
 
@@ -75,15 +76,9 @@ def test_a_file_larger_than_a_range_is_read_in_ranges(staged: Stage, put: Put, f
     assert len(seen) == 1 + 6, "what is there at first, and then each range"
 
 
-def test_a_multipart_upload_is_verified_by_its_parts(staged: Stage, client: Any, bucket: str, folder: Path) -> None:
-    at = {"Bucket": bucket, "Key": "set/parts.bin"}
-    upload = client.create_multipart_upload(**at)["UploadId"]
+def test_a_multipart_upload_is_verified_by_its_parts(staged: Stage, put_parts: PutParts, folder: Path) -> None:
     pieces = [os.urandom(5 << 20), os.urandom(1000)]
-    parts = [
-        {"PartNumber": number, "ETag": client.upload_part(**at, UploadId=upload, PartNumber=number, Body=piece)["ETag"]}
-        for number, piece in enumerate(pieces, 1)
-    ]
-    client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+    put_parts("parts.bin", pieces)
     assert staged(range_bytes=1 << 20).marker.unverified == 0
     assert content(folder) == {"parts.bin": b"".join(pieces)}
 

@@ -110,18 +110,12 @@ def test_an_answer_that_breaks_off_is_continued_where_it_was(
 
 
 def test_parts_of_different_lengths_are_verified_by_a_checksum_of_all_bytes(
-    endpoint: str, bucket: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    endpoint: str, bucket: str, put_parts: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """moto stores none of such uploads, so the test says what S3 would."""
     pieces = [os.urandom(6 << 20), os.urandom(5 << 20), os.urandom(1000)]
     whole = b"".join(pieces)
-    at = {"Bucket": bucket, "Key": "set/uneven"}
-    upload = client.create_multipart_upload(**at)["UploadId"]
-    parts = [
-        {"PartNumber": number, "ETag": client.upload_part(**at, UploadId=upload, PartNumber=number, Body=piece)["ETag"]}
-        for number, piece in enumerate(pieces, 1)
-    ]
-    client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+    put_parts("uneven", pieces)
     for answer, unverified in (({}, 1), (answer_for("x-amz-checksum-crc64nvme", whole, None), 0)):
         folder = tmp_path / str(unverified)
         stored = StoredChecksum.of(answer)
@@ -132,17 +126,11 @@ def test_parts_of_different_lengths_are_verified_by_a_checksum_of_all_bytes(
 
 
 def test_parts_that_are_encrypted_with_a_key_are_verified_by_a_checksum_of_the_parts(
-    endpoint: str, bucket: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    endpoint: str, bucket: str, put_parts: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pieces = [os.urandom(5 << 20), os.urandom(1000)]
     whole = b"".join(pieces)
-    at = {"Bucket": bucket, "Key": "set/encrypted"}
-    upload = client.create_multipart_upload(**at, ServerSideEncryption="aws:kms")["UploadId"]
-    parts = [
-        {"PartNumber": number, "ETag": client.upload_part(**at, UploadId=upload, PartNumber=number, Body=piece)["ETag"]}
-        for number, piece in enumerate(pieces, 1)
-    ]
-    client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+    put_parts("encrypted", pieces, ServerSideEncryption="aws:kms")
     for answer, unverified in (({}, 1), (answer_for("x-amz-checksum-crc32", whole, len(pieces[0])), 0)):
         folder = tmp_path / str(unverified)
         stored = StoredChecksum.of(answer)
