@@ -1,5 +1,7 @@
 """Run on two workers: each case leaves both with the same state, and says so with an assert."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import horovod.torch as hvd
@@ -8,6 +10,7 @@ import torch
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from torch import nn
 
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_WARM_START
 from hvd_elastic.trainer import agree, init
 from hvd_elastic.trainer.state import broadcast
 from hvd_elastic.trainer.state.elastic_state import State
@@ -107,6 +110,24 @@ def all_agree_on_what_rank_0_says() -> None:
     assert agree(None if hvd.rank() == 0 else 1) is None
 
 
+def a_warm_start_reaches_all() -> None:
+    """Rank 0 alone reads the file: who has none sees none."""
+    theirs = nn.Linear(2, 3)
+    nn.init.constant_(theirs.weight, 7.0)
+    if hvd.rank() == 0:
+        torch.save(theirs.state_dict(), "theirs.pt")
+        os.environ[ENV_CHECKPOINT_WARM_START] = f"file://{Path.cwd()}/theirs.pt"
+    torch.manual_seed(hvd.rank())
+    state = State(model=nn.Linear(2, 3), checkpoint=f"file://{Path.cwd()}/store")
+    try:
+        state.sync()
+        everywhere_equal(state)
+        assert torch.equal(state.model.weight, theirs.weight)
+    finally:
+        os.environ.pop(ENV_CHECKPOINT_WARM_START, None)
+        state._commits.durable.close()
+
+
 init()
 assert hvd.size() == 2
 for case in (
@@ -116,6 +137,7 @@ for case in (
     what_all_hold_is_not_sent,
     a_notice_that_one_worker_heard_of_reaches_all,
     all_agree_on_what_rank_0_says,
+    a_warm_start_reaches_all,
 ):
     case()
     print("ok", case.__name__, hvd.rank(), flush=True)

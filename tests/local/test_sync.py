@@ -25,4 +25,4 @@ def test_a_sync_leaves_all_with_the_newest_commit(tmp_path: Path) -> None:
         timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(":ok ") == 12
+    assert done.stdout.count(":ok ") == 14
