@@ -31,6 +31,8 @@ PACKAGES = {
     "Lightning Fabric": "lightning-fabric",
     "Accelerate": "accelerate",
     "MLflow (`mlflow-skinny`)": "mlflow-skinny",
+    "transformers": "transformers",
+    "Weights & Biases (`wandb`)": "wandb",
 }
 MODULES = {
     "Kubernetes": ("kubernetes", "k8s.io/kubernetes"),
