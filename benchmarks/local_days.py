@@ -10,7 +10,8 @@ workers, and are configured as their own documentation says for workers that com
 `torch_systems.py` and `ray_system.py` in benchmarks/peers. Ray and torchft are installed into environments of their
 own, once, beside the torch that is installed here; without them the rest is measured.
 
-The figures are those of `benchmarks.recorded_days`. Inference waits until nothing of a host is left. All hosts share
+The figures are those of `benchmarks.recorded_days`. Inference waits until nothing of a host is left, or until
+it gives up. All hosts share
 this machine's cores, so whoever starts a process slows the training of the others.
 """
 
@@ -25,8 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.peers.launch_system import launch
-from benchmarks.peers.local_system import LocalSystem
-from benchmarks.peers.local_window import NeverTrainedError, replay
+from benchmarks.peers.local_system import LocalSystem, NeverTrainedError
+from benchmarks.peers.local_window import replay
 from benchmarks.peers.ray_system import ray_train
 from benchmarks.peers.torch_systems import torchft, torchrun
 from benchmarks.replay.measured_window import Measured, kept

@@ -19,6 +19,8 @@ from typing import Final, Protocol, Self
 
 import psutil
 
+from hvd_elastic.system.child_processes import die_with_parent
+
 ROOT: Final = Path(__file__).parents[2]
 SCRIPTS: Final = ROOT / "tests" / "cluster" / "scripts"
 GRACE_SECONDS: Final = 30.0
@@ -55,6 +57,7 @@ class Host:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl(2), and no thread here holds a lock
             )
         return cls(process=process, mark=mark)
 
@@ -149,16 +152,6 @@ def free_port() -> int:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
         return port
-
-
-def wait_listening(port: int, within_seconds: float = 60.0) -> None:
-    """Raises TimeoutError."""
-    deadline = time.monotonic() + within_seconds
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"nobody listens on port {port} after {within_seconds:g} s")
 
 
 def _processes(mark: str) -> Iterator[psutil.Process]:

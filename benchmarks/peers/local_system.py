@@ -10,6 +10,10 @@ EVENTS: Final = "events"
 """In the folder of a run; the files that the training processes write."""
 
 
+class NeverTrainedError(Exception):
+    """The system did not come to train on all hosts."""
+
+
 class Places(Protocol):
     """What training may use of this machine, and what it does use."""
 
@@ -32,5 +36,5 @@ class LocalSystem:
     start: Callable[[Path, int], AbstractContextManager[Places]]
     """Takes a folder, and the number of hosts, all of which it wants first.
 
-    Raises CalledProcessError and OSError if what it needs cannot be installed.
+    Raises CalledProcessError and OSError if what it needs cannot be installed, and NeverTrainedError.
     """

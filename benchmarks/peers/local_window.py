@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.peers.inference_demand import InferenceDemand
-from benchmarks.peers.local_system import EVENTS, LocalSystem, Places
+from benchmarks.peers.local_system import EVENTS, LocalSystem, NeverTrainedError, Places
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.replay.trace_window import SIZE, AskedGpus
@@ -19,10 +19,6 @@ START_SECONDS: Final = 240.0
 LEAD_STEPS: Final = 20
 """Of all hosts, before the window begins."""
 LOOK_SECONDS: Final = 0.02
-
-
-class NeverTrainedError(Exception):
-    """The system did not come to train on all hosts."""
 
 
 def replay(system: LocalSystem, window: str, asks: Sequence[AskedGpus], seconds: float, folder: Path) -> Measured:
@@ -40,6 +36,7 @@ def replay(system: LocalSystem, window: str, asks: Sequence[AskedGpus], seconds:
             demand.ask(ask.gpus, time.monotonic())
             places.want(SIZE - ask.gpus)
         _tend(places, demand, begin + seconds)
+        demand.ask(0, begin + seconds)
     until = began + seconds
     events = [event for event in Account.read(folder / EVENTS).events if event["time"] < until]
     samples = sample_account(events, len(read_digits()[1]))

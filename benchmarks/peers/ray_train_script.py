@@ -1,8 +1,8 @@
 """paced.py with Ray Train, as its guides to fault tolerance and elastic training are written.
 
-`TorchTrainer` with `num_workers=(1, 3)`, failures without a limit, and a checkpoint each ten steps, which rank 0
-reports. After each change all workers start anew from the latest of them, at the beginning of its epoch, as
-DistributedSampler divides it among the workers that there are then.
+`TorchTrainer` with `num_workers=(1, 3)`, failures without a limit, a checkpoint each hundred steps and one when a node
+is about to go (`get_preemption_info`), which rank 0 reports. After each change all workers start anew from the latest
+of them, at the beginning of its epoch, as DistributedSampler divides it among the workers that there are then.
 """
 
 import argparse
@@ -44,16 +44,21 @@ def train(options: dict[str, Any]) -> None:
     parallel = prepare_model(model)
     sampler: DistributedSampler[int] = DistributedSampler(dataset, num_replicas=size, rank=rank)
     log = StepLog(Path(options["events"]))
+    is_saved_for_preemption = False
     while True:
         sampler.set_epoch(epoch)
         for inputs, wanted, samples in DataLoader(dataset, batch_size=options["batch"], sampler=sampler):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(parallel(inputs), wanted).backward()
+            nn.functional.cross_entropy(parallel(inputs), wanted).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             time.sleep(options["pace"])
             step += 1
             log.step(samples.tolist(), rank=rank, size=size, step=step, epoch=epoch)
-            if step % options["checkpoint_steps"] == 0:
+            is_due = step % options["checkpoint_steps"] == 0
+            # All workers meet in the question, so it is not asked at each step.
+            if step % options["ask_steps"] == 0 and not is_saved_for_preemption and ray.train.get_preemption_info():
+                is_due = is_saved_for_preemption = True
+            if is_due:
                 state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}
                 report(state if rank == 0 else None)
         epoch += 1
@@ -78,7 +83,8 @@ if __name__ == "__main__":
     parser.add_argument("--events", type=Path, required=True)
     parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
     parser.add_argument("--batch", type=int, default=20, help="samples of each worker")
-    parser.add_argument("--checkpoint-steps", type=int, default=10)
+    parser.add_argument("--checkpoint-steps", type=int, default=100)
+    parser.add_argument("--ask-steps", type=int, default=10, help="between two questions whether a node goes")
     args = parser.parse_args()
     ray.init(address=args.address)
     trainer = TorchTrainer(
@@ -88,6 +94,7 @@ if __name__ == "__main__":
             "pace": args.pace,
             "batch": args.batch,
             "checkpoint_steps": args.checkpoint_steps,
+            "ask_steps": args.ask_steps,
         },
         scaling_config=ScalingConfig(
             num_workers=(1, args.workers), elastic_resize_monitor_interval_s=args.resize_seconds

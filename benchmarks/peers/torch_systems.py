@@ -23,9 +23,14 @@ def torchrun(folder: Path, size: int) -> Iterator[Places]:
     rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=days"]
     sizes = [f"--nnodes=1:{size}", "--nproc-per-node=1", "--local-addr=127.0.0.1", "--max-restarts=1000"]
     script = [str(SCRIPTS / "torchelastic.py"), f"--events={folder / EVENTS}", f"--stop={folder / 'stop'}"]
-    agent = [sys.executable, "-m", "torch.distributed.run", *rendezvous, *sizes]
-    command = [*agent, *script, f"--checkpoint={folder / 'checkpoint.pt'}"]
-    with hosts(lambda _: (command, script_environment()), size, folder) as found:
+    script += [f"--checkpoint={folder / 'checkpoint.pt'}"]
+
+    def agent(place: int) -> tuple[Sequence[str], Mapping[str, str]]:
+        command = [sys.executable, "-m", "torch.distributed.run", *rendezvous, *sizes]
+        # All addresses here are this machine's: without it, whichever agent comes first holds the store.
+        return [*command, f"--rdzv-conf=is_host={int(place == 0)}", *script], script_environment()
+
+    with hosts(agent, size, folder) as found:
         yield found
 
 

@@ -67,7 +67,7 @@ while True:
     samples = list(sampler)[batch * args.batch : (batch + 1) * args.batch]
     optimizer.zero_grad()
     time.sleep(args.pace)  # stands for the GPU's work, while the quorum is asked for
-    nn.functional.cross_entropy(model(pixels[samples]), wanted[samples]).backward()
+    nn.functional.cross_entropy(model(pixels[samples]), wanted[samples]).backward()  # type: ignore[no-untyped-call]
     if manager.is_participating():
         rank, size, step = manager.participating_rank(), manager.num_participants(), manager.current_step() + 1
         log.step(samples, rank=rank, size=size, step=step, epoch=epoch)

@@ -30,7 +30,7 @@ class Measured:
     steps: list[dict[str, Any]]
     """Each time a step was done: `time`, `size` and `step`."""
     waits: list[float]
-    """Seconds for which inference waited, each time that it came to its GPU, sorted."""
+    """Seconds for which inference waited for each GPU, sorted. On a cluster of the pods that came to run."""
     epochs: int = 0
     """That have ended, from the job's start to the window's end."""
     samples_wrong: int | None = None
