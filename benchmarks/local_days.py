@@ -1,6 +1,6 @@
 """Goodput over windows of recorded days on this machine: the product beside Ray Train, torchft and torchrun.
 
-    python -m benchmarks.local_days [--seconds 120] [--windows 2 | --windows NAME,NAME] [--recorded]
+    python -m benchmarks.local_days [--seconds 240] [--windows 2 | --windows NAME,NAME] [--recorded]
                                     [--systems launch,torchrun,ray-train,torchft]
 
 The windows are those of `benchmarks.recorded_days`, replayed without Kubernetes: up to three hosts of one worker each,
@@ -10,12 +10,12 @@ workers, and are configured as their own documentation says for workers that com
 `torch_systems.py` and `ray_system.py` in benchmarks/peers. Ray and torchft are installed into environments of their
 own, once, beside the torch that is installed here; without them the rest is measured.
 
-The figures are those of `benchmarks.recorded_days`. Inference waits until nothing of a host is left, or until
-it gives up. All hosts share
-this machine's cores, so whoever starts a process slows the training of the others.
+The figures are those of `benchmarks.recorded_days`. Inference waits until nothing of a host is left, or until it gives
+up. All hosts share this machine's cores, so whoever starts a process slows the training of the others.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,7 +46,7 @@ SYSTEMS: Final = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=120.0, help="that a window takes here")
+    parser.add_argument("--seconds", type=float, default=240.0, help="that a window takes here")
     parser.add_argument("--windows", type=chosen_windows, default="2", help="how many, or their names")
     parser.add_argument("--systems", default=",".join(each.name for each in SYSTEMS))
     parser.add_argument("--recorded", action="store_true", help="show what was measured before")
@@ -75,10 +75,11 @@ def main() -> None:
 
 
 def measure(system: LocalSystem, window: TraceWindow, seconds: float) -> Measured:
-    """Replay one window, and keep what was measured."""
+    """Replay one window, and keep what was measured. Logs stay where it failed."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-local-days-{system.name}-"))
     measured = replay(system, window.name, asked(trace_of(window), window, seconds), seconds, folder)
     measured.keep(OUT)
+    shutil.rmtree(folder)
     return measured
 
 
