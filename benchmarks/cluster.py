@@ -284,7 +284,7 @@ def product_job(launcher: str, site: Site, kubectl: Kubectl, node_labels: dict[s
         site,
         kubectl,
         "elastic",
-        jobs.PACED,
+        [*jobs.PACED, "--log-samples"],
         launcher={"kind": launcher, "cpu": "100m"},
         workers=jobs.workers((1, start, SIZE)),
         node_labels=node_labels,

@@ -1,10 +1,11 @@
 """Goodput over windows of recorded days on a real cluster: the product beside what people use instead.
 
-    python -m benchmarks.recorded_days [--seconds 240] [--windows 4] [--recorded]
+    python -m benchmarks.recorded_days [--seconds 240] [--windows 8 | --windows NAME,NAME] [--recorded]
                                        [--systems launch,horovodrun,stock,torchelastic,kueue]
 
-The windows, and how inference pods replay them, are those of benchmarks/simulation_truth.py. Each system trains the
-same small network on the same digits, in steps of at least 50 ms, 20 samples for each of three workers.
+Which windows there are, benchmarks/replay/trace_window.py says; inference pods replay them as in
+benchmarks/simulation_truth.py. Each system trains the same small network on the same digits, in steps of at least 50
+ms, 20 samples for each of three workers.
 
 - *launch*, *horovodrun*: the product with its two launchers, a commit each step.
 - *stock*: the MPI Operator's own discover_hosts.sh with plain `horovodrun`, a commit each step.
@@ -14,7 +15,8 @@ same small network on the same digits, in steps of at least 50 ms, 20 samples fo
   whole, and admits it again once all its GPUs are free; it goes on from its checkpoint on the shared volume.
 
 Goodput is the GPU-time of the steps that were kept, each at the mean time of its size in the same run without pauses,
-as a share of the GPU-time that the window leaves to training. `--recorded` measures nothing, and shows what was
+as a share of the GPU-time that the window leaves to training. Samples are wrong that an epoch did not use, or used more
+than once. A pause is a time without a step of more than three steps. `--recorded` measures nothing, and shows what was
 measured before.
 """
 
@@ -23,16 +25,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
-from statistics import mean, median
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.cluster import SYSTEMS, System
-from benchmarks.replay.measured_window import Measured, kept, measure, step_times, useful
-from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, AskedGpus, given
-from benchmarks.report.record import Column, Record, Table, Value
-from hvd_elastic.simulate.engine.inference_record import inference_waiting
+from benchmarks.replay.cluster_window import measure
+from benchmarks.replay.measured_window import Measured, kept
+from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, chosen_windows
+from benchmarks.replay.window_tables import row, system_table, window_table
+from benchmarks.report.record import Record
 from tests.cluster import jobs, queues, torchelastic
 from tests.cluster.faults import STANDBY
 from tests.cluster.jobs import Job
@@ -43,8 +44,6 @@ from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site, attach, running_or_up
 
 OUT: Final = Path("out/bench-recorded-days")
-PAUSE: Final = 3.0
-"""A step that takes so many times the median of its size is a pause."""
 
 
 def torchelastic_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start: int) -> Job:
@@ -67,7 +66,7 @@ def kueue_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start:
         site,
         kubectl,
         "fixed",
-        jobs.PACED,
+        [*jobs.PACED, "--log-samples"],
         workers=jobs.workers((SIZE, SIZE, SIZE)),
         node_labels=node_labels,
         queue={"system": "kueue", "name": queues.TRAINING},
@@ -89,7 +88,7 @@ CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC, KUEUE)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=240.0, help="that a window takes here")
-    parser.add_argument("--windows", type=int, default=4, help=f"of {len(WINDOWS)}")
+    parser.add_argument("--windows", type=chosen_windows, default=WINDOWS, help="how many, or their names")
     parser.add_argument("--systems", default=",".join(each.name for each in CONTENDERS))
     parser.add_argument("--recorded", action="store_true", help="show what was measured before")
     flags = parser.parse_args()
@@ -109,13 +108,13 @@ def main() -> None:
         jobs.priority_classes(site)
         for system in (each for each in CONTENDERS if each.name in flags.systems.split(",")):
             with installed(site, system):
-                for window in WINDOWS[: flags.windows]:
-                    print(f"{time.strftime('%H:%M:%S')} {window.trace}: {system.name}", flush=True)
+                for window in flags.windows:
+                    print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
                     try:
                         found.append(measure(site, system, window, flags.seconds, OUT))
-                        print(f"  {_row(found[-1])}", flush=True)
+                        print(f"  {row(found[-1])}", flush=True)
                     except DeadlineError as error:
-                        broken.append(f"{window.trace}, {system.name}: {str(error).splitlines()[0]}")
+                        broken.append(f"{window.name}, {system.name}: {str(error).splitlines()[0]}")
         report(found, broken)
     finally:
         if ours:
@@ -141,81 +140,9 @@ def installed(site: Site, system: System) -> Iterator[None]:
 def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
     """Each window with each system, and each system over all windows."""
     record = Record(name="recorded_days", question="What do recorded days leave of the GPUs, on a real cluster?")
-    record.add(
-        Table(
-            name="recorded-days",
-            title="Windows of recorded spot capacity, compressed in time",
-            columns=(Column(title="window"), Column(title="system"), *COLUMNS),
-            rows=[[one.window, *_row(one)] for one in sorted(measured, key=lambda one: one.window)],
-            note="\n".join(broken),
-        )
-    )
-    record.add(
-        Table(
-            name="recorded-days-systems",
-            title="Over all windows",
-            columns=(Column(title="system"), Column(title="windows"), *COLUMNS),
-            rows=[
-                _all_windows([one for one in measured if one.system == system])
-                for system in dict.fromkeys(one.system for one in measured)
-            ],
-        )
-    )
+    record.add(window_table("recorded-days", measured, broken))
+    record.add(system_table("recorded-days-systems", measured))
     record.write()
-
-
-COLUMNS: Final = (
-    Column(title="goodput", format=".1%"),
-    Column(title="steps repeated"),
-    Column(title="longest pause, s", format=".1f"),
-    Column(title="inference waits p50, s", format=".2f"),
-    Column(title="most, s", format=".2f"),
-    Column(title="pods of inference"),
-)
-
-
-def _row(one: Measured) -> list[Value]:
-    """The system and its figures."""
-    waits = inference_waiting(one.waits, never=0)
-    figures = (repeated(one), longest_pause(one), waits.p50, max(one.waits, default=None), len(one.waits))
-    return [one.system, goodput(one), *figures]
-
-
-def _all_windows(windows: Sequence[Measured]) -> list[Value]:
-    waits = [wait for one in windows for wait in one.waits]
-    figures = (sum(map(repeated, windows)), max(map(longest_pause, windows)))
-    share = mean(map(goodput, windows))
-    return [
-        windows[0].system,
-        len(windows),
-        share,
-        *figures,
-        inference_waiting(waits, never=0).p50,
-        max(waits, default=None),
-        len(waits),
-    ]
-
-
-def goodput(one: Measured) -> float:
-    """The share of the window's GPU-time that kept steps have used."""
-    return useful(one.steps, _unhindered(one.steps)) / given([AskedGpus(**ask) for ask in one.asks], one.seconds)
-
-
-def _unhindered(steps: Sequence[dict[str, Any]]) -> dict[int, float]:
-    """The mean time of a step by size, of steps that no pause has stretched: a pause must not count as training."""
-    times = step_times(steps)
-    return {size: mean(one for one in found if one <= PAUSE * median(found)) for size, found in times.items()}
-
-
-def repeated(one: Measured) -> int:
-    """Steps that were done again, each time counted."""
-    return len(one.steps) - len({step["step"] for step in one.steps})
-
-
-def longest_pause(one: Measured) -> float:
-    """Seconds without a step, from the begin of the window to its end."""
-    times = [one.began, *(float(step["time"]) for step in one.steps), one.began + one.seconds]
-    return max(later - earlier for earlier, later in pairwise(times))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.cluster import SYSTEMS
-from benchmarks.replay.measured_window import Measured, kept, measure, step_seconds, useful
-from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, AskedGpus
+from benchmarks.replay.cluster_window import measure
+from benchmarks.replay.measured_window import Measured, kept, step_seconds, useful
+from benchmarks.replay.trace_window import BAMBOO_WINDOWS, PARCAE_WINDOWS, SIZE, TRACES, AskedGpus
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
@@ -40,6 +41,7 @@ BATCH: Final = 60
 LEAD_SECONDS: Final = 60.0
 """Simulated before the window, so that the job trains on all GPUs when it begins, as the real one does."""
 OUT: Final = Path("out/bench-simulation-truth")
+WINDOWS: Final = (*PARCAE_WINDOWS, *BAMBOO_WINDOWS)
 WAYS: Final = {"stock": Way.STOCK, "launch": Way.OURS}
 GOODPUT_AIM: Final = 0.05
 WAITING_AIM: Final = 0.20
@@ -88,7 +90,7 @@ def main() -> None:
         jobs.priority_classes(site)
         for number, window in enumerate(WINDOWS[: flags.windows], 1):
             for system in systems:
-                print(f"{time.strftime('%H:%M:%S')} window {number}: {window.trace}, {system.name}", flush=True)
+                print(f"{time.strftime('%H:%M:%S')} window {number}: {window.name}, {system.name}", flush=True)
                 found.append(measure(site, system, window, flags.seconds, OUT))
                 print(f"  {asdict(compare(found[-1]))}", flush=True)
         report(found)

@@ -1,24 +1,18 @@
-"""What happened in a window: replayed on a real cluster, and read from the account of the training."""
+"""What happened in a window, wherever it was replayed, and the figures that follow from it."""
 
 import json
-import statistics
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any, Final
 
-from benchmarks.cluster import System
-from benchmarks.replay.trace_window import SIZE, AskedGpus, TraceWindow, asked, trace_of
-from tests.cluster import inference
-from tests.cluster.inference import Inference
-from tests.cluster.site import Site, make_namespace, remove_namespace, told
-from tests.cluster.timeline import Timeline
+from benchmarks.replay.trace_window import AskedGpus, given
 
-START_SECONDS: Final = 240.0
-"""The operator's own list of hosts may take minutes to name all workers."""
+PAUSE: Final = 3.0
+"""A step that takes so many times the median of its size is a pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +28,13 @@ class Measured:
     asks: list[dict[str, Any]]
     """Fields of AskedGpus."""
     steps: list[dict[str, Any]]
+    """Each time a step was done: `time`, `size` and `step`."""
     waits: list[float]
-    """Of the inference pods that came to run, sorted."""
+    """Seconds for which inference waited for each GPU, sorted. On a cluster of the pods that came to run."""
+    epochs: int = 0
+    """That have ended, from the job's start to the window's end."""
+    samples_wrong: int | None = None
+    """In these epochs, samples that were not used, or more than once. None: nobody counted."""
 
     def keep(self, folder: Path) -> None:
         """Write it into a file, for `kept`."""
@@ -48,51 +47,24 @@ def kept(folder: Path) -> list[Measured]:
     return [Measured(**json.loads(path.read_text())) for path in sorted(folder.glob("*.measured.json"))]
 
 
-def measure(site: Site, system: System, window: TraceWindow, seconds: float, folder: Path) -> Measured:
-    """Replay the window in so many seconds, and keep what was measured in the folder.
-
-    Raises DeadlineError if the job does not come to train on all GPUs before the window.
-    """
-    asks = asked(trace_of(window), window, seconds)
-    spot = site.local().nodes["spot"]
-    spot.set_gpus(site.kubectl, SIZE)
-    name = f"replay-{system.name}"
-    kubectl = make_namespace(site, name)
-    timeline = Timeline(kubectl, folder / f"{window.trace}-{system.name}".lower())
-    timeline.start()
-    try:
-        load = inference.deploy(site, kubectl, queue=system.serving_queue)
-        job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
-        job.wait_size(SIZE, within_seconds=START_SECONDS)
-        begin = timeline.mark("the window begins")
-        _replay(load, asks, begin)
-        time.sleep(max(0.0, begin + seconds - time.time()))
-        account = job.account
-    finally:
-        timeline.stop(told(kubectl))
-        remove_namespace(site, name)
-        spot.set_gpus(site.kubectl, spot.node.gpus)
-    measured = Measured(
-        window=window.trace,
-        system=system.name,
-        seconds=seconds,
-        began=begin,
-        asks=[asdict(ask) for ask in asks],
-        steps=[step for step in account.steps if begin <= step["time"] < begin + seconds],
-        waits=sorted(_waiting(timeline)),
-    )
-    measured.keep(folder)
-    return measured
+def goodput(one: Measured) -> float:
+    """The share of the GPU-time which the window leaves to training that kept steps have used."""
+    return useful(one.steps, unhindered(one.steps)) / given([AskedGpus(**ask) for ask in one.asks], one.seconds)
 
 
-def _replay(load: Inference, asks: Sequence[AskedGpus], begin: float) -> None:
-    """Ask for GPUs, and give them back, when the window does."""
-    for ask in asks:
-        time.sleep(max(0.0, begin + ask.second - time.time()))
-        load.scale(ask.gpus)
+def repeated(one: Measured) -> int:
+    """Steps that were done again, each time counted."""
+    return len(one.steps) - len({step["step"] for step in one.steps})
 
 
-def step_times(steps: Sequence[dict[str, Any]]) -> dict[int, list[float]]:
+def pauses(one: Measured) -> list[float]:
+    """Seconds of each time without a step that is a pause, from the beginning of the window to its end, sorted."""
+    times = [one.began, *(float(step["time"]) for step in one.steps), one.began + one.seconds]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    return sorted(gap for gap in gaps if gap > PAUSE * median(gaps))
+
+
+def step_times(steps: Sequence[Mapping[str, Any]]) -> dict[int, list[float]]:
     """Seconds from a step to the next by size, of two that follow each other in worlds of one size."""
     times: defaultdict[int, list[float]] = defaultdict(list)
     for first, second in pairwise(steps):
@@ -101,24 +73,18 @@ def step_times(steps: Sequence[dict[str, Any]]) -> dict[int, list[float]]:
     return times
 
 
-def step_seconds(steps: Sequence[dict[str, Any]]) -> dict[int, float]:
+def step_seconds(steps: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     """The mean time of a step by size: the job's speed is its inverse."""
-    return {size: statistics.fmean(values) for size, values in step_times(steps).items()}
+    return {size: fmean(values) for size, values in step_times(steps).items()}
 
 
-def useful(steps: Sequence[dict[str, Any]], seconds: Mapping[int, float]) -> float:
+def unhindered(steps: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """The mean time of a step by size, of steps that no pause has stretched: a pause must not count as training."""
+    times = step_times(steps)
+    return {size: fmean(one for one in found if one <= PAUSE * median(found)) for size, found in times.items()}
+
+
+def useful(steps: Sequence[Mapping[str, Any]], seconds: Mapping[int, float]) -> float:
     """GPU-seconds of steps that were kept: each counts once, with the seconds of a step of its size."""
     last = {step["step"]: int(step["size"]) for step in steps}
     return sum(size * seconds.get(size, 0.0) for size in last.values())
-
-
-def _waiting(timeline: Timeline) -> Iterator[float]:
-    """Of each inference pod that came to run, from its creation on, as the API server told of it."""
-    created: dict[str, float] = {}
-    running: dict[str, float] = {}
-    for seen in timeline.pods:
-        if seen.pod.startswith("inference"):
-            created.setdefault(seen.uid, seen.time)
-            if seen.phase == "Running":
-                running.setdefault(seen.uid, seen.time)
-    return (running[uid] - created[uid] for uid in running)

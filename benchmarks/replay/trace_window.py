@@ -1,8 +1,16 @@
-"""Windows of recorded traces, as the GPUs for which inference asks."""
+"""Windows of recorded traces, as the GPUs for which inference asks.
 
-from collections.abc import Sequence
+Of Parcae's traces all four windows are played: they are an hour each, of high and low availability with high and low
+preemption. Of the others it is a rule that chooses (`middle_windows`): the trace with the most nodes, or the one of
+inference pods, is cut from its beginning into windows of six hours; of those in which inference asks for anything, by
+the number of changes, the two in the middle are played.
+"""
+
+from argparse import ArgumentTypeError
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -12,27 +20,20 @@ from hvd_elastic.simulate.traces.trace_file import read_traces
 TRACES: Final = Path(__file__).parents[2] / ".." / "shared" / "traces"
 SIZE: Final = 3
 """GPUs of the node, and the job's max: as benchmarks/cluster.py has it, which submits the jobs."""
+CUT_HOURS: Final = 6.0
+"""Of the windows that long traces are cut into. SkyPilot looked each 300 s: in 240 s played, five of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceWindow:
     """Some hours of a trace."""
 
+    name: str
     file: str
     trace: str
     begins: float = 0.0
     """Hour of the trace."""
     hours: float = 1.0
-
-
-WINDOWS: Final = (
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_hh_55_65"),
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_hl_15_25"),
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_lh_80_90"),
-    TraceWindow(file="spot_parcae_segments.csv", trace="trace_ll_10_11"),
-    TraceWindow(file="spot_gcloud_bamboo.csv", trace="gcloud-a100x1-east1b", begins=4.7, hours=6.0),
-    TraceWindow(file="spot_bamboo_events.csv", trace="bamboo-p3", begins=0.5, hours=4.0),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +44,104 @@ class AskedGpus:
     gpus: int
 
 
+def _parcae(trace: str) -> TraceWindow:
+    return TraceWindow(name=trace, file="spot_parcae_segments.csv", trace=trace)
+
+
+def _cut(name: str, file: str, trace: str, begins: float) -> TraceWindow:
+    return TraceWindow(name=name, file=file, trace=trace, begins=begins, hours=CUT_HOURS)
+
+
+SKYPILOT: Final = ("spot_skypilot.csv", "availability-16-node-aws-08-27-2023-us-west-2a_v100_1")
+DLRM: Final = ("inference_pods_alibaba_dlrm_gpu.csv", "inference_pods_alibaba_dlrm_gpu")
+"""File and trace."""
+PARCAE_WINDOWS: Final = (
+    _parcae("trace_hh_55_65"),
+    _parcae("trace_hl_15_25"),
+    _parcae("trace_lh_80_90"),
+    _parcae("trace_ll_10_11"),
+)
+WINDOWS: Final = (
+    *PARCAE_WINDOWS,
+    _cut("skypilot-114h", *SKYPILOT, 114.0),
+    _cut("skypilot-324h", *SKYPILOT, 324.0),
+    _cut("dlrm-228h", *DLRM, 228.0),
+    _cut("dlrm-288h", *DLRM, 288.0),
+)
+BAMBOO_WINDOWS: Final = (
+    TraceWindow(
+        name="gcloud-a100x1-east1b",
+        file="spot_gcloud_bamboo.csv",
+        trace="gcloud-a100x1-east1b",
+        begins=4.7,
+        hours=6.0,
+    ),
+    TraceWindow(name="bamboo-p3", file="spot_bamboo_events.csv", trace="bamboo-p3", begins=0.5, hours=4.0),
+)
+"""With Parcae's, those for which the simulator was compared to a cluster."""
+
+
+def chosen_windows(words: str) -> tuple[TraceWindow, ...]:
+    """`words` is a number of windows, or names of some with commas between. Raises ArgumentTypeError."""
+    if words.isdigit():
+        return WINDOWS[: int(words)]
+    named, names = {window.name: window for window in WINDOWS}, words.split(",")
+    if unknown := [name for name in names if name not in named]:
+        raise ArgumentTypeError(f"no such windows: {', '.join(unknown)} (there are {', '.join(named)})")
+    return tuple(named[name] for name in names)
+
+
 def trace_of(window: TraceWindow) -> RecordedTrace:
     """Read the whole trace."""
     return next(trace for trace in read_traces(TRACES / window.file).traces if trace.name == window.trace)
 
 
 def asked(trace: RecordedTrace, window: TraceWindow, seconds: float) -> list[AskedGpus]:
-    """What the window does not leave to training, scaled to SIZE GPUs and compressed to seconds; only changes."""
+    """What the window does not leave to training, scaled to SIZE GPUs and compressed to seconds; only changes.
+
+    At the window's least, inference asks for nothing; at its most, it leaves one GPU.
+    """
     begins, length = window.begins * 3600, window.hours * 3600
-    moments = sorted({begins, *(moment for node in trace.nodes for moment in (node.since, node.until))})
-    inside = [moment for moment in moments if begins <= moment < begins + length]
-    counts = [(moment, sum(node.since <= moment < node.until for node in trace.nodes)) for moment in inside]
-    least, most = min(count for _, count in counts), max(count for _, count in counts)
+    changes = _taken(trace)
+    before = [taken for moment, taken in changes if moment <= begins]
+    inside = [(moment, taken) for moment, taken in changes if begins < moment < begins + length]
+    taken = [(begins, before[-1] if before else 0), *inside]
+    least, most = min(gpus for _, gpus in taken), max(gpus for _, gpus in taken)
     found: list[AskedGpus] = []
-    for moment, count in counts:
-        gpus = SIZE - 1 - round((SIZE - 1) * (count - least) / max(1, most - least))
+    for moment, count in taken:
+        gpus = round((SIZE - 1) * (count - least) / max(1, most - least))
         if gpus != (found[-1].gpus if found else 0):
             found.append(AskedGpus(second=(moment - begins) / length * seconds, gpus=gpus))
     return found
+
+
+def _taken(trace: RecordedTrace) -> list[tuple[float, int]]:
+    """How many GPUs inference has from each moment on, but for a constant: a node that is there is one GPU fewer."""
+    changes: Counter[float] = Counter()
+    for node in trace.nodes:
+        changes[node.since] -= 1
+        changes[node.until] += 1
+    for pod in trace.pods:
+        changes[pod.created] += pod.gpus
+        changes[pod.created + pod.seconds] -= pod.gpus
+    moments = sorted(changes)
+    return list(zip(moments, accumulate(changes[moment] for moment in moments), strict=True))
+
+
+def middle_windows(trace: RecordedTrace, name: str, file: str) -> list[TraceWindow]:
+    """The two windows of the trace whose number of changes is in the middle, in the order of time."""
+    found = sorted(_changes(trace, name, file), key=lambda counted: counted[0])
+    place = (len(found) - 1) // 2
+    return sorted((window for _, window in found[place : place + 2]), key=lambda window: window.begins)
+
+
+def _changes(trace: RecordedTrace, name: str, file: str) -> Iterator[tuple[int, TraceWindow]]:
+    """Windows in which inference asks for anything, each with how often."""
+    for number in range(int(trace.seconds // (CUT_HOURS * 3600))):
+        begins = number * CUT_HOURS
+        window = _cut(f"{name}-{begins:.0f}h", file, trace.name, begins)
+        if changes := len(asked(trace, window, 1.0)):
+            yield changes, window
 
 
 def given(asks: Sequence[AskedGpus], seconds: float) -> float:

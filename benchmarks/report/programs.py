@@ -35,6 +35,7 @@ PROGRAMS: Final = (
     _program("simulate"),
     _program("launcher", "--rounds 1 --stock-rounds 1"),
     _program("launcher_decisions"),
+    _program("local_days", "--windows 1 --seconds 60"),
     _program("launcher_scale", "--workers 32 64 128 --stock 32"),
     _program("discovery", "--pods 64 256 --seconds 10"),
     _program("worker_start", "--rounds 2"),

@@ -1,13 +1,12 @@
 """paced.py as Horovod's own documentation would write it: its State, its `run`, of hvd_elastic the data alone."""
 
 import argparse
-import json
-import os
 import time
 from pathlib import Path
 
 import horovod.torch as hvd
 import torch
+from step_log import StepLog
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -21,28 +20,26 @@ args = parser.parse_args()
 
 hvd.init()
 images, labels = read_digits()
-dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 sampler = hvd.elastic.ElasticSampler(dataset, shuffle=True)
-args.events.mkdir(exist_ok=True)
-events = (args.events / f"{os.uname().nodename}-{os.getpid()}.jsonl").open("a", buffering=1)
+log = StepLog(args.events)
 
 
 @hvd.elastic.run  # type: ignore[untyped-decorator]
 def train(state: hvd.elastic.TorchState) -> None:
     while not state.over:
-        for number, (inputs, labels) in enumerate(DataLoader(dataset, batch_size=20, sampler=sampler)):
+        for number, (inputs, labels, samples) in enumerate(DataLoader(dataset, batch_size=20, sampler=sampler)):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             time.sleep(args.pace)
             state.sampler.record_batch(number, 20)
             state.step += 1
-            event = {"time": time.time(), "event": "step", "rank": hvd.rank(), "size": hvd.size(), "step": state.step}
-            events.write(json.dumps(event) + "\n")
+            log.step(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=state.step, epoch=state.epoch)
             state.commit()
         state.over = hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop")
         state.epoch += 1

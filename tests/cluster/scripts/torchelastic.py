@@ -1,13 +1,12 @@
 """paced.py as PyTorch's own documentation would write it: torchrun, DDP, and a checkpoint on the shared volume."""
 
 import argparse
-import json
-import os
 import time
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from step_log import StepLog
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -25,7 +24,7 @@ args = parser.parse_args()
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 images, labels = read_digits()
-dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -37,8 +36,7 @@ if args.checkpoint.exists():
     epoch, step = saved["epoch"], saved["step"]
 parallel = DistributedDataParallel(model)
 sampler: DistributedSampler[int] = DistributedSampler(dataset)
-args.events.mkdir(exist_ok=True)
-events = (args.events / f"{os.uname().nodename}-{os.getpid()}.jsonl").open("a", buffering=1)
+log = StepLog(args.events)
 
 
 def save() -> None:
@@ -52,17 +50,15 @@ def save() -> None:
 over = torch.zeros(1)
 while not over.item():
     sampler.set_epoch(epoch)
-    for inputs, wanted in DataLoader(dataset, batch_size=20, sampler=sampler):
+    for inputs, wanted, samples in DataLoader(dataset, batch_size=20, sampler=sampler):
         optimizer.zero_grad()
         nn.functional.cross_entropy(parallel(inputs), wanted).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         time.sleep(args.pace)
         step += 1
-        if rank == 0:
-            event = {"time": time.time(), "event": "step", "rank": rank, "size": size, "step": step}
-            events.write(json.dumps(event) + "\n")
-            if step % args.checkpoint_steps == 0:
-                save()
+        log.step(samples.tolist(), rank=rank, size=size, step=step, epoch=epoch)
+        if rank == 0 and step % args.checkpoint_steps == 0:
+            save()
     epoch += 1
     over.fill_(float(args.stop.exists()))
     dist.broadcast(over, src=0)

@@ -1,0 +1,96 @@
+"""Goodput over windows of recorded days on this machine: the product beside Ray Train, torchft and torchrun.
+
+    python -m benchmarks.local_days [--seconds 240] [--windows 2 | --windows NAME,NAME] [--recorded]
+                                    [--systems launch,torchrun,ray-train,torchft]
+
+The windows are those of `benchmarks.recorded_days`, replayed without Kubernetes: up to three hosts of one worker each,
+which are taken as Kubernetes takes pods (SIGTERM, then SIGKILL after 30 s) and started again when the window gives them
+back. All train the same small network on the same digits, in steps of at least 50 ms, 20 samples for each of three
+workers, and are configured as their own documentation says for workers that come and go: `launch_system.py`,
+`torch_systems.py` and `ray_system.py` in benchmarks/peers. Ray and torchft are installed into environments of their
+own, once, beside the torch that is installed here; without them the rest is measured.
+
+The figures are those of `benchmarks.recorded_days`. Inference waits until nothing of a host is left, or until it gives
+up. All hosts share this machine's cores, so whoever starts a process slows the training of the others.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.launch_system import launch
+from benchmarks.peers.local_system import LocalSystem, NeverTrainedError
+from benchmarks.peers.local_window import replay
+from benchmarks.peers.ray_system import ray_train
+from benchmarks.peers.torch_systems import torchft, torchrun
+from benchmarks.replay.measured_window import Measured, kept
+from benchmarks.replay.trace_window import TRACES, TraceWindow, asked, chosen_windows, trace_of
+from benchmarks.replay.window_tables import row, system_table, window_table
+from benchmarks.report.record import Record
+
+OUT: Final = Path("out/bench-local-days")
+SYSTEMS: Final = (
+    LocalSystem(name="launch", start=launch),
+    LocalSystem(name="torchrun", start=torchrun),
+    LocalSystem(name="ray-train", start=ray_train),
+    LocalSystem(name="torchft", start=torchft),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=240.0, help="that a window takes here")
+    parser.add_argument("--windows", type=chosen_windows, default="2", help="how many, or their names")
+    parser.add_argument("--systems", default=",".join(each.name for each in SYSTEMS))
+    parser.add_argument("--recorded", action="store_true", help="show what was measured before")
+    flags = parser.parse_args()
+    if flags.recorded:
+        if not kept(OUT):
+            sys.exit(f"nothing was measured before: {OUT} has no records")
+        report(kept(OUT), [])
+        return
+    if not TRACES.is_dir():
+        print(f"skipped: the recorded traces are not in {TRACES}")
+        return
+    found: list[Measured] = []
+    broken: list[str] = []
+    for window in flags.windows:
+        for system in (each for each in SYSTEMS if each.name in flags.systems.split(",")):
+            print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
+            try:
+                found.append(measure(system, window, flags.seconds))
+                print(f"  {row(found[-1])}", flush=True)
+            except NeverTrainedError as error:
+                broken.append(f"{window.name}, {system.name}: {error}")
+            except (OSError, subprocess.CalledProcessError) as error:
+                broken.append(f"skipped: {system.name}, which cannot be installed: {error}")
+    report(found, broken)
+
+
+def measure(system: LocalSystem, window: TraceWindow, seconds: float) -> Measured:
+    """Replay one window, and keep what was measured. Logs stay where it failed."""
+    folder = Path(tempfile.mkdtemp(prefix=f"bench-local-days-{system.name}-"))
+    measured = replay(system, window.name, asked(trace_of(window), window, seconds), seconds, folder)
+    measured.keep(OUT)
+    shutil.rmtree(folder)
+    return measured
+
+
+def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
+    """Each window with each system, and each system over all windows."""
+    record = Record(name="local_days", question="What do recorded days leave of the GPUs, with other elastic systems?")
+    note = f"All of them with torch {version('torch')}."
+    record.add(window_table("local-days", measured, [note, *broken]))
+    record.add(system_table("local-days-systems", measured))
+    record.write()
+
+
+if __name__ == "__main__":
+    main()

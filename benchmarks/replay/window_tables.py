@@ -1,0 +1,80 @@
+"""The tables of replayed windows: each window with each system, and each system over all windows."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
+from typing import Final
+
+from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
+from benchmarks.report.record import Column, Table, Value
+from hvd_elastic.simulate.engine.inference_record import inference_waiting
+
+GOODPUT_AIM: Final = 0.97
+COLUMNS: Final = (
+    Column(title="goodput", format=".1%"),
+    Column(title=f"at least {GOODPUT_AIM:.0%}"),
+    Column(title="steps repeated"),
+    Column(title="epochs ended"),
+    Column(title="samples wrong"),
+    Column(title="pauses"),
+    Column(title="median, s", format=".2f"),
+    Column(title="longest, s", format=".1f"),
+    Column(title="inference waits"),
+    Column(title="p50, s", format=".2f"),
+    Column(title="p99, s", format=".2f"),
+)
+
+
+def window_table(name: str, measured: Sequence[Measured], broken: Sequence[str]) -> Table:
+    """A row for each; `broken` says what did not come to its end, and why."""
+    rows: list[list[Value]] = [
+        [one.window, one.system, *_figures([one])] for one in sorted(measured, key=lambda one: one.window)
+    ]
+    return Table(
+        name=name,
+        title="Windows of recorded traces, compressed in time",
+        columns=(Column(title="window"), Column(title="system"), *COLUMNS),
+        rows=rows,
+        note="\n".join(broken),
+    )
+
+
+def system_table(name: str, measured: Sequence[Measured], note: str = "") -> Table:
+    """A row for each system, over all its windows; goodput is the mean of the windows."""
+    return Table(
+        name=name,
+        title="Over all windows",
+        columns=(Column(title="system"), Column(title="windows"), *COLUMNS),
+        rows=list(_rows(measured)),
+        note=note,
+    )
+
+
+def row(one: Measured) -> list[Value]:
+    """The figures of one window, as COLUMNS names them."""
+    return _figures([one])
+
+
+def _rows(measured: Sequence[Measured]) -> Iterator[list[Value]]:
+    for system in dict.fromkeys(one.system for one in measured):
+        windows = [one for one in measured if one.system == system]
+        yield [system, len(windows), *_figures(windows)]
+
+
+def _figures(windows: Sequence[Measured]) -> list[Value]:
+    share = fmean(map(goodput, windows))
+    stood = [pause for one in windows for pause in pauses(one)]
+    waits = inference_waiting([wait for one in windows for wait in one.waits], never=0)
+    counted = [one.samples_wrong for one in windows if one.samples_wrong is not None]
+    return [
+        share,
+        "yes" if share >= GOODPUT_AIM else "no",
+        sum(map(repeated, windows)),
+        sum(one.epochs for one in windows),
+        sum(counted) if counted else None,
+        len(stood),
+        median(stood) if stood else None,
+        max(stood, default=None),
+        waits.pods,
+        waits.p50 if waits.pods else None,
+        waits.p99 if waits.pods else None,
+    ]
