@@ -26,11 +26,14 @@ logger = logging.getLogger(__name__)
 GLOO_SCOPE: Final = re.compile(r"global.*|local_.*|cross_.*")
 """Scopes in which Gloo's processes find each other (`gloo_context.h`); those of a process set have a suffix."""
 
-READ_SECONDS: Final = 3.0
-"""How long a client may keep a read waiting, as in Horovod's server."""
+READ_SECONDS: Final = 30.0
+"""How long a client may keep a read waiting. Horovod's server waits 3 s: a worker on a busy host may need longer from
+the connection to its request, and is reset then. Whoever only connects costs a thread for so long."""
 
-BACKLOG: Final = 1024
-"""Connections that may wait to be accepted. All workers of a world come at once, each for every other one's address."""
+BACKLOG: Final = 65_535
+"""Connections that may wait to be accepted: as many as the kernel allows, which caps it to net.core.somaxconn (4,096
+since Linux 5.4: listen(2)). All workers of a world come at once. Of those that do not fit each waits for TCP to try
+again, a second and more."""
 
 _PATH: Final = re.compile(r"/([^/]{1,512})/([^/]{1,512})")
 _KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,4})")
