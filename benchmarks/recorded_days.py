@@ -31,6 +31,7 @@ from typing import Any, Final
 from benchmarks.cluster import SYSTEMS, System
 from benchmarks.replay.measured_window import Measured, kept, measure, step_times, useful
 from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, AskedGpus, given
+from benchmarks.replay.window_picture import lane, window_picture
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.simulate.engine.inference_record import inference_waiting
 from tests.cluster import jobs, queues, torchelastic
@@ -161,7 +162,24 @@ def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
             ],
         )
     )
+    for window in dict.fromkeys(one.window for one in measured):
+        picture = drawn([one for one in measured if one.window == window])
+        record.pictures[window] = picture
+        (OUT / f"{window}.svg").write_text(picture)
     record.write()
+
+
+def drawn(window: Sequence[Measured]) -> str:
+    """One window with each system, ours above what others use."""
+    names = {each.name: each.title.replace("`", "") for each in CONTENDERS}
+    lanes = [lane(one, name=names[one.system], caption=_caption(one)) for one in window]
+    title = f"{SIZE} GPUs over a window of recorded spot capacity ({window[0].window})"
+    return window_picture(lanes, title=title, seconds=window[0].seconds, gpus=SIZE)
+
+
+def _caption(one: Measured) -> str:
+    pause = f"longest pause {longest_pause(one):.1f} s"
+    return f"used {goodput(one):.1%} of what inference left, {repeated(one)} steps repeated, {pause}"
 
 
 COLUMNS: Final = (

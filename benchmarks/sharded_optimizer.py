@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from tests.local.training import Training, training
 
@@ -251,6 +252,8 @@ def main() -> None:
     record.add(step_table(worlds, model))
     if found:
         record.add(resize_table(found, model))
+        per_gb = statistics.median(each.wall(*RESHARD) / model.state_gb for each in found if each.way == SHARDED)
+        record.promise(Aim(what="seconds of a reshard for each GB of state", bound=AIM_SECONDS, measured=per_gb))
     record.write()
 
 

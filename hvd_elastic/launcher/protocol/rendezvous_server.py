@@ -1,5 +1,6 @@
 """The rendezvous server: Horovod's, with requests that are held, a barrier, and a token against strangers."""
 
+import _thread
 import logging
 import re
 import socketserver
@@ -61,8 +62,6 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
     """
 
     request_queue_size = BACKLOG
-    daemon_threads = True
-    block_on_close = False
 
     def __init__(self, address: str, requests: RendezvousRequests, *, token: str) -> None:
         super().__init__((address, 0), RendezvousRequestHandler)
@@ -77,6 +76,10 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
     def port(self) -> int:
         """The port on which it listens."""
         return int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own. `threading.Thread` would also wait until it runs, each time."""
+        _thread.start_new_thread(self.process_request_thread, (request, client_address))
 
     def server_bind(self) -> None:
         """Bind without HTTPServer's look-up of the host's full name, which takes seconds without a DNS server."""
