@@ -48,6 +48,8 @@ CREDENTIALS = {
     "AWS_DEFAULT_REGION": "us-east-1",
 }
 AIM_PERCENT = 80
+LONG_BYTES = 300 * MIB
+"""What the defaults have at least."""
 RATE = "rate beside s5cmd's"
 KEEP_BYTES = 1 << 30
 """Copies of data sets up to this size are removed only after all turns: ext4 looks long for an inode right after many
@@ -241,6 +243,20 @@ def table(data: DataSet, turns: Mapping[str, Sequence[Turn]], note: str) -> Tabl
     )
 
 
+def rate_aim(compared: Table, data: DataSet) -> Aim:
+    """The aim is for data whose staging takes longer than the start of a Python, as by the defaults."""
+    is_short = data.objects * data.size_bytes < LONG_BYTES
+    short = "; of so little data most of the time is the start of a Python" if is_short else ""
+    return Aim(
+        what=f"rate of staging {data.name} objects, as a share of s5cmd's",
+        bound=AIM_PERCENT / 100,
+        measured=compared.figures(RATE, rows=(OURS,))[0],
+        is_least=True,
+        format=".0%",
+        reason=f"s5cmd neither checks what it has read nor syncs the disk{short}",
+    )
+
+
 def row(name: str, turns: Sequence[Turn], theirs: Sequence[Turn], data: DataSet) -> list[Value]:
     seconds, middle, cpu = [one.seconds for one in turns], median_seconds(turns), median_cpu(turns)
     return [
@@ -299,18 +315,9 @@ def main() -> None:
             DataSet(name="small", objects=given.small, size_bytes=given.small_kib << 10),
             DataSet(name="large", objects=given.large, size_bytes=given.large_mib << 20),
         ):
-            found_here = compare(found, endpoint, data, repeats=given.repeats, scratch=Path(name))
-            record.add(found_here)
-            record.promise(
-                Aim(
-                    what=f"rate of staging {data.name} objects, as a share of s5cmd's",
-                    bound=AIM_PERCENT / 100,
-                    measured=found_here.figures(RATE, rows=(OURS,))[0],
-                    is_least=True,
-                    format=".0%",
-                    reason="s5cmd neither checks what it has read nor syncs the disk",
-                )
-            )
+            compared = compare(found, endpoint, data, repeats=given.repeats, scratch=Path(name))
+            record.add(compared)
+            record.promise(rate_aim(compared, data))
     record.write()
 
 

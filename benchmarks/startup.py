@@ -76,7 +76,7 @@ def main() -> int:
     )
     record.promise(
         *(
-            Aim(what=f"`{name}`, times the start of Python with yaml and click", bound=bound, measured=ratio)
+            Aim(what=f"{name}, times the start of Python with yaml and click", bound=bound, measured=ratio)
             for name, bound in BOUNDS.items()
             for ratio in [medians[name] / medians[BASE]]
         )

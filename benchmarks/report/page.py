@@ -40,7 +40,8 @@ def write_page(sections: Sequence[Section], folder: Path, *, left_out: Sequence[
         _write_csv(table, folder / f"{table.name}.csv")
     page = folder / "index.html"
     template = environment.get_template(_TEMPLATE)
-    page.write_text(template.render(sections=sections, left_out=left_out, verdict=verdict(records)))
+    absent = [section.name for section in sections if section.record is None]
+    page.write_text(template.render(sections=sections, left_out=left_out, verdict=verdict(records), absent=absent))
     return page
 
 

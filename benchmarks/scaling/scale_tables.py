@@ -51,7 +51,7 @@ def cost_table(found: Found, sizes: Sequence[int]) -> Table:
 def growth_aims(grown: Table) -> list[Aim]:
     """That no phase of `launch` grows faster than the number of workers, from each size to the next."""
     columns = [column.title for column in grown.columns if column.title.endswith(f": {LAUNCH}")]
-    what = "CPU of `launch` as the workers double, times, "
+    what = "CPU of launch as the workers double, times, "
     return [
         Aim(what=f"{what}{title.rpartition(':')[0]}", bound=2.0, measured=max(figures), reason=SHARED)
         for title in columns

@@ -210,7 +210,7 @@ def test_a_process_that_waited_at_the_barrier_must_show_that_it_is_alive(story: 
 
 
 def test_newcomers_are_waited_for_while_others_still_come(story: Story) -> None:
-    """Of thousands that were sent back at once, the last comes long after the first. Then it counts for each of them."""
+    """Of thousands that were sent back at once, the last comes long after the first."""
 
     def written_off(actions: list[Action]) -> int:
         return sum(isinstance(action, EndProcess) for action in actions)
