@@ -19,7 +19,7 @@ _LEFT: Final = 48
 _PLOT: Final = 788
 _LANE: Final = 84
 _GAP: Final = 46
-_TOP: Final = 66
+_TOP: Final = 80
 _BOTTOM: Final = 46
 _TICKS: Final = 6
 
@@ -27,6 +27,7 @@ _STYLE: Final = """\
 <style>
 .rd-ground { fill: #fff; } .rd-ink { fill: #1f2328; } .rd-faint { fill: #59636e; } .rd-line { stroke: #d1d9e0; }
 .rd-inference { fill: #f0b37e; } .rd-training { fill: #2f6fb5; }
+.rd-inference, .rd-training { shape-rendering: crispEdges; }
 @media (prefers-color-scheme: dark) {
 .rd-ground { fill: #161b22; } .rd-ink { fill: #e6edf3; } .rd-faint { fill: #9198a1; } .rd-line { stroke: #3d444d; }
 .rd-inference { fill: #b9743a; } .rd-training { fill: #5b9bdf; } }

@@ -2,8 +2,10 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from benchmarks.report.aim import Aim
+from benchmarks.report.growth import growth
 from benchmarks.report.record import Column, Table, Value
 from benchmarks.scaling.scale_figures import ADDRESS_BYTES, LAUNCH, MIB, PHASES, STOCK, Lookups, Scale
 from hvd_elastic.bench.line_chart import Axis, Line, decades, line_chart
@@ -48,14 +50,19 @@ def cost_table(found: Found, sizes: Sequence[int]) -> Table:
     )
 
 
-def growth_aims(grown: Table) -> list[Aim]:
-    """That no phase of `launch` grows faster than the number of workers, from each size to the next."""
-    columns = [column.title for column in grown.columns if column.title.endswith(f": {LAUNCH}")]
-    what = "CPU of launch as the workers double, times, "
+def growth_aims(costs: Table) -> list[Aim]:
+    """That no phase of `launch` grows faster than the number of workers, from the smallest size to the largest."""
+    ends = replace(costs, rows=[costs.rows[0], costs.rows[-1]])
+    grown = growth(ends, name="ends")
+    (sizes, *_) = grown.rows[0]
     return [
-        Aim(what=f"{what}{title.rpartition(':')[0]}", bound=2.0, measured=max(figures), reason=SHARED)
-        for title in columns
-        if (figures := grown.figures(title)) and not title.startswith("MiB")
+        Aim(
+            what=f"CPU of launch as the workers double, times, {phase}, {sizes} workers",
+            bound=2.0,
+            measured=max(grown.figures(f"{phase}: {LAUNCH}"), default=None),
+            reason=SHARED,
+        )
+        for phase in PHASES
     ]
 
 
