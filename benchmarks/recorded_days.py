@@ -172,7 +172,8 @@ def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
 def drawn(window: Sequence[Measured]) -> str:
     """One window with each system, ours above what others use."""
     names = {each.name: each.title.replace("`", "") for each in CONTENDERS}
-    lanes = [lane(one, name=names[one.system], caption=_caption(one)) for one in window]
+    ordered = sorted(window, key=lambda one: list(names).index(one.system))
+    lanes = [lane(one, name=names[one.system], caption=_caption(one)) for one in ordered]
     title = f"{SIZE} GPUs over a window of recorded spot capacity ({window[0].window})"
     return window_picture(lanes, title=title, seconds=window[0].seconds, gpus=SIZE)
 
