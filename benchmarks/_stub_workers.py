@@ -143,7 +143,7 @@ class StubWorkers:
     def _run(self, worker: StubWorker) -> None:
         try:
             self._live(worker)
-        except (LauncherGoneError, OSError) as error:
+        except (LauncherGoneError, OSError, ValueError) as error:  # at its end a launcher answers anything
             if not self._closing:
                 self.failures.append(f"{worker.key}: {error}")
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.checkpoint_interval import PRIOR_SECONDS, LossHistory, checkpoint_seconds
 
@@ -156,11 +157,11 @@ def main() -> int:
     losses = {name: sum(life.is_lost for life in draws[0]) for name, draws in traces.items()}
     between = [sum(life.seconds for life in traces[name][0]) / count for name, count in losses.items() if count]
     rows: list[list[Value]] = []
-    kept = True
+    worst = 0.0
     for cost, save in COSTS:
         best, *others = compare(traces, cost=cost, save=save)
         rows.append([cost, save, best / up, *(figure for each in others for figure in (each / up, each / best))])
-        kept &= others[0] <= BOUND * best
+        worst = max(worst, others[0] / best)
     ways = ("auto", "every 60 s", "every 300 s")
     record.add(
         Table(
@@ -181,11 +182,12 @@ def main() -> int:
                 ),
             ),
             rows=rows,
-            note=f"Auto within {BOUND:.2f} of the offline optimum at each cost: {'kept' if kept else 'MISSED'}.",
         )
     )
+    what = "cost of checkpoints and losses, as a share of the offline optimum's, at the worst"
+    record.promise(Aim(what=what, bound=BOUND, measured=worst))
     record.write()
-    return 0 if kept else 1
+    return 0 if worst <= BOUND else 1
 
 
 if __name__ == "__main__":

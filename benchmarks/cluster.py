@@ -14,12 +14,13 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs, stock
@@ -337,7 +338,28 @@ def report(found: dict[str, Found]) -> None:
         )
     )
     record.pictures["sizes"] = draw(found).read_text()
+    record.promise(*aims(found))
     record.write()
+
+
+LAUNCHERS: Final = ("launch", "horovodrun")
+AIMS: Final = {
+    "job applied → first step at full size": (("launch",), 8.0),
+    "inference pod created → Running": (LAUNCHERS, 3.0),
+    "stall, growing": (LAUNCHERS, 0.8),
+    "GPU given back → trains at full size": (("launch",), 4.0),
+    "steps repeated or skipped by the preemption": (LAUNCHERS, 0.0),
+}
+"""For a row of the table, which of the product's launchers are to keep to which bound, each time."""
+
+
+def aims(found: Mapping[str, Found]) -> Iterator[Aim]:
+    """The worst that was seen of each figure, beside what was promised."""
+    for row, (systems, bound) in AIMS.items():
+        for system in systems:
+            values = found[system].rows.get(row, []) if system in found else []
+            what = f"{row}, {system}" if bound == 0 else f"{row}, seconds, {system}"
+            yield Aim(what=what, bound=bound, measured=max(values, default=None), format="g" if bound == 0 else ".2f")
 
 
 def spread(values: list[float]) -> tuple[Value, Value, Value]:

@@ -55,7 +55,7 @@ class Crowd:
         limits = WorldLimits(
             start=size, minimum=1, maximum=None, elastic_timeout=SECONDS, reset_limit=None, restart_errors=False,
             settle=0.0, hang_timeout=SECONDS, removed_patience=SECONDS, start_timeout=SECONDS,
-            first_start_timeout=SECONDS,
+            first_start_timeout=SECONDS, entry_patience=SECONDS, silence=SECONDS,
         )  # fmt: skip
         streams = cast("tuple[OutputStream, OutputStream]", ())
         self.driver = Driver(

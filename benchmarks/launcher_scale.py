@@ -19,7 +19,7 @@ measured with answers of that length, and multiplied. Up to `--all-lookups` work
 
 import argparse
 import contextlib
-import statistics
+import re
 import tempfile
 import threading
 import time
@@ -30,66 +30,23 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from benchmarks._stub_workers import Moment, StubWorkers
 from benchmarks.report.growth import growth
-from benchmarks.report.record import Column, Record, Table, Value
-from hvd_elastic.bench.line_chart import Axis, Line, decades, line_chart
+from benchmarks.report.record import Record
+from benchmarks.scaling.launcher_processes import LauncherProcesses
+from benchmarks.scaling.scale_figures import ADDRESS_BYTES, LAUNCH, PHASES, STOCK, Lookups, Phase, Scale
+from benchmarks.scaling.scale_tables import cost_table, gloo_table, growth_aims, picture, time_table
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
-ADDRESS_BYTES: Final = 136
-"""Of one process: a sockaddr_storage and a number (`Address::Impl` in Gloo's transport/tcp/address.h)."""
 LOOKUPS: Final = 400
 """Of each kind, to see what one costs."""
 AT_A_TIME: Final = 4
 """Look-ups. horovodrun lets five connections wait: one more would be tried again a second later."""
 SECONDS: Final = 1800.0
 """A deadline for each phase."""
-GIVEN_UP: Final = "is written off"
+GIVEN_UP: Final = re.compile(r"(\S+)\[\d+\] is written off.*")
 """What `launch` says of a worker that it waits for no longer. The others go on, in a smaller world."""
-PHASES: Final = ("start", "a host leaves", "half are left", "all are back")
-LAUNCH, STOCK = "launch", "horovodrun"
-MIB: Final = 1 << 20
-
-
-@dataclass(slots=True, kw_only=True)
-class Phase:
-    """One change of the world, from the launcher's start or the new list of hosts until all train."""
-
-    cpu: float
-    """Seconds."""
-    seconds: float
-    share: float | None
-    """Seconds; see the module. None for the start, in which workers wait for each other's starts."""
-    pings: int
-    """Of workers for which the others waited, which `launch` asks each second whether they live."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Lookups:
-    """Seconds of the launcher's CPU for Gloo's look-ups."""
-
-    short: float
-    """One whose answer is a host's name."""
-    whole: float
-    """One whose answer holds an address for each other process."""
-    all_seconds: float | None = None
-    """Of all look-ups of one world, if they were made."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Scale:
-    """What was seen of a launcher at one size."""
-
-    phases: dict[str, Phase] = field(default_factory=dict)
-    mib: float | None = None
-    """At full size: the launcher and the Pythons that it starts, memory that they share counted once."""
-    lookups: Lookups | None = None
-    notice_seconds: list[float] = field(default_factory=list)
-    """From a new list of hosts to the notification."""
-    failure: str = ""
 
 
 def main() -> None:
@@ -114,6 +71,7 @@ def main() -> None:
     record.add(costs)
     if len(sizes) > 1:
         record.add(growth(costs, name="launcher-scale-growth"))
+        record.promise(*growth_aims(costs))
         record.pictures["cpu"] = picture(found, sizes)
     record.add(time_table(found, sizes))
     record.add(gloo_table(found, sizes))
@@ -121,41 +79,6 @@ def main() -> None:
 
 
 # --- One launcher at one size ----------------------------------------------------------------------------------------
-
-
-class LauncherProcesses:
-    """A launcher and the Pythons that it starts on its own side."""
-
-    def __init__(self, pid: int) -> None:
-        self._launcher = psutil.Process(pid)
-        self._spent: dict[int, float] = {}
-
-    def cpu(self) -> float:
-        """CPU seconds so far. One that has ended counts with what it had when it was last seen."""
-        for process in self._alive():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                self._spent[process.pid] = times.user + times.system
-        return sum(self._spent.values())
-
-    def mib(self) -> float:
-        """Resident memory; what processes share is divided among them."""
-        return sum(map(_shared_mib, self._alive()))
-
-    def _alive(self) -> list[psutil.Process]:
-        return [self._launcher, *filter(_is_python, self._launcher.children(recursive=True))]
-
-
-def _shared_mib(process: psutil.Process) -> float:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return float(process.memory_full_info().pss / MIB)
-    return 0.0
-
-
-def _is_python(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(process.name().startswith("python"))
-    return False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,7 +127,8 @@ class Trial:
         def whole() -> bool:
             time.sleep(0.05)
             assert not self.stubs.failures, self.stubs.failures[0]
-            assert GIVEN_UP not in self.job.said(), f"these stubs are too slow here: a worker {GIVEN_UP}"
+            given_up = [each[0] for each in GIVEN_UP.finditer(self.job.said()) if each[1] in self.hosts]
+            assert not given_up, f"these stubs are too slow here: {given_up[0]}"
             return self.stubs.in_world(size, since) == size
 
         self.job.until(whole, f"a world of {size}", SECONDS)
@@ -301,124 +225,6 @@ def look_up_all(ask: Callable[..., bytes], size: int, addresses: bytes) -> None:
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         list(pool.map(connect, range(size)))
-
-
-# --- The tables ------------------------------------------------------------------------------------------------------
-
-Found = dict[tuple[str, int], Scale]
-
-
-def cells(found: Found, size: int, figure: Callable[[Scale, str], float | None]) -> list[Value]:
-    """A figure of each phase, under each launcher."""
-    return [
-        figure(scale, phase) if (scale := found.get((name, size))) and phase in scale.phases else None
-        for phase in PHASES
-        for name in (LAUNCH, STOCK)
-    ]
-
-
-def cpu_of(scale: Scale, phase: str) -> float:
-    return scale.phases[phase].cpu
-
-
-def memory(found: Found, size: int) -> list[float | None]:
-    return [scale.mib if (scale := found.get((name, size))) else None for name in (LAUNCH, STOCK)]
-
-
-def phase_columns(format: str) -> tuple[Column, ...]:  # noqa: A002  as of a column
-    return tuple(Column(title=f"{phase}: {name}", format=format) for phase in PHASES for name in (LAUNCH, STOCK))
-
-
-def cost_table(found: Found, sizes: Sequence[int]) -> Table:
-    failures = [f"{name} at {size}: {scale.failure}." for (name, size), scale in found.items() if scale.failure]
-    return Table(
-        name="launcher-scale-cost",
-        title="CPU seconds of the launcher until all workers train, and its memory in MiB at full size",
-        columns=(
-            Column(title="workers", format="d"),
-            *phase_columns(".2f"),
-            *(Column(title=f"MiB: {name}", format=".0f") for name in (LAUNCH, STOCK)),
-        ),
-        rows=[[size, *cells(found, size, cpu_of), *memory(found, size)] for size in sizes],
-        note=" ".join(["Without Gloo's look-ups and without ssh.", *failures]),
-    )
-
-
-def time_table(found: Found, sizes: Sequence[int]) -> Table:
-    rows: list[list[Value]] = []
-    for size in sizes:
-        clocks = cells(found, size, lambda scale, phase: scale.phases[phase].seconds)
-        shares = cells(found, size, lambda scale, phase: scale.phases[phase].share)
-        notices = [found[name, size].notice_seconds if (name, size) in found else [] for name in (LAUNCH, STOCK)]
-        pings = cells(found, size, lambda scale, phase: scale.phases[phase].pings)[2::2]
-        rows.append(
-            [size, *clocks, *shares[2:], *pings, *(statistics.median(each) if each else None for each in notices)]
-        )
-    shares_columns = [
-        Column(title=f"launcher's share, {column.title}", format=".2f") for column in phase_columns(".2f")[2:]
-    ]
-    return Table(
-        name="launcher-scale-times",
-        title="Seconds by the clock until all workers train, and how long all of them wait for the launcher meanwhile",
-        columns=(
-            Column(title="workers", format="d"),
-            *phase_columns(".2f"),
-            *shares_columns,
-            *(Column(title=f"pings, {phase}: {LAUNCH}", format="d") for phase in PHASES[1:]),
-            *(Column(title=f"list to notification: {name}", format=".3f") for name in (LAUNCH, STOCK)),
-        ),
-        rows=rows,
-        note="The stub workers take most of these cores: compare launchers, not sizes. `launch` pings each second "
-        "those for which the others wait, so its CPU grows with the time that slow stubs take to ask.",
-    )
-
-
-def gloo_table(found: Found, sizes: Sequence[int]) -> Table:
-    rows: list[list[Value]] = []
-    for size in sizes:
-        pairs = size * (size - 1)
-        answer = ADDRESS_BYTES * (size - 1)
-        row: list[Value] = [size, 5 * pairs // 2, 2 * pairs * answer / 2**30, size * answer / MIB]
-        for name in (LAUNCH, STOCK):
-            scale = found.get((name, size))
-            row += lookup_cells(scale.lookups if scale else None, pairs)
-        rows.append(row)
-    kinds = (("us of a look-up", ".0f"), ("CPU s, predicted", ".1f"), ("CPU s, measured", ".1f"))
-    return Table(
-        name="launcher-scale-gloo",
-        title="What Gloo asks of either launcher to form one world, in its scope `global`",
-        columns=(
-            Column(title="workers", format="d"),
-            Column(title="look-ups", format=","),
-            Column(title="GiB sent", format=".2f"),
-            Column(title="MiB kept", format=".0f"),
-            *(Column(title=f"{what}: {name}", format=digits) for name in (LAUNCH, STOCK) for what, digits in kinds),
-        ),
-        rows=rows,
-        note="Counted from Gloo's code; predicted from what single look-ups with such answers cost.",
-    )
-
-
-def lookup_cells(costs: Lookups | None, pairs: int) -> list[Value]:
-    if costs is None:
-        return [None, None, None]
-    return [1e6 * costs.whole, pairs / 2 * costs.short + 2 * pairs * costs.whole, costs.all_seconds]
-
-
-def picture(found: Found, sizes: Sequence[int]) -> str:
-    lines = []
-    for name in (LAUNCH, STOCK):
-        for phase in (PHASES[0], PHASES[2]):
-            scales = [(size, found[name, size].phases.get(phase)) for size in sizes if (name, size) in found]
-            points = [(float(size), seen.cpu) for size, seen in scales if seen and seen.cpu > 0]
-            lines += [Line(name=f"{name}: {phase}", points=points)] if points else []
-    values = [value for line in lines for _, value in line.points]
-    return line_chart(
-        lines,
-        title="CPU of the launcher by the number of workers",
-        x=Axis(title="workers", ticks=[(float(size), str(size)) for size in sizes], is_logarithmic=True),
-        y=Axis(title="CPU seconds", ticks=[(tick, f"{tick:g}") for tick in decades(values)], is_logarithmic=True),
-    )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from benchmarks.peers.ray_system import ray_train
 from benchmarks.peers.torch_systems import torchft, torchrun
 from benchmarks.replay.measured_window import Measured, kept
 from benchmarks.replay.trace_window import TRACES, TraceWindow, asked, chosen_windows, trace_of
-from benchmarks.replay.window_tables import row, system_table, window_table
+from benchmarks.replay.window_tables import goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
 
 OUT: Final = Path("out/bench-local-days")
@@ -89,6 +89,7 @@ def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
     note = f"All of them with torch {version('torch')}."
     record.add(window_table("local-days", measured, [note, *broken]))
     record.add(system_table("local-days-systems", measured))
+    record.promise(*goodput_aims(measured, systems=("launch",)))
     record.write()
 
 

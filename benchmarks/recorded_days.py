@@ -30,9 +30,10 @@ from typing import Final
 
 from benchmarks.cluster import SYSTEMS, System
 from benchmarks.replay.cluster_window import measure
-from benchmarks.replay.measured_window import Measured, kept
+from benchmarks.replay.measured_window import Measured, goodput, kept, pauses, repeated
 from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, chosen_windows
-from benchmarks.replay.window_tables import row, system_table, window_table
+from benchmarks.replay.window_picture import lane, window_picture
+from benchmarks.replay.window_tables import goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
 from tests.cluster import jobs, queues, torchelastic
 from tests.cluster.faults import STANDBY
@@ -142,7 +143,26 @@ def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
     record = Record(name="recorded_days", question="What do recorded days leave of the GPUs, on a real cluster?")
     record.add(window_table("recorded-days", measured, broken))
     record.add(system_table("recorded-days-systems", measured))
+    record.promise(*goodput_aims(measured, systems=("launch", "horovodrun")))
+    for window in dict.fromkeys(one.window for one in measured):
+        picture = drawn([one for one in measured if one.window == window])
+        record.pictures[window] = picture
+        (OUT / f"{window}.svg").write_text(picture)
     record.write()
+
+
+def drawn(window: Sequence[Measured]) -> str:
+    """One window with each system, ours above what others use."""
+    names = {each.name: each.title.replace("`", "") for each in CONTENDERS}
+    ordered = sorted(window, key=lambda one: list(names).index(one.system))
+    lanes = [lane(one, name=names[one.system], caption=_caption(one)) for one in ordered]
+    title = f"{SIZE} GPUs over a window of recorded spot capacity ({window[0].window})"
+    return window_picture(lanes, title=title, seconds=window[0].seconds, gpus=SIZE)
+
+
+def _caption(one: Measured) -> str:
+    pause = f"longest pause {max(pauses(one), default=0.0):.1f} s"
+    return f"used {goodput(one):.1%} of what inference left, {repeated(one)} steps repeated, {pause}"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from benchmarks.replay.trace_window import TRACES
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
@@ -96,23 +97,27 @@ def main() -> None:
         resizes = sum(job.resizes for job in outcome.jobs)
         rows.append([way.value, seconds, memory, outcome.goodput, outcome.inference.p99, resizes])
     created = sum(pod.created > 0 for pod in day.pods)
-    record.add(
-        Table(
-            name="simulate",
-            title=(
-                f"{source}; {len(day.pods):,} pods of inference, {created:,} created in the day, {options.nodes:,}"
-                f" nodes, {len(jobs)} jobs"
-            ),
-            columns=(
-                Column(title="way"),
-                Column(title="CPU seconds", format=".1f"),
-                Column(title="most memory, GiB", format=".2f"),
-                Column(title="goodput", format=".4f"),
-                Column(title="inference waits p99, s", format=".2f"),
-                Column(title="resizes", format=",d"),
-            ),
-            rows=rows,
-        )
+    table = Table(
+        name="simulate",
+        title=(
+            f"{source}; {len(day.pods):,} pods of inference, {created:,} created in the day, {options.nodes:,}"
+            f" nodes, {len(jobs)} jobs"
+        ),
+        columns=(
+            Column(title="way"),
+            Column(title="CPU seconds", format=".1f"),
+            Column(title="most memory, GiB", format=".2f"),
+            Column(title="goodput", format=".4f"),
+            Column(title="inference waits p99, s", format=".2f"),
+            Column(title="resizes", format=",d"),
+        ),
+        rows=rows,
+    )
+    record.add(table)
+    seconds, gib = (max(table.figures(title)) for title in ("CPU seconds", "most memory, GiB"))
+    record.promise(
+        Aim(what="CPU seconds to simulate a day, the slowest way", bound=60, measured=seconds),
+        Aim(what="GiB to simulate a day", bound=2, measured=gib),
     )
     record.write()
 

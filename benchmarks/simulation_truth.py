@@ -23,6 +23,7 @@ from benchmarks.cluster import SYSTEMS
 from benchmarks.replay.cluster_window import measure
 from benchmarks.replay.measured_window import Measured, kept, step_seconds, useful
 from benchmarks.replay.trace_window import BAMBOO_WINDOWS, PARCAE_WINDOWS, SIZE, TRACES, AskedGpus
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
@@ -197,6 +198,9 @@ def report(measured: Sequence[Measured]) -> None:
             ],
         )
     )
+    apart = max(abs(found.predicted_goodput - found.goodput) for found in map(compare, measured))
+    what = "how far simulated goodput is from measured, the worst window"
+    record.promise(Aim(what=what, bound=GOODPUT_AIM, measured=apart, format=".1%"))
     record.write()
 
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
 
 JOB = """
@@ -71,6 +72,13 @@ def main() -> int:
                 Column(title=""),
             ),
             rows=rows,
+        )
+    )
+    record.promise(
+        *(
+            Aim(what=f"{name}, times the start of Python with yaml and click", bound=bound, measured=ratio)
+            for name, bound in BOUNDS.items()
+            for ratio in [medians[name] / medians[BASE]]
         )
     )
     record.write()

@@ -10,12 +10,13 @@ With `overlap=True` the copy costs nothing if memory is copied within the time o
 import argparse
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import horovod.torch as hvd
 import torch
 
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.trainer import init
 from hvd_elastic.trainer.state.elastic_state import State
@@ -34,8 +35,20 @@ def main() -> None:
     init()
     record = Record(name="trainer_commit", question="How long does a commit keep training waiting?")
     for momentum, name in ((0.9, "momentum"), (0.0, "plain")):
-        record.add(_table(options, momentum, name))
+        table = _table(options, momentum, name)
+        record.add(table)
+        record.promise(*_aims(table, name))
     record.write()
+
+
+def _aims(table: Table, name: str) -> Iterator[Aim]:
+    """Of the state as it is, and of the one that copies beside the next step."""
+    overlaps = "what is copied before commit() returns: elastic.State(overlap=True) copies beside the next step"
+    for title, reason in (("elastic.State", overlaps), ("elastic.State(overlap=True)", "")):
+        beside, share = (table.figures(column.title, rows=(title,))[0] for column in table.columns[-2:])
+        what = f"a commit of {title}, {name}, keeps training waiting"
+        yield Aim(what=f"{what}, as a share of TorchState", bound=0.5, measured=beside)
+        yield Aim(what=f"{what}, as a share of the work", bound=0.01, measured=share, format=".2%", reason=reason)
 
 
 def _table(options: argparse.Namespace, momentum: float, name: str) -> Table:

@@ -165,7 +165,9 @@ def read_snapshot(
     return snapshot
 
 
+@functools.lru_cache(maxsize=8192)
 def _parse_host(line: str) -> Host:
+    """Cached, because each second most lines are those of the second before."""
     match = _HOST.fullmatch(line)
     if not match:
         raise TornSnapshotError(f"not a host line: {line!r}")

@@ -1,6 +1,10 @@
 """The page of `benchmarks.report`: complete without a network, and the same figures as its files."""
 
 import csv
+import html
+import json
+import math
+import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -9,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.report.aim import Aim, Outcome
 from benchmarks.report.growth import growth
 from benchmarks.report.page import Section, write_page
 from benchmarks.report.programs import CLUSTER, PROGRAMS, Program
@@ -29,6 +34,11 @@ def record() -> Record:
         )
     )
     axis = Axis(title="x", ticks=[(0.0, "0"), (1.0, "1")])
+    found.promise(
+        Aim(what="share of ours", bound=0.97, measured=0.987, is_least=True, format=".1%"),
+        Aim(what="seconds of ours", bound=1.0, measured=1.5, reason="one <core>"),
+        Aim(what="seconds of stock", bound=1.0, measured=None),
+    )
     found.pictures["line"] = line_chart([Line(name="a < b", points=[(0, 0), (1, 1)])], title="T", x=axis, y=axis)
     return found
 
@@ -72,6 +82,46 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     read = Record.read(tmp_path / "made_up.json")
     assert [table.texts() for table in read.tables] == [table.texts() for table in written.tables]
     assert (read.question, read.machine, read.pictures) == (written.question, written.machine, written.pictures)
+    assert read.aims == written.aims
+
+
+def test_an_aim_is_met_at_its_bound_and_missed_beyond_it() -> None:
+    outcomes = {
+        (is_least, measured): Aim(what="", bound=2.0, measured=measured, is_least=is_least).outcome
+        for is_least in (False, True)
+        for measured in (1.9, 2.0, 2.1, math.inf, None)
+    }
+    missed = {key for key, outcome in outcomes.items() if outcome is Outcome.MISSED}
+    assert missed == {(False, 2.1), (False, math.inf), (True, 1.9)}
+    assert {key for key, outcome in outcomes.items() if outcome is Outcome.UNKNOWN} == {(False, None), (True, None)}
+    assert Aim(what="", bound=2.0, measured=math.inf).found == "never"
+
+
+def test_the_page_begins_with_every_aim_and_what_became_of_it(page: Path) -> None:
+    text = page.read_text()
+    assert "Of 3 aims: 1 met, 1 missed, 1 not measured. Not among them" in text
+    assert "which have found nothing: absent." in text
+    rows = re.findall(r"<tr>(.*?)</tr>", text[: text.index("</section>")])[1:]
+    cells = [[html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
+    assert [each[:4] for each in cells] == [
+        ["share of ours", "met", "at least 97.0%", "98.7%"],
+        ["seconds of ours", "missed", "at most 1.00", "1.50"],
+        ["seconds of stock", "not measured", "at most 1.00", "-"],
+    ]
+    assert cells[1][4].endswith(": one <core>")
+
+
+def test_a_page_without_aims_has_no_table_of_them(tmp_path: Path) -> None:
+    text = write_page([Section(name="absent", record=None, said="")], tmp_path).read_text()
+    assert 'id="aims"' not in text
+
+
+def test_figures_of_a_table_are_those_of_the_rows_that_are_named() -> None:
+    (table,) = record().tables
+    assert table.figures("share") == [0.987]
+    assert table.figures("seconds", rows=("stock",)) == []
+    with pytest.raises(ValueError, match="hours"):
+        table.figures("hours")
 
 
 def test_each_link_leads_somewhere_and_nothing_is_loaded(page: Path) -> None:
@@ -135,16 +185,50 @@ def test_the_picture_is_a_well_formed_part_of_the_page(page: Path) -> None:
     assert "a < b" in "".join(ElementTree.fromstring(picture).itertext())
 
 
-def test_a_real_browser_shows_it(page: Path) -> None:
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_real_browser_shows_it_without_a_fault_or_the_network(page: Path, tmp_path: Path, width: int) -> None:
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("there is no chromium: apt-get install chromium")
+    (page.parent / "whole.html").write_text(page.read_text().replace("</body>", f"<script>{FINDINGS}</script></body>"))
     shown = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()],
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={width},900",
+            "--dump-dom",
+            (page.parent / "whole.html").as_uri(),
+        ],
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
     found = Page(shown.stdout)
-    assert {"98.7%", "never"} <= set(found.texts)
+    assert {"98.7%", "never", "missed"} <= set(found.texts)
+    assert "CONSOLE" not in shown.stderr, "the page has an error of its own"
+    findings = json.loads(found.texts[found.texts.index("findings:") + 1])
+    assert findings["resources"] == [], "something was loaded"
+    assert findings["pictures"], "each picture is drawn"
+    assert all(width > 0 and height > 0 for width, height in findings["pictures"])
+    assert findings["overflow"] <= 0, "nothing is wider than the window but what scrolls by itself"
+
+
+FINDINGS = """
+const shown = (picture) => { const box = picture.getBoundingClientRect(); return [box.width, box.height]; };
+const found = {
+  resources: performance.getEntriesByType("resource").map((entry) => entry.name),
+  pictures: Array.from(document.querySelectorAll("svg"), shown),
+  overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+};
+for (const text of ["findings:", JSON.stringify(found)]) {
+  const part = document.createElement("p");
+  part.textContent = text;
+  document.body.append(part);
+}
+"""
+"""What the browser itself knows of the page, written into it."""

@@ -1,10 +1,11 @@
 """The tables of replayed windows: each window with each system, and each system over all windows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean, median
 from typing import Final
 
 from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
 from hvd_elastic.simulate.engine.inference_record import inference_waiting
 
@@ -47,6 +48,22 @@ def system_table(name: str, measured: Sequence[Measured], note: str = "") -> Tab
         rows=list(_rows(measured)),
         note=note,
     )
+
+
+def goodput_aims(measured: Sequence[Measured], *, systems: Collection[str]) -> list[Aim]:
+    """What was promised of some systems, the product's, that were measured."""
+    shares = {name: [goodput(one) for one in measured if one.system == name] for name in systems}
+    return [
+        Aim(
+            what=f"goodput of {name} over {len(found)} windows, as a share of what inference leaves",
+            bound=GOODPUT_AIM,
+            measured=fmean(found),
+            is_least=True,
+            format=".1%",
+        )
+        for name, found in shares.items()
+        if found
+    ]
 
 
 def row(one: Measured) -> list[Value]:

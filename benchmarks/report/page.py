@@ -1,7 +1,8 @@
-"""The page of a report: one section for each benchmark, with its tables, pictures and machine."""
+"""The page of a report: first all aims, then a section for each benchmark, with its tables, pictures and machine."""
 
 import csv
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from benchmarks.report.aim import Outcome
 from benchmarks.report.programs import Program
 from benchmarks.report.record import Record, Table
 
@@ -33,12 +35,21 @@ def write_page(sections: Sequence[Section], folder: Path, *, left_out: Sequence[
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["svg"] = _inline
-    for section in sections:
-        for table in section.record.tables if section.record else ():
-            _write_csv(table, folder / f"{table.name}.csv")
+    records = [section.record for section in sections if section.record]
+    for table in (table for record in records for table in record.tables):
+        _write_csv(table, folder / f"{table.name}.csv")
     page = folder / "index.html"
-    page.write_text(environment.get_template(_TEMPLATE).render(sections=sections, left_out=left_out))
+    template = environment.get_template(_TEMPLATE)
+    absent = [section.name for section in sections if section.record is None]
+    page.write_text(template.render(sections=sections, left_out=left_out, verdict=verdict(records), absent=absent))
     return page
+
+
+def verdict(records: Iterable[Record]) -> str:
+    """How many aims are met, as a sentence; empty if there are none."""
+    counts = Counter(aim.outcome for record in records for aim in record.aims)
+    parts = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    return f"Of {counts.total()} aims: {parts}." if counts else ""
 
 
 def _inline(document: str) -> Markup:

@@ -1,4 +1,4 @@
-"""What a benchmark has found: tables and pictures, and on what they were measured.
+"""What a benchmark has found: tables, pictures and what became of its aims, and on what they were measured.
 
 A benchmark prints each table as soon as it has it, and keeps all of them in `out/benchmarks/NAME.json`, from which
 `benchmarks.report` makes a page.
@@ -8,11 +8,12 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from benchmarks.report.aim import Aim
 from benchmarks.report.machine import this_machine
 from hvd_elastic.cli import output
 
@@ -63,6 +64,15 @@ class Table:
         """The rows as a person reads them."""
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
+    def figures(self, column: str, *, rows: Collection[Value] | None = None) -> list[float]:
+        """The figures of a column, of the rows whose first cells these are; None for all. Cells without are left out.
+
+        Raises ValueError if there is no such column.
+        """
+        number = [each.title for each in self.columns].index(column)
+        cells = [row[number] for row in self.rows if rows is None or row[0] in rows]
+        return [float(cell) for cell in cells if isinstance(cell, int | float)]
+
     def __str__(self) -> str:
         columns = [
             output.Column(title=column.title, key=str(number), right=number > 0)
@@ -90,6 +100,8 @@ class Record:
     tables: list[Table] = field(default_factory=list)
     pictures: dict[str, str] = field(default_factory=dict)
     """SVG documents by name."""
+    aims: list[Aim] = field(default_factory=list)
+    """What was promised of the figures."""
 
     @property
     def day(self) -> str:
@@ -102,6 +114,12 @@ class Record:
             print(self.machine)
         self.tables.append(table)
         print(f"\n{table}", flush=True)
+
+    def promise(self, *aims: Aim) -> None:
+        """Keep aims with what became of them, and print them."""
+        self.aims += aims
+        for aim in aims:
+            print(f"{aim.outcome}: {aim.what}: {aim.found}, promised {aim.promised}", flush=True)
 
     def write(self, folder: Path = FOLDER) -> None:
         """Keep everything for the report, in place of the benchmark's last record."""
@@ -116,4 +134,5 @@ class Record:
             Table(**{**table, "columns": [Column(**column) for column in table["columns"]]})
             for table in found["tables"]
         ]
-        return cls(**{"options": (), **found, "tables": tables})
+        aims = [Aim(**aim) for aim in found.get("aims", ())]
+        return cls(**{"options": (), **found, "tables": tables, "aims": aims})

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.launcher_scale import LAUNCH, PHASES, STOCK, measured
+from benchmarks.launcher_scale import measured
+from benchmarks.scaling.scale_figures import LAUNCH, PHASES, STOCK
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hvd_elastic.trainer.elastic import patch_check, world_membership
+from hvd_elastic.trainer.elastic.host_name import check_host_name
 from hvd_elastic.trainer.elastic.standby_gate import StandbyGate
 
 
@@ -35,6 +36,7 @@ def _first_init(
         member = world_membership.THIS_PROCESS
 
         def init() -> None:
+            check_host_name()
             stock_init(*args, **kwargs)
 
         if solo is not None and wait is not None:
@@ -47,6 +49,7 @@ def _first_init(
 
     @functools.wraps(stock_init)
     def later(*args: Any, **kwargs: Any) -> None:
+        check_host_name()
         stock_init(*args, **kwargs)
 
     first.patched = later.patched = True  # type: ignore[attr-defined]

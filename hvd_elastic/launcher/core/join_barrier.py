@@ -1,5 +1,7 @@
 """The barrier before `hvd.init()`: no member of a new world passes before all of them are there."""
 
+import math
+
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_control import LATE, Deadline, ProcessControl
@@ -28,6 +30,8 @@ class JoinBarrier:
         self._hosts = hosts
         self._waits_in = -1
         """The generation in which the members that have arrived wait for the others."""
+        self._last_request = -math.inf
+        """When any process has asked for something."""
 
     def is_waiting(self) -> bool:
         """Whether, as of the last check, all that keeps the current world from running is that members are late."""
@@ -54,6 +58,10 @@ class JoinBarrier:
         if recall:
             self._send_back(members, now)
         return False
+
+    def request_came(self, now: float) -> None:
+        """A process has asked for something: those that were sent back together are still coming."""
+        self._last_request = now
 
     def expect(self, process: Process, now: float) -> None:
         """A late member asks for its place, or was sent back for another one: its time to arrive counts from here."""
@@ -86,14 +94,16 @@ class JoinBarrier:
             has_state: whether one of the members trains.
             others_wait: whether one of them has a request open.
         """
-        limits = self._limits
+        limits, since = self._limits, process.phase_since
         if process.never_asked and process.phase is ProcessPhase.ASSIGNED and not process.uses_barrier:
             patience = limits.start_timeout if has_state else limits.first_start_timeout
         elif process.registered:
             patience = limits.hang_timeout
         else:
-            # It waits at the barrier, and comes back from there at once.
+            # It waits at the barrier, and comes back from there at once. Thousands come one after the other: while
+            # some do, time alone says nothing of those that have not yet.
             patience = min(limits.silence, limits.hang_timeout)
-        deadline = Deadline(at=process.phase_since + patience, reason=LATE)
+            since = min(max(since, self._last_request), since + limits.hang_timeout - patience)
+        deadline = Deadline(at=since + patience, reason=LATE)
         silent = self._signs.deadline(process, others_wait=others_wait)
         return self._control.check_deadline(process, silent or deadline, now)

@@ -8,7 +8,8 @@ Of a stopped process the kernel still accepts the connection. If even that does 
 is nothing to wait for.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from hvd_elastic.launcher.core.actions import ActionQueue, PingProcess
@@ -44,6 +45,8 @@ class SignsOfLife:
         """When the next round is due."""
         self._open: dict[int, float] = {}
         """By number, since when a member's ping is under way."""
+        self._sent: dict[int, float] = {}
+        """By number, when a member was last pinged."""
         self._heard: dict[int, float] = {}
         """By number, when a member was last heard from."""
         self._last_heard = 0.0
@@ -64,6 +67,7 @@ class SignsOfLife:
     def trust(self) -> None:
         """The world runs, or all of its members have just asked for a place."""
         self._doubted_since = None
+        self._sent.clear()
         self._heard.clear()
         self._mute.clear()
         self._unreachable.clear()
@@ -75,30 +79,41 @@ class SignsOfLife:
         """
         if self._doubted_since is None or now < self._next:
             return
-        has_witness = False
-        for member in members:
-            if member.registered and member.number not in self._open:
-                if self._rounds == 0 and member.ticket is not None:
-                    if has_witness:
-                        continue
-                    has_witness = True
-                self._open[member.number] = now
-                self._actions.add(PingProcess(number=member.number, key=member.key))
+        for member in self._round([each for each in members if each.registered and each.number not in self._open]):
+            self._open[member.number] = self._sent[member.number] = now
+            self._actions.add(PingProcess(number=member.number, key=member.key))
         self._rounds, self._next = self._rounds + 1, now + self._limits.ping_again
         self._actions.wake_by(self._next)
 
-    def pinged(self, number: int, outcome: PingOutcome, now: float) -> None:
-        """The outcome of a PingProcess."""
+    def _round(self, members: Sequence[Process]) -> list[Process]:
+        """Those of the members that are pinged now, as many as there is room for.
+
+        One with a request open comes first, as a witness that hosts can be reached. Then those for which the others
+        wait, then the rest; of these, those whose last ping is the longest ago.
+        """
+        asking = sorted((each for each in members if each.ticket is not None), key=self._last_ping)
+        silent = sorted((each for each in members if each.ticket is None), key=self._last_ping)
+        rest = asking[1:] if self._rounds else []
+        return [*asking[:1], *silent, *rest][: max(0, self._limits.pings_at_once - len(self._open))]
+
+    def _last_ping(self, member: Process) -> float:
+        return self._sent.get(member.number, -math.inf)
+
+    def pinged(self, number: int, outcome: PingOutcome, now: float) -> bool:
+        """The outcome of a PingProcess. Returns whether anything can follow: an answer that was expected is no news."""
         sent = self._open.pop(number, now)
         if outcome is PingOutcome.ANSWERED:
+            is_news = number in self._mute or bool(self._unreachable)
             self.heard_from(number, now)
-        elif self._doubted_since is not None and sent >= self._doubted_since:
+            return is_news
+        if self._doubted_since is not None and sent >= self._doubted_since:
             is_new = number not in self._mute
             self._mute.add(number)
             if outcome is PingOutcome.SILENT:
                 self._unreachable.pop(number, None)
             elif is_new or number in self._unreachable:
                 self._unreachable[number] = sent
+        return True
 
     def heard_from(self, number: int, now: float) -> None:
         """The process lives: it has answered a ping or has asked something."""

@@ -116,7 +116,7 @@ class World:
         if process is None:
             self.actions.add(AnswerRequest(ticket=ticket, text=REMOVED_RESPONSE))
             return
-        self._signs.heard_from(process.number, now)
+        self._note_request(process, now)
         self._control.hold_request(process, ticket, join=False, now=now)
         process.go_is_due = False
         generation = self.processes.generation
@@ -135,7 +135,7 @@ class World:
         if process is None:
             self.actions.add(AnswerRequest(ticket=ticket, text=JoinAnswer.AGAIN))
             return
-        self._signs.heard_from(process.number, now)
+        self._note_request(process, now)
         process.uses_barrier = True
         if process.never_asked and not self.processes.newcomers_join:
             self.processes.newcomers_join = True
@@ -213,12 +213,16 @@ class World:
 
     def pinged(self, number: int, outcome: PingOutcome, now: float) -> None:
         """The outcome of a PingProcess."""
-        self._signs.pinged(number, outcome, now)
-        self._changed(now)
+        if self._signs.pinged(number, outcome, now):
+            self._changed(now)
 
     def stop(self, exit_code: int, reason: str) -> None:
         """End the job: a signal, or an error of the launcher itself."""
         self.actions.finish(exit_code, reason)
+
+    def _note_request(self, process: Process, now: float) -> None:
+        self._signs.heard_from(process.number, now)
+        self._barrier.request_came(now)
 
     def _gains_state(self, process: Process) -> None:
         if not self.processes.state_exists:

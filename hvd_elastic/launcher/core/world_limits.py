@@ -37,6 +37,9 @@ class WorldLimits:
     resizes are over before."""
     ping_again: float = 1.0
     """Between two pings of the same member."""
+    pings_at_once: int = 256
+    """How many pings may be under way, so that a second of standing still costs the same in a world of thousands: each
+    takes the launcher half a millisecond of CPU. Up to this size all members are pinged in each round."""
     gather: float = 2.0
     """How long a newcomer waits for others that were started, so that all join in one resize. The wait costs the
     newcomer a moment and spares all members a pause."""

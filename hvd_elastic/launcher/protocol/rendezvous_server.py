@@ -1,5 +1,6 @@
 """The rendezvous server: Horovod's, with requests that are held, a barrier, and a token against strangers."""
 
+import _thread
 import logging
 import re
 import socketserver
@@ -26,11 +27,14 @@ logger = logging.getLogger(__name__)
 GLOO_SCOPE: Final = re.compile(r"global.*|local_.*|cross_.*")
 """Scopes in which Gloo's processes find each other (`gloo_context.h`); those of a process set have a suffix."""
 
-READ_SECONDS: Final = 3.0
-"""How long a client may keep a read waiting, as in Horovod's server."""
+READ_SECONDS: Final = 30.0
+"""How long a client may keep a read waiting. Horovod's server waits 3 s: a worker on a busy host may need longer from
+the connection to its request, and is reset then. Whoever only connects costs a thread for so long."""
 
-BACKLOG: Final = 1024
-"""Connections that may wait to be accepted. All workers of a world come at once, each for every other one's address."""
+BACKLOG: Final = 65_535
+"""Connections that may wait to be accepted: as many as the kernel allows, which caps it to net.core.somaxconn (4,096
+since Linux 5.4: listen(2)). All workers of a world come at once. Of those that do not fit each waits for TCP to try
+again, a second and more."""
 
 _PATH: Final = re.compile(r"/([^/]{1,512})/([^/]{1,512})")
 _KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,4})")
@@ -58,8 +62,6 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
     """
 
     request_queue_size = BACKLOG
-    daemon_threads = True
-    block_on_close = False
 
     def __init__(self, address: str, requests: RendezvousRequests, *, token: str) -> None:
         super().__init__((address, 0), RendezvousRequestHandler)
@@ -74,6 +76,10 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
     def port(self) -> int:
         """The port on which it listens."""
         return int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own. `threading.Thread` would also wait until it runs, each time."""
+        _thread.start_new_thread(self.process_request_thread, (request, client_address))
 
     def server_bind(self) -> None:
         """Bind without HTTPServer's look-up of the host's full name, which takes seconds without a DNS server."""

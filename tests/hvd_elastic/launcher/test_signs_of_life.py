@@ -1,8 +1,11 @@
 """Slow, stopped, dead and living members of a world that stands still: who is written off, when, and who never."""
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,16 +62,18 @@ class Fate:
 class Standstill:
     """A world that has lost a member at time 0, and the fates of the others."""
 
-    def __init__(self, fates: list[Fate], *, spare: bool) -> None:
+    def __init__(self, fates: list[Fate], *, spare: bool, limits: WorldLimits = LIMITS) -> None:
         self.now = -1.0
         self.fates = {f"m{index}": fate for index, fate in enumerate(fates)}
         self.world = World(
-            LIMITS, Blacklist(cooldown=None, random=lambda: 0.0), Blacklist(cooldown=(1, 30), random=lambda: 0.0)
+            limits, Blacklist(cooldown=None, random=lambda: 0.0), Blacklist(cooldown=(1, 30), random=lambda: 0.0)
         )
         self.names: dict[int, str] = {}
         self.numbers: dict[str, int] = {}
         self.tickets = 0
         self.pings: list[tuple[float, int, PingOutcome]] = []
+        """Under way: when each ends, whom it asks, and what it will show."""
+        self.sent: list[tuple[float, str]] = []
         self.ended: dict[str, float] = {}
         self.formed: list[tuple[float, frozenset[str]]] = []
         self.finish: FinishJob | None = None
@@ -107,6 +112,7 @@ class Standstill:
                         self.ended.setdefault(self.names[number], self.now)
                         self.world.exited(number, -9, self.now)
                     case PingProcess(number=number):
+                        self.sent.append((self.now, self.names[number]))
                         outcome, seconds = self.fates[self.names[number]].outcome(self.now)
                         self.pings.append((self.now + seconds, number, outcome))
                     case FinishJob():
@@ -204,6 +210,21 @@ def test_nobody_is_lost_if_no_host_answers() -> None:
     story = Standstill([Fate(lost=0.1), Fate(lost=0.1), Fate(lost=0.1, asks=0.05)], spare=False)
     story.run(until=LIMITS.silence)
     assert not story.ended
+
+
+def test_a_large_world_is_pinged_by_turns_and_those_that_do_not_come_first() -> None:
+    """However many stand still, a second of it costs the launcher the same. Who is stopped is found all the same."""
+    asking, computing = [Fate() for _ in range(20)], [Fate(asks=60.0) for _ in range(10)]
+    limits = replace(LIMITS, pings_at_once=4)
+    story = Standstill([Fate(stops=-1.0), *computing, *asking], spare=False, limits=limits)
+    story.run(until=20.0)
+    rounds = Counter(at for at, _ in story.sent)
+    assert max(rounds.values()) == limits.pings_at_once
+    assert min(later - earlier for earlier, later in pairwise(sorted(rounds))) == pytest.approx(limits.ping_again)
+    first = [name for _, name in story.sent[: 5 * limits.pings_at_once]]
+    assert {name for name, fate in story.fates.items() if not fate.comes or fate.asks} <= set(first)
+    assert {name for _, name in story.sent} == set(story.fates), "each has its turn"
+    assert story.ended == {"m0": LIMITS.silence}
 
 
 def test_a_process_that_computes_for_minutes_is_waited_for() -> None:

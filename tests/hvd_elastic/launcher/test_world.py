@@ -11,6 +11,7 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import (
     Action,
     AnswerRequest,
+    EndProcess,
     FinishJob,
     FormWorld,
     NotifyCoordinator,
@@ -206,6 +207,26 @@ def test_a_process_that_waited_at_the_barrier_must_show_that_it_is_alive(story: 
     story.asks("b")
     story.joins("a")
     assert causes(story.joins("b")) == [("c joined", "c[0] lost: signal 9 (SIGKILL)")]
+
+
+def test_newcomers_are_waited_for_while_others_still_come(story: Story) -> None:
+    """Of thousands that were sent back at once, the last comes long after the first."""
+
+    def written_off(actions: list[Action]) -> int:
+        return sum(isinstance(action, EndProcess) for action in actions)
+
+    story.hosts(a=1, b=1, c=1, d=1)
+    for newcomer in "cd":
+        story.joins(newcomer)
+    for member in "ab":
+        story.asks(member)
+    for member in "ab":
+        assert written_off(story.wait(9.0)) == 0
+        story.joins(member)
+    assert written_off(story.wait(9.0)) == 0
+    assert written_off(story.joins("c")) == 0
+    assert written_off(story.wait(9.0)) == 0
+    assert written_off(story.wait(1.0)) == 1, "nobody has come for ten seconds"
 
 
 @pytest.mark.parametrize("asks", [Story.joins, Story.asks])
