@@ -5,8 +5,8 @@
 The cluster is that of docs/cluster.md: a real scheduler preempts for pods that are created at once. On a real node a
 real job of four workers gives one GPU, two and three. Then nodes of kwok give a job of 64 and of 128 workers their
 place, and 22 and 79 pods ask: so many were created in the busiest minute of a hundred, and in the busiest of all, of
-recorded inference (Alibaba, cluster-trace-gpu-v2025). The workers of kwok are stubs. They are gone so long after they
-were told to end as those of the real job were, above what a pod that ends at once takes.
+recorded inference (Alibaba, cluster-trace-gpu-v2025). Workers and victims of kwok are stubs. They are gone so long
+after they were told to end as those on the real node were, at the median.
 
 Asked and running are as a watch of the API server tells: its own timestamps are whole seconds. Aims: p50 at most 0.25 s
 above idle GPUs, p99 at most 1 s. Writes out/bench-bursts/, which `--recorded` shows; what is not measured again stays.
@@ -22,7 +22,7 @@ from typing import Final
 
 from benchmarks.burst import fake_nodes, real_nodes
 from benchmarks.burst.burst_tables import parts_table, waiting_table
-from benchmarks.burst.measured_burst import AT_ONCE, Measured, kept, median_leaving, training_kind
+from benchmarks.burst.measured_burst import Leaving, Measured, kept
 from benchmarks.report.record import Record
 from tests.cluster import jobs
 from tests.cluster.kube import cluster as kube
@@ -39,7 +39,6 @@ def main() -> None:
     parser.add_argument("--launchers", nargs="*", default=["launch"], help="of the real job: launch, horovodrun")
     parser.add_argument("--sizes", type=size, nargs="*", default=[(64, 22), (128, 22), (128, 79)], help="WORKERS:PODS")
     parser.add_argument("--scheduler-qps", type=int, help="of the scheduler, with kwok; its own default is 50")
-    parser.add_argument("--leave-seconds", type=float, help="of a worker of kwok; default: as real ones did")
     parser.add_argument("--recorded", action="store_true", help="show what was measured before")
     flags = parser.parse_args()
     if wrong := [gpus for gpus in flags.gpus if not 0 < gpus < real_nodes.SIZE]:
@@ -82,20 +81,13 @@ def measure(site: Site, flags: argparse.Namespace) -> list[str]:
     for launcher in flags.launchers:
         for gpus in flags.gpus:
             attempt(f"{launcher}, {gpus} GPUs", partial(real_nodes.measure, site, launcher, gpus, flags.rounds))
-    leave = leave_seconds(kept(OUT)) if flags.leave_seconds is None else flags.leave_seconds
-    if flags.sizes and leave is None:
-        sys.exit("how long a worker takes to end is not known: measure a real job first, or say --leave-seconds")
     for workers, pods in flags.sizes:
-        at_size = partial(fake_nodes.measure, leave_seconds=leave, scheduler_qps=flags.scheduler_qps)
+        leaving = Leaving.of(kept(OUT), launcher=fake_nodes.LAUNCHER, place=real_nodes.PLACE)
+        if leaving is None:
+            sys.exit("how long victims take to leave is not known: measure the real job under `launch` first")
+        at_size = partial(fake_nodes.measure, leaving=leaving, scheduler_qps=flags.scheduler_qps)
         attempt(f"kwok, {workers} workers, {pods} GPUs", partial(at_size, site, workers, pods, flags.rounds))
     return broken
-
-
-def leave_seconds(measured: Sequence[Measured]) -> float | None:
-    """How much longer real training takes to end than a pod that ends at once, at the median."""
-    training = median_leaving(measured, training_kind(fake_nodes.LAUNCHER), place=real_nodes.PLACE)
-    at_once = median_leaving(measured, AT_ONCE, place=real_nodes.PLACE)
-    return None if training is None or at_once is None else max(0.0, training - at_once)
 
 
 def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:

@@ -122,13 +122,12 @@ def start_table(measured: Sequence[MeasuredScale]) -> Table:
 
 def change_table(measured: Sequence[MeasuredScale]) -> Table:
     """How long a job takes to become smaller, larger, and nothing."""
-    changes = (
-        *((ONE_LEAVES, GONE), (ONE_LEAVES, OFFERED), (ONE_BACK, RUNNING), (ONE_BACK, OFFERED)),
-        *((HALF_LEAVE, GONE), (HALF_LEAVE, OFFERED), (HALF_BACK, RUNNING), (HALF_BACK, OFFERED), (DELETED, GONE)),
-    )
+    ends = {ONE_LEAVES: GONE, ONE_BACK: RUNNING, HALF_LEAVE: GONE, HALF_BACK: RUNNING}
+    changes = [(phase, moment) for phase, end in ends.items() for moment in (end, LISTED, OFFERED)]
+    changes.append((DELETED, GONE))
     return Table(
         name="operator-changes",
-        title="Seconds from a change until its last pod is ..., and until discovery offers just those that are left",
+        title="Seconds from a change until its last pod is so far, and until both lists have the workers that are left",
         columns=(WORKERS, PACE, *(Column(title=f"{phase}: {moment}", format=".1f") for phase, moment in changes)),
         rows=[[one.workers, str(one.pace), *(_seconds(one, *change) for change in changes)] for one in measured],
     )

@@ -1,14 +1,14 @@
 """What `benchmarks.bursts` makes of what a watch has told."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.burst.burst_tables import above_idle, parts_table, waiting_table
-from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Burst, Measured, kept, median_leaving, training_kind
+from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Burst, Leaving, Measured, kept, training_kind
 from benchmarks.burst.real_nodes import PLACE
-from benchmarks.bursts import leave_seconds
 from tests.cluster.kube.kwok import _delete
 from tests.cluster.pod_lives import PodLife, pod_lives
 from tests.cluster.timeline import Sighting
@@ -47,12 +47,8 @@ def test_what_has_not_come_yet_is_not_told() -> None:
 
 def test_a_pod_of_the_same_name_has_a_life_of_its_own() -> None:
     first, second = seen("worker", 1.0, change="ADDED"), seen("worker", 2.0, change="ADDED")
-    lives = pod_lives([first, Sighting(**{**_fields(second), "uid": "another"})])
+    lives = pod_lives([first, replace(second, uid="another")])
     assert [life.created for life in lives] == [1.0, 2.0]
-
-
-def _fields(one: Sighting) -> dict[str, object]:
-    return {name: getattr(one, name) for name in Sighting.__slots__}
 
 
 def test_a_burst_counts_from_the_first_pod_to_the_last() -> None:
@@ -61,7 +57,8 @@ def test_a_burst_counts_from_the_first_pod_to_the_last() -> None:
     burst = Burst.of(asked, victims)
     assert burst.waits == pytest.approx([1.0, 1.9, 2.8])
     assert burst.starting == pytest.approx([0.5, 1.4, 2.3])
-    assert (burst.whole, burst.chosen) == (3.0, pytest.approx(0.4))
+    assert burst.whole == 3.0
+    assert burst.chosen == pytest.approx(0.4)
     assert burst.leaving == pytest.approx([0.3, 0.3, 0.3])
 
 
@@ -106,12 +103,13 @@ def test_without_idle_gpus_there_is_nothing_to_hold_it_against() -> None:
     assert len(parts_table([training]).rows) == 1
 
 
-def test_a_worker_of_kwok_takes_what_a_real_one_took_above_a_pod_that_ends_at_once() -> None:
+def test_pods_of_kwok_leave_as_those_of_the_real_node_did() -> None:
     real = [measured(AT_ONCE, 1.0, leaving=0.6), measured(training_kind("launch"), 1.0, leaving=0.9)]
-    elsewhere = measured(training_kind("launch"), 1.0, place="kwok", leaving=70.0)
-    assert leave_seconds([*real, elsewhere]) == pytest.approx(0.3)
-    assert leave_seconds([real[1]]) is None
-    assert median_leaving([], AT_ONCE, place=PLACE) is None
+    others = [measured(training_kind("launch"), 1.0, place="kwok", leaving=70.0), measured(IDLE, 1.0, leaving=50.0)]
+    found = Leaving.of([*real, *others], launcher="launch", place=PLACE)
+    assert found == Leaving(training=0.9, at_once=0.6)
+    assert Leaving.of(real[1:], launcher="launch", place=PLACE) is None
+    assert Leaving.of(real, launcher="horovodrun", place=PLACE) is None
 
 
 def test_kwok_deletes_workers_after_a_while_and_all_other_pods_at_once() -> None:

@@ -1,8 +1,8 @@
 """Bursts at size: nodes, workers and inference of kwok, and between them the real scheduler, API server and operator.
 
-What ends a pod on a real node is not there: a worker of kwok is gone so long after it was told as the caller says, any
-other pod at once. The job is as the product generates it. Its launcher's pod is real, with its sidecar: no worker
-answers it, so it trains nothing.
+What ends a pod on a real node is not there: a pod of kwok is gone so long after it was told to end as real ones were.
+The job is as the product generates it. Its launcher's pod is real, with its sidecar: no worker answers it, so it trains
+nothing.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from benchmarks.burst.burst_load import BurstLoad
-from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured, training_kind
+from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Leaving, Measured, training_kind
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs
 from tests.cluster.jobs import Job
@@ -25,7 +25,7 @@ _AT_ONCE: Final = "at-once"
 
 
 def measure(
-    site: Site, workers: int, gpus: int, rounds: int, *, leave_seconds: float, scheduler_qps: int | None = None
+    site: Site, workers: int, gpus: int, rounds: int, *, leaving: Leaving, scheduler_qps: int | None = None
 ) -> list[Measured]:
     """Bursts for so many GPUs on nodes of `workers` GPUs, `rounds` of each kind, one kind after the other.
 
@@ -34,7 +34,7 @@ def measure(
         workers: of the job, and GPUs of all nodes together.
         gpus: that each burst asks for.
         rounds: bursts of each kind.
-        leave_seconds: that a worker takes to end.
+        leaving: how long pods take to end.
         scheduler_qps: requests a second that the scheduler allows itself; None: its default of 50.
 
     """
@@ -44,7 +44,7 @@ def measure(
         if scheduler_qps:
             pace = (f"--kube-api-qps={scheduler_qps}", f"--kube-api-burst={2 * scheduler_qps}")
             stack.enter_context(site.local().daemon("kube-scheduler").with_arguments(*pace))
-        stack.enter_context(fake_nodes(site, workers // kwok.GPUS, leave_seconds))
+        stack.enter_context(fake_nodes(site, workers // kwok.GPUS, leaving))
         kubectl = make_namespace(site, name)
         stack.callback(remove_namespace, site, name)
         load = BurstLoad(
@@ -66,10 +66,11 @@ def measure(
 
 
 @contextmanager
-def fake_nodes(site: Site, count: int, leave_seconds: float) -> Iterator[None]:
+def fake_nodes(site: Site, count: int, leaving: Leaving) -> Iterator[None]:
     """So many nodes of kwok."""
     machine = site.local()
-    kwok.start(machine.plane, site.kubectl, nodes=count, leave_seconds=leave_seconds)
+    seconds = {"worker_leaves": leaving.training, "other_leaves": leaving.at_once}
+    kwok.start(machine.plane, site.kubectl, nodes=count, **seconds)
     try:
         yield
     finally:

@@ -86,6 +86,21 @@ def kept(folder: Path) -> list[Measured]:
     return sorted(found, key=lambda one: (one.place, one.gpus, one.kind not in kinds, one.kind != IDLE, one.kind))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """Seconds that victims take to be gone once they are told to end."""
+
+    training: float
+    at_once: float
+
+    @classmethod
+    def of(cls, measured: Sequence[Measured], *, launcher: str, place: str) -> "Leaving | None":
+        """What real victims took at a place, at the median; None if there were none of a kind."""
+        training = median_leaving(measured, training_kind(launcher), place=place)
+        at_once = median_leaving(measured, AT_ONCE, place=place)
+        return None if training is None or at_once is None else cls(training=training, at_once=at_once)
+
+
 def median_leaving(measured: Sequence[Measured], kind: str, *, place: str) -> float | None:
     """The median time that victims of a kind took to go at a place; None: none was seen."""
     bursts = [burst for one in measured if (one.kind, one.place) == (kind, place) for burst in one.bursts]

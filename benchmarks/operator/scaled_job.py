@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -138,7 +139,7 @@ class ScaledJob:
             (HALF_LEAVE, half),
             (HALF_BACK, self.workers),
         ):
-            self._phase(phase, count, lambda count=count: self._scale(count))
+            self._phase(phase, count, partial(self._scale, count))
         self._phase(DELETED, 0, lambda: self.kubectl("delete", "mpijob", NAME, "--wait=false"))
 
     def _start(self) -> None:
@@ -256,7 +257,7 @@ def pod_moments(lives: list[PodLife], began: float) -> dict[str, float]:
     """When the last pod that was made, or told to end, since the phase began was how far, as seconds from there."""
     made = [life for life in lives if life.created >= began]
     told = [life for life in lives if (life.told or 0.0) >= began]
-    times = {
+    times: dict[str, list[float | None]] = {
         CREATED: [life.created for life in made],
         BOUND: [life.bound for life in made],
         RUNNING: [life.running for life in made],

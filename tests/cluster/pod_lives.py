@@ -42,11 +42,14 @@ def pod_lives(sightings: Iterable[Sighting]) -> list[PodLife]:
 
 def _after(life: PodLife, seen: Sighting) -> PodLife:
     """The same life with what a sighting is the first to tell."""
-    tells = {
-        "bound": bool(seen.node),
-        "running": seen.phase == "Running",
-        "told": seen.leaving,
-        "gone": seen.change == "DELETED",
-    }
-    news = [name for name, told in tells.items() if told and getattr(life, name) is None]
-    return replace(life, **dict.fromkeys(news, seen.time)) if news else life
+
+    def first(before: float | None, *, told: bool) -> float | None:
+        return seen.time if before is None and told else before
+
+    return replace(
+        life,
+        bound=first(life.bound, told=bool(seen.node)),
+        running=first(life.running, told=seen.phase == "Running"),
+        told=first(life.told, told=seen.leaving),
+        gone=first(life.gone, told=seen.change == "DELETED"),
+    )

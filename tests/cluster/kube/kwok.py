@@ -43,7 +43,8 @@ def start(
     kubectl: Kubectl,
     *,
     nodes: int,
-    leave_seconds: float = 0.0,
+    worker_leaves: float = 0.0,
+    other_leaves: float = 0.0,
     lease_seconds: int = 40,
     addresses: str = "10.0.0.1/24",
 ) -> None:
@@ -53,7 +54,8 @@ def start(
         plane: the cluster's control plane.
         kubectl: with an administrator's rights.
         nodes: how many.
-        leave_seconds: how long a job's worker takes to end once it is told to. Any other pod ends at once.
+        worker_leaves: seconds that a job's worker takes to end once it is told to.
+        other_leaves: the same, of any other pod.
         lease_seconds: of a node's lease, of which a quarter passes between renewals. Kubernetes 1.34 gives up a node
             whose lease was not renewed for 50 s.
         addresses: the first one of the pods, and the width of the range.
@@ -68,7 +70,7 @@ def start(
         str(built / "kwok"),
         f"--kubeconfig={kubeconfig}",
         *(f"--config={file}" for file in _stages(built / "source" / "kustomize" / "stage")),
-        f"--config={_leaving(plane.state, leave_seconds)}",
+        f"--config={_leaving(plane.state, worker_leaves, other_leaves)}",
         f"--node-lease-duration-seconds={lease_seconds}",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         f"--server-address=127.0.0.1:{port}",
@@ -98,11 +100,11 @@ def _stages(folder: Path) -> Iterator[Path]:
         yield from (file for file in files if file.name not in {"kustomization.yaml", "pod-delete.yaml"})
 
 
-def _leaving(state: Path, leave_seconds: float) -> Path:
+def _leaving(state: Path, worker: float, other: float) -> Path:
     """Write the stages in which a pod ends, once it is told to."""
     file = state / "kwok-leaving.json"
-    worker = (("In", leave_seconds), ("NotIn", 0.0))
-    file.write_text("\n---\n".join(json.dumps(_delete(operator, seconds)) for operator, seconds in worker))
+    stages = (_delete("In", worker), _delete("NotIn", other))
+    file.write_text("\n---\n".join(map(json.dumps, stages)))
     return file
 
 
