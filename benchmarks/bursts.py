@@ -38,7 +38,6 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, nargs="*", default=[1, 2, 3], help="asked for at once of the real job")
     parser.add_argument("--launchers", nargs="*", default=["launch"], help="of the real job: launch, horovodrun")
     parser.add_argument("--sizes", type=size, nargs="*", default=[(64, 22), (128, 22), (128, 79)], help="WORKERS:PODS")
-    parser.add_argument("--scheduler-qps", type=int, help="of the scheduler, with kwok; its own default is 50")
     parser.add_argument("--recorded", action="store_true", help="show what was measured before")
     flags = parser.parse_args()
     if wrong := [gpus for gpus in flags.gpus if not 0 < gpus < real_nodes.SIZE]:
@@ -82,10 +81,10 @@ def measure(site: Site, flags: argparse.Namespace) -> list[str]:
         for gpus in flags.gpus:
             attempt(f"{launcher}, {gpus} GPUs", partial(real_nodes.measure, site, launcher, gpus, flags.rounds))
     for workers, pods in flags.sizes:
-        leaving = Leaving.of(kept(OUT), launcher=fake_nodes.LAUNCHER, place=real_nodes.PLACE)
+        leaving = Leaving.of(kept(OUT), launcher=fake_nodes.LAUNCHER, place=real_nodes.place(fake_nodes.LAUNCHER))
         if leaving is None:
             sys.exit("how long victims take to leave is not known: measure the real job under `launch` first")
-        at_size = partial(fake_nodes.measure, leaving=leaving, scheduler_qps=flags.scheduler_qps)
+        at_size = partial(fake_nodes.measure, leaving=leaving)
         attempt(f"kwok, {workers} workers, {pods} GPUs", partial(at_size, site, workers, pods, flags.rounds))
     return broken
 

@@ -8,10 +8,12 @@ import pytest
 
 from benchmarks.burst.burst_tables import above_idle, parts_table, waiting_table
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Burst, Leaving, Measured, kept, training_kind
-from benchmarks.burst.real_nodes import PLACE
+from benchmarks.burst.real_nodes import place
 from tests.cluster.kube.kwok import _delete
 from tests.cluster.pod_lives import PodLife, pod_lives
 from tests.cluster.timeline import Sighting
+
+PLACE = place("launch")
 
 
 def seen(pod: str, time: float, *, change: str = "MODIFIED", phase: str = "Pending", **keys: object) -> Sighting:

@@ -72,10 +72,8 @@ def parts_table(measured: Sequence[Measured]) -> Table:
         columns=(
             *_WHERE,
             Column(title="first pod created to last victim told, median", format=".2f"),
-            Column(title="victim told to gone, p50", format=".2f"),
-            Column(title="p99", format=".2f"),
-            Column(title="pod bound to running, p50", format=".2f"),
-            Column(title="p99 ", format=".2f"),
+            *(Column(title=f"victim told to gone, {which}", format=".2f") for which in ("p50", "p99")),
+            *(Column(title=f"pod bound to running, {which}", format=".2f") for which in ("p50", "p99")),
         ),
         rows=[_parts_row(one) for one in measured],
     )

@@ -24,9 +24,7 @@ LAUNCHER: Final = "launch"
 _AT_ONCE: Final = "at-once"
 
 
-def measure(
-    site: Site, workers: int, gpus: int, rounds: int, *, leaving: Leaving, scheduler_qps: int | None = None
-) -> list[Measured]:
+def measure(site: Site, workers: int, gpus: int, rounds: int, *, leaving: Leaving) -> list[Measured]:
     """Bursts for so many GPUs on nodes of `workers` GPUs, `rounds` of each kind, one kind after the other.
 
     Args:
@@ -35,20 +33,15 @@ def measure(
         gpus: that each burst asks for.
         rounds: bursts of each kind.
         leaving: how long pods take to end.
-        scheduler_qps: requests a second that the scheduler allows itself; None: its default of 50.
 
     """
-    place = f"kwok, {workers} workers" + (f", scheduler {scheduler_qps}/s" if scheduler_qps else "")
     name = f"bench-bursts-{workers}"
     with ExitStack() as stack:
-        if scheduler_qps:
-            pace = (f"--kube-api-qps={scheduler_qps}", f"--kube-api-burst={2 * scheduler_qps}")
-            stack.enter_context(site.local().daemon("kube-scheduler").with_arguments(*pace))
         stack.enter_context(fake_nodes(site, workers // kwok.GPUS, leaving))
         kubectl = make_namespace(site, name)
         stack.callback(remove_namespace, site, name)
         load = BurstLoad(
-            place=place,
+            place=f"kwok, {workers} workers",
             load=inference.deploy(site, kubectl, nodes=kwok.LABELS),
             watch=stack.enter_context(PodWatch(kubectl)),
         )
@@ -69,8 +62,13 @@ def measure(
 def fake_nodes(site: Site, count: int, leaving: Leaving) -> Iterator[None]:
     """So many nodes of kwok."""
     machine = site.local()
-    seconds = {"worker_leaves": leaving.training, "other_leaves": leaving.at_once}
-    kwok.start(machine.plane, site.kubectl, nodes=count, **seconds)
+    kwok.start(
+        machine.plane,
+        site.kubectl,
+        nodes=count,
+        worker_leaves=leaving.training,
+        other_leaves=leaving.at_once,
+    )
     try:
         yield
     finally:

@@ -19,7 +19,11 @@ from tests.cluster.site import Site, make_namespace, remove_namespace
 
 SIZE: Final = 4
 """Workers of the job: the GPUs of the node. It may give all of them but one."""
-PLACE: Final = f"a node, {SIZE} workers"
+
+
+def place(launcher: str) -> str:
+    """The node with a job of a launcher, beside which all kinds of bursts ask."""
+    return f"a node, {SIZE} workers of {launcher}"
 
 
 def measure(site: Site, launcher: str, gpus: int, rounds: int) -> list[Measured]:
@@ -32,7 +36,7 @@ def measure(site: Site, launcher: str, gpus: int, rounds: int) -> list[Measured]
     try:
         job = _submit(site, kubectl, launcher)
         with PodWatch(kubectl) as watch:
-            load = BurstLoad(place=PLACE, load=inference.deploy(site, kubectl), watch=watch)
+            load = BurstLoad(place=place(launcher), load=inference.deploy(site, kubectl), watch=watch)
             job.wait_size(SIZE, within_seconds=240)
             for number in range(rounds + 1):
                 offer(SIZE + gpus)
