@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
@@ -50,16 +50,16 @@ RUNS = 100
 Action = Callable[[KubeApi], object]
 
 CHILD = """
-import sys
+import json, sys
 from pathlib import Path
 from hvd_elastic import logs
 from hvd_elastic.discovery.kube import credentials
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
-folder, port, pods = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+folder = Path(sys.argv[1])
 logs.configure("json")
-options = SidecarOptions(job="job", namespace="default", run_dir=folder, max_workers=pods, ready_port=port)
+options = SidecarOptions(run_dir=folder, **json.loads(sys.argv[2]))
 Sidecar(options, credentials.in_cluster(folder=folder), Metrics()).run()
 """
 
@@ -251,16 +251,26 @@ FAULTS: dict[str, tuple[Action, Action]] = {
 def discovering(pods: int) -> Iterator[tuple[KubeApi, Path, subprocess.Popen[bytes]]]:
     """A sidecar in a separate process, its API server and the folder it writes to."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as name, serving(Path(name), pods) as (api, port):
-        process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, name, str(port), str(pods)],
-            env={**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(api.port)},
-            stderr=subprocess.DEVNULL,
-        )
-        try:
+        options = {"job": "job", "namespace": "default", "max_workers": pods, "ready_port": port}
+        with sidecar_process(Path(name), "127.0.0.1", api.port, options) as process:
             yield api, Path(name), process
-        finally:
-            process.terminate()
-            process.wait()
+
+
+@contextlib.contextmanager
+def sidecar_process(
+    folder: Path, host: str, port: int, options: Mapping[str, object]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A sidecar in a process of its own, with fields of SidecarOptions. CA and token lie in `folder`, where it runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), json.dumps(options)],
+        env={**os.environ, "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def until_shown(folder: Path, hosts: int) -> None:

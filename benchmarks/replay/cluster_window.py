@@ -13,6 +13,7 @@ from benchmarks.replay.trace_window import SIZE, AskedGpus, TraceWindow, asked, 
 from hvd_elastic.demo.demo_data import read_digits
 from tests.cluster import inference
 from tests.cluster.inference import Inference
+from tests.cluster.pod_lives import pod_lives
 from tests.cluster.site import Site, make_namespace, remove_namespace, told
 from tests.cluster.timeline import Timeline
 
@@ -70,11 +71,5 @@ def _replay(load: Inference, asks: Sequence[AskedGpus], begin: float) -> None:
 
 def _waiting(timeline: Timeline) -> Iterator[float]:
     """Of each inference pod that came to run, from its creation on, as the API server told of it."""
-    created: dict[str, float] = {}
-    running: dict[str, float] = {}
-    for seen in timeline.pods:
-        if seen.pod.startswith("inference"):
-            created.setdefault(seen.uid, seen.time)
-            if seen.phase == "Running":
-                running.setdefault(seen.uid, seen.time)
-    return (running[uid] - created[uid] for uid in running)
+    lives = pod_lives(seen for seen in timeline.pods if seen.pod.startswith("inference"))
+    return (life.wait for life in lives if life.wait is not None)

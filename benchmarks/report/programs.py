@@ -55,4 +55,6 @@ PROGRAMS: Final = (
     _program("cluster", left_out=CLUSTER),
     _program("recorded_days", left_out=CLUSTER),
     _program("simulation_truth", left_out=CLUSTER),
+    _program("bursts", left_out=CLUSTER),
+    _program("operator_scale", left_out=CLUSTER),
 )

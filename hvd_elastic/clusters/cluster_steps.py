@@ -1,5 +1,6 @@
 """Everything that makes a cluster fit for elastic training, in order, and everything that takes it away again."""
 
+import json
 from typing import Final
 
 from hvd_elastic.clusters import aks, eks, gke
@@ -16,6 +17,13 @@ MPI_OPERATOR_VERSION: Final = "0.8.2"
 _OPERATOR: Final = (
     f"https://raw.githubusercontent.com/kubeflow/mpi-operator/v{MPI_OPERATOR_VERSION}/deploy/v2beta1/mpi-operator.yaml"
 )
+_OPERATOR_ARGUMENTS: Final = (
+    *("-alsologtostderr", "--lock-namespace=mpi-operator"),
+    *("-kube-api-qps=50", "-kube-api-burst=100"),
+    *("-controller-queue-rate-limit=1000", "-controller-queue-burst=10000"),
+)
+"""The manifest's own, and limits for jobs of hundreds of workers: docs/requirements.md says why
+(mpi-operator 0.8.2, `deploy/v2beta1/mpi-operator.yaml`, `cmd/mpi-operator/app/options/options.go`)."""
 _CLOUDS: Final = {Cloud.EKS: eks, Cloud.GKE: gke, Cloud.AKS: aks}
 _VOLUME_COLUMNS: Final = ",".join(
     (
@@ -41,9 +49,16 @@ def creation(plan: ClusterPlan) -> list[Step]:
         *_CLOUDS[plan.cloud].creation(plan),
         *([] if plan.cloud is Cloud.AKS else [_CLOUDS[plan.cloud].credentials(plan)]),
         Step(purpose=f"the MPI Operator {MPI_OPERATOR_VERSION}", argv=operator),
+        Step(purpose="an operator that keeps up with jobs of hundreds of workers", argv=_operator_limits()),
         Step(purpose="the right that the operator lacks to resume jobs", argv=apply, stdin=role),
         Step(purpose="PriorityClasses: inference above launchers above workers", argv=apply, stdin=classes),
     ]
+
+
+def _operator_limits() -> tuple[str, ...]:
+    container = {"name": "mpi-operator", "args": _OPERATOR_ARGUMENTS}
+    patch = json.dumps({"spec": {"template": {"spec": {"containers": [container]}}}})
+    return ("kubectl", "patch", "deployment", "mpi-operator", "--namespace=mpi-operator", f"--patch={patch}")
 
 
 def kept_data(plan: ClusterPlan) -> list[Step]:

@@ -1,5 +1,6 @@
 """The load that training gives way to: a Deployment of inference pods with the higher PriorityClass."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +14,7 @@ _NAME: Final = "inference"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """Inference pods of one GPU each on one node."""
+    """Inference pods of one GPU each."""
 
     kubectl: Kubectl
 
@@ -37,11 +38,18 @@ class Inference:
 
 
 def deploy(
-    site: Site, kubectl: Kubectl, *, node: str = "spot", gpus: int = 1, cpu: str = "0", queue: str = ""
+    site: Site,
+    kubectl: Kubectl,
+    *,
+    node: str = "spot",
+    nodes: Mapping[str, str] | None = None,
+    gpus: int = 1,
+    cpu: str = "0",
+    queue: str = "",
 ) -> Inference:
     """Make the Deployment with no pods. It must run on the node under test, not on a GPU that is free elsewhere.
 
-    With a `queue` of Kueue its pods wait for quota.
+    Nodes of the labels `nodes` serve in place of the one node. With a `queue` of Kueue its pods wait for quota.
     """
     image = store.PAUSE_IMAGE if site.machine else site.image
     command = [] if site.machine else ["sleep", "infinity"]
@@ -55,7 +63,7 @@ def deploy(
     pod = {
         "priorityClassName": "inference-pc",
         "terminationGracePeriodSeconds": 1,
-        "nodeSelector": {"kubernetes.io/hostname": node},
+        "nodeSelector": dict(nodes or {"kubernetes.io/hostname": node}),
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],
     }

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import pods
-from tests.cluster.kube import addons, waiting
+from tests.cluster.kube import kwok as fake_nodes
+from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site
 
@@ -18,9 +19,9 @@ NODES = 3
 def kwok(cluster: Site) -> Iterator[None]:
     """Three nodes of kwok's, for one test."""
     machine = cluster.local()
-    addons.start_kwok(machine.plane, cluster.kubectl, nodes=NODES)
+    fake_nodes.start(machine.plane, cluster.kubectl, nodes=NODES)
     yield
-    addons.stop_kwok(machine.plane, cluster.kubectl)
+    fake_nodes.stop(machine.plane, cluster.kubectl)
 
 
 @pytest.mark.usefixtures("kwok")
@@ -28,7 +29,10 @@ def kwok(cluster: Site) -> Iterator[None]:
 def test_pods_on_kwok_nodes_say_that_they_run_and_go_when_they_are_deleted(namespace: Kubectl) -> None:
     names = [f"fake-{index}" for index in range(2 * NODES)]
     namespace.apply(
-        [pods.pod(name, image="registry.invalid/none:1", command=["none"], selector={"type": "kwok"}) for name in names]
+        [
+            pods.pod(name, image="registry.invalid/none:1", command=["none"], selector=fake_nodes.LABELS)
+            for name in names
+        ]
     )
     for name in names:
         pods.wait_ready(namespace, name)

@@ -104,7 +104,7 @@ class Timeline:
             see(change, item)
 
     def _see_pod(self, change: str, item: dict[str, Any]) -> None:
-        seen = _sighting(change, item)
+        seen = sighting(change, item)
         self.pods.append(seen)
         self._write("sightings", asdict(seen))
         statuses = item["status"].get("containerStatuses", []) + item["status"].get("initContainerStatuses", [])
@@ -159,7 +159,8 @@ def _drain(out: IO[str], read: Callable[[IO[str]], None]) -> None:
         read(out)
 
 
-def _sighting(change: str, item: dict[str, Any]) -> Sighting:
+def sighting(change: str, item: dict[str, Any]) -> Sighting:
+    """A pod as a watch tells of it now."""
     conditions = item["status"].get("conditions") or []
     targets = [each for each in conditions if each["type"] == "DisruptionTarget" and each["status"] == "True"]
     return Sighting(

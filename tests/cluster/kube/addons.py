@@ -1,4 +1,4 @@
-"""What runs on top of the control plane: DNS, the MPI Operator, and on request kwok and the enforcement of policies.
+"""What runs on top of the control plane: DNS, the MPI Operator, and on request the enforcement of policies.
 
 Each is a process of this machine under the service account and the roles that it has in any cluster: none holds an
 administrator's rights.
@@ -13,17 +13,13 @@ from typing import Any, Final
 import yaml
 
 from tests.cluster.kube import firewall, gomodules, waiting
-from tests.cluster.kube.controlplane import ControlPlane, free_ports
+from tests.cluster.kube.controlplane import ControlPlane
 from tests.cluster.kube.daemons import Daemon
 from tests.cluster.kube.errors import ClusterError
 from tests.cluster.kube.images import PROJECT
 from tests.cluster.kube.kubectl import Kubectl
 
 _TOKEN_LIFE: Final = "24h"
-_PLAIN_LISTS: Final = {"KUBE_FEATURE_WatchListClient": "false"}
-"""Environment of a program whose client-go (0.35 and later) would list by a watch. Over the etcd of Debian 12 (3.4.23)
-the API server cannot serve that, says so at each attempt, and the client never sees a pod."""
-
 _DNS_ROLE: Final[dict[str, Any]] = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -41,21 +37,6 @@ _POLICIES_ROLE: Final[dict[str, Any]] = {
     "rules": [
         {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
         {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
-    ],
-}
-_KWOK_ROLE: Final[dict[str, Any]] = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
-    "metadata": {"name": "kwok"},
-    "rules": [
-        {
-            "apiGroups": [""],
-            "resources": ["nodes", "pods"],
-            "verbs": ["get", "list", "watch", "patch", "update", "delete"],
-        },
-        {"apiGroups": [""], "resources": ["nodes/status", "pods/status"], "verbs": ["patch", "update"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
     ],
 }
 
@@ -95,33 +76,6 @@ def wait_mpi_operator(kubectl: Kubectl) -> None:
     waiting.until("the MPI Operator leads", lambda: operators.list("lease"), within_seconds=60)
 
 
-def start_kwok(plane: ControlPlane, kubectl: Kubectl, *, nodes: int) -> None:
-    """Start kwok and make tainted nodes that only say that they run what is put on them."""
-    kubectl.apply([account("kube-system", "kwok"), _KWOK_ROLE, binding("kube-system", "kwok", "kwok")])
-    kubeconfig = as_account(plane, kubectl, "kube-system", "kwok")
-    built = gomodules.binaries(gomodules.DNS_KWOK)
-    stages = [
-        built / "source" / "kustomize" / "stage" / part
-        for part in ("node/fast", "node/heartbeat-with-lease", "pod/fast")
-    ]
-    files = [file for stage in stages for file in sorted(stage.glob("*.yaml")) if file.name != "kustomization.yaml"]
-    port = free_ports("127.0.0.1", 1)[0]
-    described = plane.daemon(
-        "kwok",
-        str(built / "kwok"),
-        f"--kubeconfig={kubeconfig}",
-        *(f"--config={file}" for file in files),
-        "--node-lease-duration-seconds=40",
-        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-        f"--server-address=127.0.0.1:{port}",
-    )
-    kwok = replace(described, env=_PLAIN_LISTS)
-    kwok.start()
-    kubectl.apply([_fake_node(number) for number in range(nodes)])
-    for number in range(nodes):
-        kubectl.wait("node", f"kwok-{number}", condition="Ready", within_seconds=60, seen=kwok.tail)
-
-
 def _manifests(built: Path) -> Iterator[dict[str, Any]]:
     file = built / "source" / "deploy" / "v2beta1" / "mpi-operator.yaml"
     yield from (item for item in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader) if item)
@@ -144,12 +98,6 @@ def stop_policies(plane: ControlPlane, *, nodes: Mapping[str, str]) -> None:
     Daemon.load(plane.state, _POLICIES).end()
     for netns in nodes.values():
         firewall.clear(netns)
-
-
-def stop_kwok(plane: ControlPlane, kubectl: Kubectl) -> None:
-    """Stop kwok, and remove its nodes with what runs on them."""
-    Daemon.load(plane.state, "kwok").end()
-    kubectl("delete", "nodes", "--selector=type=kwok")
 
 
 def as_account(plane: ControlPlane, kubectl: Kubectl, namespace: str, account: str) -> Path:
@@ -179,16 +127,4 @@ def binding(namespace: str, account: str, role: str) -> dict[str, Any]:
         "metadata": {"name": role},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-    }
-
-
-def _fake_node(number: int) -> dict[str, Any]:
-    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
-    name = f"kwok-{number}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
-        "spec": {"taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}]},
-        "status": {"capacity": room, "allocatable": room},
     }

@@ -11,7 +11,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.kube import addons, controlplane, folders, gomodules, host, images, network, node, store, waiting
+from tests.cluster.kube import (
+    addons,
+    controlplane,
+    folders,
+    gomodules,
+    host,
+    images,
+    kwok,
+    network,
+    node,
+    store,
+    waiting,
+)
 from tests.cluster.kube.certificates import Authority
 from tests.cluster.kube.controlplane import CGROUP, ControlPlane
 from tests.cluster.kube.daemons import Daemon, weigh
@@ -172,7 +184,7 @@ def _bring_up(ledger: Ledger, *, with_image: bool, kwok_nodes: int) -> Cluster:
             started.result()
         _populate(cluster, ledger, authority, pool)
     if kwok_nodes:
-        addons.start_kwok(plane, cluster.kubectl, nodes=kwok_nodes)
+        kwok.start(plane, cluster.kubectl, nodes=kwok_nodes)
     (ledger.state / _PLAN).write_text(json.dumps(asdict(plane), default=str))
     return cluster
 

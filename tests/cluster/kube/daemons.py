@@ -5,8 +5,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tests.cluster.kube import waiting
@@ -64,6 +64,10 @@ class Daemon:
             return _started(int(pid)) == started and _status(int(pid)) != "Z"
         return False
 
+    def processes(self) -> list[int]:
+        """Numbers of all its processes now."""
+        return [int(line) for line in hierarchies_of_tasks(self.cgroup)[0].read_text().split()]
+
     def stop(self, *, with_signal: signal.Signals = signal.SIGTERM, within_seconds: float = 20) -> None:
         """Stop it, and wait until it is gone."""
         if self.alive():
@@ -75,6 +79,18 @@ class Daemon:
             waiting.until(f"{self.name} ends", lambda: not self.alive(), within_seconds=within_seconds)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
+
+    @contextlib.contextmanager
+    def with_arguments(self, *arguments: str) -> Iterator["Daemon"]:
+        """Started anew with more arguments, the last of which count, and at the end as it was."""
+        changed = replace(self, argv=(*self.argv, *arguments))
+        self.stop()
+        try:
+            changed.start()
+            yield changed
+        finally:
+            changed.stop()
+            self.start()
 
     def pause(self) -> None:
         """Let it do nothing until it is stopped, as a program that hangs."""

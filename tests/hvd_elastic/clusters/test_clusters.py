@@ -103,6 +103,19 @@ def test_the_cluster_config_is_one_of_eksctl() -> None:
     ]
 
 
+@every_cloud
+def test_the_operator_keeps_up_with_jobs_of_hundreds_of_workers(cloud: Cloud) -> None:
+    """Its own limits are too low for them: docs/requirements.md#an-operator-for-large-jobs."""
+    operators = [step.argv for step in creation(plan_of(cloud)) if "mpi-operator" in step.argv]
+    (argv,) = operators
+    patch = json.loads(argv[-1].removeprefix("--patch="))
+    (container,) = patch["spec"]["template"]["spec"]["containers"]
+    given = dict(word.lstrip("-").split("=") for word in container["args"] if "=" in word)
+    assert given["lock-namespace"] == argv[-2].removeprefix("--namespace=")
+    assert int(given["kube-api-qps"]) >= 50
+    assert int(given["controller-queue-rate-limit"]) >= 100
+
+
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="needs the Google Cloud SDK, which checks its own commands")
 def test_gcloud_knows_every_flag(tmp_path: Path) -> None:
     plan = plan_of(Cloud.GKE, region="us-central1", zones=("us-central1-a",))

@@ -1,0 +1,1 @@
+"""Bursts of inference: pods that ask for GPUs at once, and how long they wait."""

@@ -1,0 +1,108 @@
+"""What one burst was seen to do, and all bursts of one kind at one place."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, Self
+
+from tests.cluster.pod_lives import PodLife
+
+IDLE: Final = "idle GPUs"
+AT_ONCE: Final = "pods that end at once"
+"""Kinds of bursts: where their GPUs come from. The others are `training_kind` of a launcher."""
+
+
+def training_kind(launcher: str) -> str:
+    """GPUs of training under a launcher."""
+    return f"training, {launcher}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """Pods that asked at once. All figures are seconds."""
+
+    waits: Sequence[float]
+    """Of each pod, from its creation until it ran."""
+    starting: Sequence[float]
+    """Of each pod, the part of that after the scheduler had bound it to a node."""
+    whole: float
+    """From the creation of the first pod until the last one ran."""
+    chosen: float | None = None
+    """From the creation of the first pod until the last victim was told to end; None: there were no victims."""
+    leaving: Sequence[float] = ()
+    """Of each victim, from that word until it was gone."""
+
+    @classmethod
+    def of(cls, asked: Sequence[PodLife], victims: Sequence[PodLife]) -> Self:
+        """From the lives of the pods that asked, all of which run, and of those that were told to end for them."""
+        first = min(life.created for life in asked)
+        ran = [(life, life.running) for life in asked if life.running is not None]
+        told = [life.told - first for life in victims if life.told is not None]
+        return cls(
+            waits=[running - life.created for life, running in ran],
+            starting=[running - life.bound for life, running in ran if life.bound is not None],
+            whole=max(running for _, running in ran) - first,
+            chosen=max(told, default=None),
+            leaving=[life.leaving for life in victims if life.leaving is not None],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Bursts of one size and kind at one place."""
+
+    place: str
+    gpus: int
+    """For which each burst asks, one a pod."""
+    kind: str
+    load: float
+    """Of the machine, over the minute before the last of them ended."""
+    bursts: Sequence[Burst]
+
+    @property
+    def waits(self) -> list[float]:
+        """Of all pods."""
+        return [wait for burst in self.bursts for wait in burst.waits]
+
+    def keep(self, folder: Path) -> None:
+        """Write it into a file, for `kept`, in place of what was measured before."""
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{self.place}-{self.gpus}-{self.kind}".lower().replace(" ", "-").replace(",", "")
+        (folder / f"{name}.measured.json").write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `keep` has written."""
+        found: dict[str, Any] = json.loads(text)
+        return cls(**{**found, "bursts": [Burst(**burst) for burst in found["bursts"]]})
+
+
+def kept(folder: Path) -> list[Measured]:
+    """What was measured before."""
+    found = [Measured.from_json(path.read_text()) for path in folder.glob("*.measured.json")]
+    kinds = [IDLE, AT_ONCE]
+    return sorted(found, key=lambda one: (one.place, one.gpus, one.kind not in kinds, one.kind != IDLE, one.kind))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """Seconds that victims take to be gone once they are told to end."""
+
+    training: float
+    at_once: float
+
+    @classmethod
+    def of(cls, measured: Sequence[Measured], *, launcher: str, place: str) -> "Leaving | None":
+        """What real victims took at a place, at the median; None if there were none of a kind."""
+        training = median_leaving(measured, training_kind(launcher), place=place)
+        at_once = median_leaving(measured, AT_ONCE, place=place)
+        return None if training is None or at_once is None else cls(training=training, at_once=at_once)
+
+
+def median_leaving(measured: Sequence[Measured], kind: str, *, place: str) -> float | None:
+    """The median time that victims of a kind took to go at a place; None: none was seen."""
+    bursts = [burst for one in measured if (one.kind, one.place) == (kind, place) for burst in one.bursts]
+    seconds = [second for burst in bursts for second in burst.leaving]
+    return median(seconds) if seconds else None

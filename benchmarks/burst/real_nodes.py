@@ -1,0 +1,101 @@
+"""Bursts on a real node: a real job gives GPUs, beside idle ones and beside pods that end at once, in turns."""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from benchmarks.burst.burst_load import BurstLoad
+from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured, training_kind
+from benchmarks.cluster import OLD_SECONDS
+from hvd_elastic.mpijob.contract import Role
+from tests.cluster import inference, jobs
+from tests.cluster.jobs import Job
+from tests.cluster.kube import store
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.pod_watch import PodWatch
+from tests.cluster.pods import pod
+from tests.cluster.site import Site, make_namespace, remove_namespace
+
+SIZE: Final = 4
+"""Workers of the job: the GPUs of the node. It may give all of them but one."""
+
+
+def place(launcher: str) -> str:
+    """The node with a job of a launcher, beside which all kinds of bursts ask."""
+    return f"a node, {SIZE} workers of {launcher}"
+
+
+def measure(site: Site, launcher: str, gpus: int, rounds: int) -> list[Measured]:
+    """Bursts for so many GPUs, of each kind in each round. The training runs beside all of them."""
+    spot = site.local().nodes["spot"]
+    offer = partial(spot.set_gpus, site.kubectl)
+    name = f"bench-bursts-{launcher}"
+    kubectl = make_namespace(site, name)
+    offer(SIZE)
+    try:
+        job = _submit(site, kubectl, launcher)
+        with PodWatch(kubectl) as watch:
+            load = BurstLoad(place=place(launcher), load=inference.deploy(site, kubectl), watch=watch)
+            job.wait_size(SIZE, within_seconds=240)
+            for number in range(rounds + 1):
+                offer(SIZE + gpus)
+                load.burst(IDLE, gpus)
+                load.give_back()
+                if number == 0:  # it has brought the image into the page cache
+                    load.found.clear()
+                    continue
+                _from_pods(kubectl, load, gpus)
+                offer(SIZE)
+                _from_training(job, load, launcher, gpus)
+            return load.measured()
+    finally:
+        remove_namespace(site, name)
+        offer(spot.node.gpus)
+
+
+def _submit(site: Site, kubectl: Kubectl, launcher: str) -> Job:
+    description = jobs.describe(
+        site,
+        kubectl,
+        "elastic",
+        jobs.PACED,
+        launcher={"kind": launcher, "cpu": "100m"},
+        workers=jobs.workers((1, SIZE, SIZE)),
+        node_labels={"kubernetes.io/hostname": "spot"},
+    )
+    return jobs.submit(site, kubectl, description)
+
+
+def _from_pods(kubectl: Kubectl, load: BurstLoad, gpus: int) -> None:
+    """Pods that end as soon as they are told have the other GPUs: of equals the scheduler preempts the youngest."""
+    kubectl.apply(_victims(gpus))
+    load.until_running("at-once", gpus)
+    time.sleep(OLD_SECONDS)
+    load.burst(AT_ONCE, gpus)
+    load.give_back()
+
+
+def _victims(count: int) -> Sequence[dict[str, object]]:
+    return [
+        pod(
+            f"at-once-{number}",
+            image=store.PAUSE_IMAGE,
+            selector={"kubernetes.io/hostname": "spot"},
+            gpus=1,
+            priority="preemptible-pc",
+            grace_seconds=30,
+        )
+        for number in range(count)
+    ]
+
+
+def _from_training(job: Job, load: BurstLoad, launcher: str, gpus: int) -> None:
+    """Training gives its GPUs, and takes them back before the next round."""
+    load.burst(training_kind(launcher), gpus)
+    job.wait_size(SIZE - gpus)
+    back = time.time()
+    load.give_back()
+    load.until_running(f"{job.name}-{Role.WORKER}", SIZE)
+    job.wait_size(SIZE, since=back)
+    time.sleep(OLD_SECONDS)
