@@ -48,12 +48,13 @@ def train(options: dict[str, Any]) -> None:
     while True:
         sampler.set_epoch(epoch)
         for inputs, wanted, samples in DataLoader(dataset, batch_size=options["batch"], sampler=sampler):
+            log.samples(samples.tolist(), rank=rank, size=size, step=step + 1, epoch=epoch)
             optimizer.zero_grad()
             nn.functional.cross_entropy(parallel(inputs), wanted).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             time.sleep(options["pace"])
             step += 1
-            log.step(samples.tolist(), rank=rank, size=size, step=step, epoch=epoch)
+            log.step(rank=rank, size=size, step=step)
             is_due = step % options["checkpoint_steps"] == 0
             # All workers meet in the question, so it is not asked at each step.
             if step % options["ask_steps"] == 0 and not is_saved_for_preemption and ray.train.get_preemption_info():

@@ -70,5 +70,6 @@ while True:
     nn.functional.cross_entropy(model(pixels[samples]), wanted[samples]).backward()  # type: ignore[no-untyped-call]
     if manager.is_participating():
         rank, size, step = manager.participating_rank(), manager.num_participants(), manager.current_step() + 1
-        log.step(samples, rank=rank, size=size, step=step, epoch=epoch)
+        log.samples(samples, rank=rank, size=size, step=step, epoch=epoch)
+        log.step(rank=rank, size=size, step=step)
     optimizer.step()

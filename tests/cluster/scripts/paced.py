@@ -31,7 +31,7 @@ elastic.init()
 time.sleep(args.build)
 images, labels = read_digits()
 dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
-log = StepLog(Path(os.environ[ENV_EVENTS]), steps=False) if args.log_samples else None
+log = StepLog(Path(os.environ[ENV_EVENTS]) if args.log_samples else None)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
@@ -42,14 +42,13 @@ optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_par
 def train(state: elastic.State) -> None:
     for state.epoch in state.remaining_epochs(args.epochs):
         for inputs, labels, samples in state.batches(dataset, global_batch_size=60):
+            step = state.step_count + 1
+            log.samples(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=step, epoch=state.epoch)
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(inputs), labels)
             (loss * state.weight).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             time.sleep(args.pace / (hvd.size() if args.scales else 1))
-            if log:
-                step = state.step_count + 1
-                log.step(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=step, epoch=state.epoch)
             state.commit(loss=loss.item())
         if hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop"):
             break

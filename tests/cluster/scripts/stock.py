@@ -33,13 +33,15 @@ log = StepLog(args.events)
 def train(state: hvd.elastic.TorchState) -> None:
     while not state.over:
         for number, (inputs, labels, samples) in enumerate(DataLoader(dataset, batch_size=20, sampler=sampler)):
+            step = state.step + 1
+            log.samples(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=step, epoch=state.epoch)
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             time.sleep(args.pace)
             state.sampler.record_batch(number, 20)
             state.step += 1
-            log.step(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=state.step, epoch=state.epoch)
+            log.step(rank=hvd.rank(), size=hvd.size(), step=state.step)
             state.commit()
         state.over = hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop")
         state.epoch += 1

@@ -51,12 +51,13 @@ over = torch.zeros(1)
 while not over.item():
     sampler.set_epoch(epoch)
     for inputs, wanted, samples in DataLoader(dataset, batch_size=20, sampler=sampler):
+        log.samples(samples.tolist(), rank=rank, size=size, step=step + 1, epoch=epoch)
         optimizer.zero_grad()
         nn.functional.cross_entropy(parallel(inputs), wanted).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         time.sleep(args.pace)
         step += 1
-        log.step(samples.tolist(), rank=rank, size=size, step=step, epoch=epoch)
+        log.step(rank=rank, size=size, step=step)
         if rank == 0 and step % args.checkpoint_steps == 0:
             save()
     epoch += 1
