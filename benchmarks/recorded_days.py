@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
 
-from benchmarks.cluster import SYSTEMS, System
+from benchmarks.cluster import SYSTEMS, System, WantedJob
 from benchmarks.replay.measured_window import Measured, kept, measure, step_times, useful
 from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, AskedGpus, given
 from benchmarks.report.record import Column, Record, Table, Value
@@ -47,9 +47,17 @@ PAUSE: Final = 3.0
 """A step that takes so many times the median of its size is a pause."""
 
 
-def torchelastic_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start: int) -> Job:
+def torchelastic_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
     """What users of PyTorch run."""
-    return torchelastic.submit(site, kubectl, "torchelastic", sizes=(1, SIZE, SIZE), node_labels=node_labels)
+    return torchelastic.submit(
+        site,
+        kubectl,
+        "torchelastic",
+        sizes=(1, wanted.size, wanted.size),
+        node_labels=wanted.node_labels,
+        options=wanted.options,
+        shared=wanted.shared,
+    )
 
 
 TORCHELASTIC: Final = System(
@@ -60,7 +68,7 @@ TORCHELASTIC: Final = System(
 )
 
 
-def kueue_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start: int) -> Job:
+def kueue_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
     """What cannot change its size: all GPUs or none."""
     queues.open_queues(kubectl)
     description = jobs.describe(
@@ -69,7 +77,7 @@ def kueue_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start:
         "fixed",
         jobs.PACED,
         workers=jobs.workers((SIZE, SIZE, SIZE)),
-        node_labels=node_labels,
+        node_labels={**wanted.node_labels},
         queue={"system": "kueue", "name": queues.TRAINING},
         checkpoint={"url": "file:///output/checkpoints", "every": 10},
     )

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster import System
+from benchmarks.cluster import SPOT, System, WantedJob
 from benchmarks.replay.trace_window import SIZE, AskedGpus, TraceWindow, asked, trace_of
 from tests.cluster import inference
 from tests.cluster.inference import Inference
@@ -62,7 +62,7 @@ def measure(site: Site, system: System, window: TraceWindow, seconds: float, fol
     timeline.start()
     try:
         load = inference.deploy(site, kubectl, queue=system.serving_queue)
-        job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
+        job = system.submit(site, kubectl, WantedJob(node_labels=SPOT))
         job.wait_size(SIZE, within_seconds=START_SECONDS)
         begin = timeline.mark("the window begins")
         _replay(load, asks, begin)

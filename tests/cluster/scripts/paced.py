@@ -6,6 +6,7 @@ from pathlib import Path
 
 import horovod.torch as hvd
 import torch
+from seen_samples import SeenSamples
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -21,12 +22,14 @@ parser.add_argument("--scales", action="store_true", help="with more workers a s
 parser.add_argument("--build", type=float, default=0.0, help="seconds that the model takes to be built")
 parser.add_argument("--epochs", type=int, default=1000)
 parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--samples", type=Path, help="folder in which each step's samples are noted")
 args = parser.parse_args()
 
 elastic.init()
 time.sleep(args.build)
 images, labels = read_digits()
-dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
+seen = SeenSamples(args.samples)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
@@ -36,7 +39,8 @@ optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_par
 @elastic.run
 def train(state: elastic.State) -> None:
     for state.epoch in state.remaining_epochs(args.epochs):
-        for inputs, labels in state.batches(dataset, global_batch_size=60):
+        for inputs, labels, samples in state.batches(dataset, global_batch_size=60):
+            seen.note(step=state.step_count + 1, epoch=state.epoch, rank=hvd.rank(), size=hvd.size(), samples=samples)
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(inputs), labels)
             (loss * state.weight).backward()  # type: ignore[no-untyped-call]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import horovod.torch as hvd
 import torch
+from seen_samples import SeenSamples
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -17,11 +18,13 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
 parser.add_argument("--stop", type=Path, default=Path("/output/stop"), help="training ends once it is there")
 parser.add_argument("--events", type=Path, default=Path("/output/events"))
+parser.add_argument("--samples", type=Path, help="folder in which each step's samples are noted")
 args = parser.parse_args()
 
 hvd.init()
 images, labels = read_digits()
-dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
+seen = SeenSamples(args.samples)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -34,7 +37,8 @@ events = (args.events / f"{os.uname().nodename}-{os.getpid()}.jsonl").open("a", 
 @hvd.elastic.run  # type: ignore[untyped-decorator]
 def train(state: hvd.elastic.TorchState) -> None:
     while not state.over:
-        for number, (inputs, labels) in enumerate(DataLoader(dataset, batch_size=20, sampler=sampler)):
+        for number, (inputs, labels, samples) in enumerate(DataLoader(dataset, batch_size=20, sampler=sampler)):
+            seen.note(step=state.step + 1, epoch=state.epoch, rank=hvd.rank(), size=hvd.size(), samples=samples)
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

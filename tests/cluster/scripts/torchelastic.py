@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from seen_samples import SeenSamples
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -20,12 +21,14 @@ parser.add_argument("--stop", type=Path, default=Path("/output/stop"), help="tra
 parser.add_argument("--events", type=Path, default=Path("/output/events"))
 parser.add_argument("--checkpoint", type=Path, default=Path("/output/checkpoint.pt"))
 parser.add_argument("--checkpoint-steps", type=int, default=10)
+parser.add_argument("--samples", type=Path, help="folder in which each step's samples are noted")
 args = parser.parse_args()
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 images, labels = read_digits()
-dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels))
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
+seen = SeenSamples(args.samples)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -52,7 +55,8 @@ def save() -> None:
 over = torch.zeros(1)
 while not over.item():
     sampler.set_epoch(epoch)
-    for inputs, wanted in DataLoader(dataset, batch_size=20, sampler=sampler):
+    for inputs, wanted, samples in DataLoader(dataset, batch_size=20, sampler=sampler):
+        seen.note(step=step + 1, epoch=epoch, rank=rank, size=size, samples=samples)
         optimizer.zero_grad()
         nn.functional.cross_entropy(parallel(inputs), wanted).backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -63,8 +63,7 @@ def test_discovery_is_a_native_sidecar_that_alone_holds_the_token() -> None:
     (sidecar,) = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
     assert sidecar["command"] == ["hvd-elastic", "discovery-sidecar", "--offer-again", "--no-nodes"]
-    for probe in ("startupProbe", "readinessProbe"):
-        assert sidecar[probe]["httpGet"] == {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
+    assert sidecar["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
     assert sidecar["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": contract.DISCOVERY_METRICS_PORT}
     assert sidecar["livenessProbe"]["periodSeconds"] * sidecar["livenessProbe"]["failureThreshold"] >= 30
     assert all("livenessProbe" not in pod["containers"][0] for pod in pods(job()))

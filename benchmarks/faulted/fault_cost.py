@@ -1,0 +1,100 @@
+"""What a fault cost a job, read from the training's own account: pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from benchmarks.report.record import NEVER
+
+SETTLED_STEPS: Final = 20
+"""So many steps in a row at one size, the last of them just now, and a job trains steadily: a second of it."""
+STILL_SECONDS: Final = 1.0
+"""A longer time without a step, of 50 ms each, is a standstill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultCost:
+    """What one fault cost. NEVER where it did not end within the patience."""
+
+    stall: float
+    """The longest time without a step, seconds."""
+    whole: float
+    """Seconds from the fault until training is undisturbed at full size from then on."""
+    repeated: int
+    """Steps that had to be done again."""
+    wrong_samples: int
+    """In the epochs that the fault has touched and that have ended: how often a sample was left out, or taken again."""
+    ended: str
+    """How things stand where the job is not whole by itself; empty: it is."""
+
+
+def is_settled(steps: Sequence[Mapping[str, Any]], *, since: float, now: float, sizes: Iterable[int]) -> bool:
+    """Whether the job trains steadily at one of these sizes since that moment. `steps` are rank 0's, oldest first."""
+    last = [step for step in steps[-SETTLED_STEPS:] if step["time"] >= since]
+    is_now = len(last) == SETTLED_STEPS and now - last[-1]["time"] < STILL_SECONDS
+    return is_now and len({step["size"] for step in last}) == 1 and last[-1]["size"] in sizes and not _stands(last)
+
+
+def _stands(steps: Sequence[Mapping[str, Any]]) -> bool:
+    return any(later["time"] - earlier["time"] > STILL_SECONDS for earlier, later in pairwise(steps))
+
+
+def longest_pause(steps: Sequence[Mapping[str, Any]], *, since: float, until: float) -> float:
+    """The longest time without a step, from the last step before `since` on; NEVER if it lasts at `until`."""
+    before = [step["time"] for step in steps if step["time"] < since][-1:]
+    times = [*before, *(step["time"] for step in steps if since <= step["time"] <= until)]
+    if not times or until - times[-1] > STILL_SECONDS:
+        return NEVER
+    return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
+
+
+def whole_after(steps: Sequence[Mapping[str, Any]], *, since: float, size: int) -> float:
+    """Seconds until the first of the undisturbed steps at full size with which the account ends; 0: all of them are."""
+    found = [step for step in steps if step["time"] >= since]
+    if not found or found[-1]["size"] != size:
+        return NEVER
+    begins, before = 0, [step for step in steps if step["time"] < since][-1:]
+    row = [*before, *found]
+    for number, (earlier, later) in enumerate(pairwise(row), 1):
+        has_changed = earlier["size"] != size or later["time"] - earlier["time"] > STILL_SECONDS
+        begins = number if has_changed else begins
+    return max(0.0, float(row[begins]["time"]) - since) if begins else 0.0
+
+
+def repeated_steps(steps: Sequence[Mapping[str, Any]], *, since: float) -> int:
+    """Steps that were undone, and done again, from the last one before `since` on."""
+    before = [step for step in steps if step["time"] < since][-1:]
+    row = [*before, *(step for step in steps if step["time"] >= since)]
+    return sum(max(0, int(earlier["step"]) - int(later["step"]) + 1) for earlier, later in pairwise(row))
+
+
+def wrong_samples(told: Iterable[Mapping[str, Any]], *, since: float, dataset: int) -> int:
+    """How often a sample was left out, or taken again, in epochs that have ended since a moment.
+
+    Args:
+        told: what each process has told of each step: time, step, epoch, rank, size, samples.
+        since: Unix seconds.
+        dataset: samples of an epoch, numbered from 0.
+    """
+    counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    ended: dict[int, float] = {}
+    for step in _kept(told):
+        counts[step["epoch"]].update(step["samples"])
+        ended[step["epoch"]] = max(ended.get(step["epoch"], 0.0), step["time"])
+    last = max(counts, default=0)
+    touched = [epoch for epoch in counts if epoch != last and ended[epoch] >= since]
+    return sum(abs(counts[epoch][sample] - 1) for epoch in touched for sample in range(dataset))
+
+
+def _kept(told: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Those from which the present state descends. A step that was done again counts as it was done last."""
+    by_step: defaultdict[int, dict[tuple[int, int], Mapping[str, Any]]] = defaultdict(dict)
+    for one in sorted(told, key=lambda one: float(one["time"])):
+        done = by_step[one["step"]]
+        done.pop((one["rank"], one["size"]), None)  # so that the last one told is the last one here
+        done[one["rank"], one["size"]] = one
+    for done in by_step.values():
+        size = next((each["size"] for each in reversed(done.values()) if each["rank"] == 0), 0)
+        yield from (each for (_, its_size), each in done.items() if its_size == size)

@@ -1,0 +1,290 @@
+"""What faults cost training on a real cluster: how long it stands still, what is lost, whether it goes on by itself.
+
+    python -m benchmarks.faults [--rounds 10] [--cut-rounds 2] [--faults killed,hung,...] [--systems launch,...]
+
+The cluster is that of docs/cluster.md. Three workers, 50 ms steps. The product and stock commit each step, and the
+product stores a checkpoint each 5 s; TorchElastic has a checkpoint each ten steps, from which it goes on after each
+change. Its operator is the real training-operator. One job takes fault after fault as long as it comes back to full
+size each time; one that does not within PATIENCE_SECONDS is replaced. benchmarks/faulted/ says what each fault is.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.cluster import SIZE, SPOT, SYSTEMS, System, WantedJob, reached
+from benchmarks.faulted import fault_cost
+from benchmarks.faulted.fault_catalogue import FAULTS, MeasuredFault, Victim, injected
+from benchmarks.faulted.fault_cost import FaultCost
+from benchmarks.recorded_days import TORCHELASTIC, installed
+from benchmarks.report.record import NEVER, Column, Record, Table, Value, figure, spread
+from tests.cluster import jobs, object_store
+from tests.cluster.faults import STANDBY
+from tests.cluster.jobs import Job
+from tests.cluster.kube import cluster as kube
+from tests.cluster.kube import waiting
+from tests.cluster.kube.errors import ClusterError, DeadlineError
+from tests.cluster.kube.kubectl import Kubectl, condition_of
+from tests.cluster.object_store import CREDENTIALS, ObjectStore
+from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
+from tests.cluster.small_disk import small_disk
+from tests.cluster.standing import SAMPLES
+from tests.cluster.timeline import Timeline
+from tests.cluster.training import Account, GrowingAccount
+
+CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC)
+START_SECONDS: Final = 300.0
+"""Stock's list of hosts may take minutes to name all workers, twice."""
+PATIENCE_SECONDS: Final = 120.0
+"""From the end of a fault on. What has not come by then never comes."""
+BUCKET: Final = "team-bucket"
+SECRET: Final = "bucket"
+NOTED: Final = "samples"
+OUT: Final = Path("out/bench-faults")
+
+Costs = dict[tuple[str, str], list[FaultCost]]
+"""Of each round, by names of fault and system."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--cut-rounds", type=int, default=2, help="of faults that cut a node off: some minutes each")
+    parser.add_argument("--faults", default=",".join(each.name for each in FAULTS))
+    parser.add_argument("--systems", default=",".join(each.name for each in CONTENDERS))
+    flags = parser.parse_args()
+    found: Costs = {}
+    broken: list[str] = []
+    running, ours = running_or_up()
+    try:
+        site = attach(running)
+        jobs.priority_classes(site)
+        for system in (each for each in CONTENDERS if each.name in flags.systems.split(",")):
+            with installed(site, system):
+                for fault in (each for each in FAULTS if each.name in flags.faults.split(",")):
+                    if system.name in fault.not_for:
+                        continue
+                    costs = found.setdefault((fault.name, system.name), [])
+                    try:
+                        measure(site, system, fault, flags.cut_rounds if fault.is_apart else flags.rounds, costs)
+                    except (AssertionError, ClusterError, DeadlineError) as error:
+                        broken.append(f"{fault.name}, {system.name}: {str(error).splitlines()[0]}")
+    finally:
+        if ours:
+            kube.down()
+    report(found, broken)
+
+
+def measure(site: Site, system: System, fault: MeasuredFault, rounds: int, costs: list[FaultCost]) -> None:
+    """Do it so often; a job that is not whole afterwards is replaced."""
+    while len(costs) < rounds:
+        with standing(site, system, fault) as victim:
+            while len(costs) < rounds:
+                costs.append(strike(fault, replace(victim, number=len(costs))))
+                print(f"{time.strftime('%H:%M:%S')} {fault.name}: {system.name}: {costs[-1]}", flush=True)
+                if costs[-1].ended:
+                    break
+
+
+def strike(fault: MeasuredFault, victim: Victim) -> FaultCost:
+    """Once, on a job that trains steadily at full size."""
+    watched = GrowingAccount(victim.job.shared / "events")
+
+    def is_whole(since: float) -> bool:
+        return fault_cost.is_settled(watched.look().steps, since=since, now=time.time(), sizes=[SIZE])
+
+    began = time.time()
+    waiting.until("it trains at full size", lambda: is_whole(began), within_seconds=PATIENCE_SECONDS)
+    struck = time.time()
+    with injected(fault, victim):
+        time.sleep(max(0.0, struck + fault.lasts - time.time()))
+    over = time.time()
+    time.sleep(fault.shows_within)
+    reached(lambda: is_whole(over), PATIENCE_SECONDS)
+    steps, now = watched.look().steps, time.time()
+    noted = Account.read(victim.job.shared / NOTED).events
+    return FaultCost(
+        stall=fault_cost.longest_pause(steps, since=struck, until=now),
+        whole=fault_cost.whole_after(steps, since=struck, size=SIZE),
+        repeated=fault_cost.repeated_steps(steps, since=struck),
+        wrong_samples=fault_cost.wrong_samples(noted, since=struck, dataset=SAMPLES),
+        ended="" if is_whole(over) else how_it_stands(victim, watched.look(), now),
+    )
+
+
+def how_it_stands(victim: Victim, account: Account, now: float) -> str:
+    """Of a job that is not whole."""
+    job = victim.job.kubectl.get("pytorchjob" if victim.system is TORCHELASTIC else "mpijob", victim.job.name)
+    for condition in ("Failed", "Succeeded"):
+        if condition_of(job, condition) == "True" and "completionTime" in job["status"]:
+            return f"the job says {condition}"
+    stands = now - account.steps[-1]["time"] > fault_cost.STILL_SECONDS
+    return "stands still" if stands else f"goes on with {account.size} of {SIZE}"
+
+
+@contextlib.contextmanager
+def standing(site: Site, system: System, fault: MeasuredFault) -> Iterator[Victim]:
+    """A job at full size, in a namespace of its own."""
+    name = f"fault-{system.name}"
+    kubectl = make_namespace(site, name)
+    timeline = Timeline(kubectl, OUT / f"{fault.name}-{system.name}")
+    timeline.start()
+    try:
+        shared = jobs.share_results(site, kubectl)
+        with small_disk(shared / "checkpoints") as disk, stored(site, kubectl, fault) as store:
+            wanted = WantedJob(
+                node_labels=SPOT,
+                shared=shared,
+                options=options(system),
+                keys=described(store) if system.program == STANDBY else {},
+            )
+            with placed(site, apart=fault.is_apart):
+                begin = start_apart if fault.is_apart else start_together
+                job = begin(site, kubectl, system, wanted)
+                job.wait_size(SIZE, within_seconds=START_SECONDS)
+                yield Victim(site=site, system=system, job=job, number=0, disk=disk, store=store)
+    finally:
+        timeline.stop(told(kubectl))
+        remove_namespace(site, name)
+
+
+def options(system: System) -> list[str]:
+    """Of the script."""
+    checkpoint = ["--checkpoint", "/output/checkpoints/checkpoint.pt"] if system is TORCHELASTIC else []
+    return ["--samples", f"/output/{NOTED}", *checkpoint]
+
+
+def described(store: ObjectStore | None) -> dict[str, Any]:
+    """Where the product stores its checkpoints."""
+    if store is None:
+        return {"checkpoint": {"url": "file:///output/checkpoints", "every": 5}}
+    return {
+        "checkpoint": {"url": f"s3://{BUCKET}/faults", "every": 5, "endpoint": store.endpoint},
+        "secrets": [SECRET],
+        "network": {"storage_ports": [store.port]},
+    }
+
+
+@contextlib.contextmanager
+def stored(site: Site, kubectl: Kubectl, fault: MeasuredFault) -> Iterator[ObjectStore | None]:
+    """An object store with a bucket, and the Secret by which pods get in, if the fault is about one."""
+    if not fault.in_store:
+        yield None
+        return
+    with object_store.serving(site.local().plane.subnets.gateway) as store:
+        store.valve.open()
+        os.environ.update(CREDENTIALS)
+        store.client().create_bucket(Bucket=BUCKET)
+        literals = [f"--from-literal={name}={value}" for name, value in CREDENTIALS.items()]
+        kubectl("create", "secret", "generic", SECRET, *literals)
+        yield store
+
+
+@contextlib.contextmanager
+def placed(site: Site, *, apart: bool) -> Iterator[None]:
+    """GPUs for SIZE workers on the spot node, or for one there and the others on the other node."""
+    nodes = site.local().nodes
+    here, there = nodes["on-demand"], nodes["spot"]
+    here.set_gpus(site.kubectl, SIZE - 1)
+    there.set_gpus(site.kubectl, 0 if apart else SIZE)
+    try:
+        yield
+    finally:
+        for node in (here, there):
+            node.set_gpus(site.kubectl, node.node.gpus)
+
+
+def start_together(site: Site, kubectl: Kubectl, system: System, wanted: WantedJob) -> Job:
+    """All workers on the spot node."""
+    return system.submit(site, kubectl, wanted)
+
+
+def start_apart(site: Site, kubectl: Kubectl, system: System, wanted: WantedJob) -> Job:
+    """All but one worker on the other node, rank 0 among them, and then one more on the spot node."""
+    job = system.submit(site, kubectl, replace(wanted, node_labels={}, start=SIZE - 1))
+    job.wait_size(SIZE - 1, within_seconds=START_SECONDS)
+    site.local().nodes["spot"].set_gpus(site.kubectl, 1)
+    return job
+
+
+def report(found: Costs, broken: Sequence[str]) -> None:
+    """One row for each fault and system, and the raw figures in a file."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    raw = {" ".join(names): [asdict(cost) for cost in costs] for names, costs in found.items()}
+    (OUT / "figures.json").write_text(json.dumps(raw, indent=1))
+    record = Record(name="faults", question="What do faults cost, and does training go on by itself?")
+    order = [(fault, system) for fault in FAULTS for system in CONTENDERS]
+    record.add(
+        Table(
+            name="faults",
+            title=f"Faults of a job of {SIZE} workers; seconds",
+            columns=COLUMNS,
+            rows=[row(fault, system, found.get((fault.name, system.name), [])) for fault, system in order],
+            note="\n".join(broken),
+        )
+    )
+    record.write()
+
+
+COLUMNS: Final = (
+    Column(title="fault"),
+    Column(title="system"),
+    Column(title="rounds"),
+    Column(title="stands still, least", format=".2f"),
+    Column(title="median", format=".2f"),
+    Column(title="p90", format=".2f"),
+    Column(title="most", format=".2f"),
+    Column(title="whole after, median", format=".1f"),
+    Column(title="steps repeated, median", format=".0f"),
+    Column(title="most", format=".0f"),
+    Column(title="samples wrong, most", format=".0f"),
+    Column(title="goes on by itself"),
+    Column(title="at full size again"),
+    Column(title="else"),
+)
+
+
+def row(fault: MeasuredFault, system: System, costs: Sequence[FaultCost]) -> list[Value]:
+    """What the fault cost the system."""
+    if not costs:
+        return [fault.title, system.name, *[None] * (len(COLUMNS) - 3), fault.not_for.get(system.name, "not measured")]
+    stalls, whole = [cost.stall for cost in costs], [cost.whole for cost in costs]
+    repeated = [cost.repeated for cost in costs]
+    least, middle, most = spread(stalls)
+    return [
+        fault.title,
+        system.name,
+        len(costs),
+        least,
+        middle,
+        ninetieth(stalls),
+        most,
+        figure(median(whole)),
+        median(repeated),
+        max(repeated),
+        max(cost.wrong_samples for cost in costs),
+        _of(costs, [stall != NEVER for stall in stalls]),
+        _of(costs, [one != NEVER for one in whole]),
+        "; ".join(sorted({cost.ended for cost in costs if cost.ended})),
+    ]
+
+
+def ninetieth(values: Sequence[float]) -> Value:
+    """The 90th percentile, of ten values or more."""
+    return figure(sorted(values)[math.ceil(0.9 * len(values)) - 1]) if len(values) >= 10 else None
+
+
+def _of(costs: Sequence[FaultCost], are: Sequence[bool]) -> str:
+    return f"{sum(are)} of {len(costs)}"
+
+
+if __name__ == "__main__":
+    main()
