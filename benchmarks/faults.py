@@ -1,11 +1,15 @@
 """What faults cost training on a real cluster: how long it stands still, what is lost, whether it goes on by itself.
 
     python -m benchmarks.faults [--rounds 10] [--cut-rounds 2] [--faults killed,hung,...] [--systems launch,...]
+                                [--recorded]
 
 The cluster is that of docs/cluster.md. Three workers, 50 ms steps. The product and stock commit each step, and the
 product stores a checkpoint each 5 s; TorchElastic has a checkpoint each ten steps, from which it goes on after each
 change. Its operator is the real training-operator. One job takes fault after fault as long as it comes back to full
 size each time; one that does not within PATIENCE_SECONDS is replaced. benchmarks/faulted/ says what each fault is.
+
+Each round is kept in out/bench-faults/ at once. The table has all that is kept, so that a fault and a system may be
+measured at a time; `--recorded` measures nothing.
 """
 
 import argparse
@@ -60,9 +64,12 @@ def main() -> None:
     parser.add_argument("--cut-rounds", type=int, default=2, help="of faults that cut a node off: some minutes each")
     parser.add_argument("--faults", default=",".join(each.name for each in FAULTS))
     parser.add_argument("--systems", default=",".join(each.name for each in CONTENDERS))
+    parser.add_argument("--recorded", action="store_true", help="measure nothing, show what was measured before")
     flags = parser.parse_args()
-    found: Costs = {}
     broken: list[str] = []
+    if flags.recorded:
+        report(kept(), broken)
+        return
     running, ours = running_or_up()
     try:
         site = attach(running)
@@ -72,26 +79,42 @@ def main() -> None:
                 for fault in (each for each in FAULTS if each.name in flags.faults.split(",")):
                     if system.name in fault.not_for:
                         continue
-                    costs = found.setdefault((fault.name, system.name), [])
                     try:
-                        measure(site, system, fault, flags.cut_rounds if fault.is_apart else flags.rounds, costs)
+                        measure(site, system, fault, flags.cut_rounds if fault.is_apart else flags.rounds)
                     except (AssertionError, ClusterError, DeadlineError) as error:
                         broken.append(f"{fault.name}, {system.name}: {str(error).splitlines()[0]}")
     finally:
         if ours:
             kube.down()
-    report(found, broken)
+    report(kept(), broken)
 
 
-def measure(site: Site, system: System, fault: MeasuredFault, rounds: int, costs: list[FaultCost]) -> None:
+def measure(site: Site, system: System, fault: MeasuredFault, rounds: int) -> None:
     """Do it so often; a job that is not whole afterwards is replaced."""
+    costs: list[FaultCost] = []
     while len(costs) < rounds:
         with standing(site, system, fault) as victim:
             while len(costs) < rounds:
                 costs.append(strike(fault, replace(victim, number=len(costs))))
                 print(f"{time.strftime('%H:%M:%S')} {fault.name}: {system.name}: {costs[-1]}", flush=True)
+                keep(fault, system, costs)
                 if costs[-1].ended:
                     break
+
+
+def keep(fault: MeasuredFault, system: System, costs: Sequence[FaultCost]) -> None:
+    """In place of what was measured before."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / f"{fault.name}.{system.name}.costs.json").write_text(json.dumps([asdict(cost) for cost in costs]))
+
+
+def kept() -> Costs:
+    """What was measured until now, in runs of whatever faults and systems."""
+    found: Costs = {}
+    for path in sorted(OUT.glob("*.costs.json")):
+        fault, system, *_ = path.name.split(".")
+        found[fault, system] = [FaultCost(**cost) for cost in json.loads(path.read_text())]
+    return found
 
 
 def strike(fault: MeasuredFault, victim: Victim) -> FaultCost:
@@ -216,18 +239,16 @@ def start_apart(site: Site, kubectl: Kubectl, system: System, wanted: WantedJob)
 
 
 def report(found: Costs, broken: Sequence[str]) -> None:
-    """One row for each fault and system, and the raw figures in a file."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    raw = {" ".join(names): [asdict(cost) for cost in costs] for names, costs in found.items()}
-    (OUT / "figures.json").write_text(json.dumps(raw, indent=1))
+    """One row for each fault and system."""
     record = Record(name="faults", question="What do faults cost, and does training go on by itself?")
-    order = [(fault, system) for fault in FAULTS for system in CONTENDERS]
+    pairs = [(fault, system) for fault in FAULTS for system in CONTENDERS]
+    wanted = [pair for pair in pairs if (pair[0].name, pair[1].name) in found or pair[1].name in pair[0].not_for]
     record.add(
         Table(
             name="faults",
             title=f"Faults of a job of {SIZE} workers; seconds",
             columns=COLUMNS,
-            rows=[row(fault, system, found.get((fault.name, system.name), [])) for fault, system in order],
+            rows=[row(fault, system, found.get((fault.name, system.name), [])) for fault, system in wanted],
             note="\n".join(broken),
         )
     )
@@ -255,7 +276,7 @@ COLUMNS: Final = (
 def row(fault: MeasuredFault, system: System, costs: Sequence[FaultCost]) -> list[Value]:
     """What the fault cost the system."""
     if not costs:
-        return [fault.title, system.name, *[None] * (len(COLUMNS) - 3), fault.not_for.get(system.name, "not measured")]
+        return [fault.title, system.name, *[None] * (len(COLUMNS) - 3), fault.not_for[system.name]]
     stalls, whole = [cost.stall for cost in costs], [cost.whole for cost in costs]
     repeated = [cost.repeated for cost in costs]
     least, middle, most = spread(stalls)

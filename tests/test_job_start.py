@@ -24,7 +24,11 @@ def sighting(time: float, *, node: str = "", ready: bool = False) -> Sighting:
 
 def worker(later: float = 0.0) -> StartedPod:
     """A worker of the product, as it was seen; each of its own moments comes so much later."""
-    seen = (sighting(100.4 + later), sighting(100.5 + later, node="spot"), sighting(103.0 + later, node="n", ready=True))
+    seen = (
+        sighting(100.4 + later),
+        sighting(100.5 + later, node="spot"),
+        sighting(103.0 + later, node="n", ready=True),
+    )
     said = ((102.5 + later, "slot 0: standby 7 waits"), (103.5 + later, "slot 0: process 7 trains"))
     return StartedPod(sightings=seen, processes=((1, 101.0 + later, "worker"), (9, 101.1, "standby")), said=said)
 
@@ -84,5 +88,9 @@ def test_a_moment_takes_from_the_one_before_it_in_time() -> None:
 
 
 def test_a_median_is_of_moments_that_each_start_has() -> None:
-    starts = [{StartMoment.CREATED: 1.0, StartMoment.READY: 9.0}, {StartMoment.CREATED: 3.0}, {StartMoment.CREATED: 2.0}]
+    starts = [
+        {StartMoment.CREATED: 1.0, StartMoment.READY: 9.0},
+        {StartMoment.CREATED: 3.0},
+        {StartMoment.CREATED: 2.0},
+    ]
     assert medians(starts) == {StartMoment.CREATED: 2.0}

@@ -54,7 +54,7 @@ class MeasuredFault:
     name: str
     title: str
     inject: Callable[[Victim], object]
-    undo: Callable[[Victim], object] = lambda victim: None
+    undo: Callable[[Victim], object] = lambda _victim: None
     """Does nothing where nothing was injected."""
     lasts: float = 0.0
     """Seconds until it is undone."""
