@@ -269,10 +269,10 @@ def namespace(site: Site, name: str) -> Iterator[tuple[Kubectl, Timeline]]:
         remove_namespace(site, name)
 
 
-def reached(probe: Callable[[], bool], within_seconds: float) -> bool:
+def reached(probe: Callable[[], bool], within_seconds: float, *, every_seconds: float = 0.2) -> bool:
     """Whether it came to that in time."""
     try:
-        return waiting.until("", probe, within_seconds=within_seconds)
+        return waiting.until("", probe, within_seconds=within_seconds, every_seconds=every_seconds)
     except DeadlineError:
         return False
 

@@ -1,12 +1,12 @@
 """What faults cost training on a real cluster: how long it stands still, what is lost, whether it goes on by itself.
 
     python -m benchmarks.faults [--rounds 10] [--cut-rounds 2] [--faults killed,hung,...] [--systems launch,...]
-                                [--recorded]
+                                [--patience 120] [--recorded]
 
 The cluster is that of docs/cluster.md. Three workers, 50 ms steps. The product and stock commit each step, and the
 product stores a checkpoint each 5 s; TorchElastic has a checkpoint each ten steps, from which it goes on after each
 change. Its operator is the real training-operator. One job takes fault after fault as long as it comes back to full
-size each time; one that does not within PATIENCE_SECONDS is replaced. benchmarks/faulted/ says what each fault is.
+size each time; one that does not within the patience after a fault is over is replaced. benchmarks/faulted/ says what each fault is.
 
 Each round is kept in out/bench-faults/ at once. The table has all that is kept, so that a fault and a system may be
 measured at a time; `--recorded` measures nothing.
@@ -47,8 +47,6 @@ from tests.cluster.training import Account, GrowingAccount
 CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC)
 START_SECONDS: Final = 300.0
 """Stock's list of hosts may take minutes to name all workers, twice."""
-PATIENCE_SECONDS: Final = 120.0
-"""From the end of a fault on. What has not come by then never comes."""
 BUCKET: Final = "team-bucket"
 SECRET: Final = "bucket"
 NOTED: Final = "samples"
@@ -64,6 +62,7 @@ def main() -> None:
     parser.add_argument("--cut-rounds", type=int, default=2, help="of faults that cut a node off: some minutes each")
     parser.add_argument("--faults", default=",".join(each.name for each in FAULTS))
     parser.add_argument("--systems", default=",".join(each.name for each in CONTENDERS))
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds after which what has not come is never")
     parser.add_argument("--recorded", action="store_true", help="measure nothing, show what was measured before")
     flags = parser.parse_args()
     broken: list[str] = []
@@ -80,7 +79,8 @@ def main() -> None:
                     if system.name in fault.not_for:
                         continue
                     try:
-                        measure(site, system, fault, flags.cut_rounds if fault.is_apart else flags.rounds)
+                        rounds = flags.cut_rounds if fault.is_apart else flags.rounds
+                        measure(site, system, fault, rounds=rounds, patience=flags.patience)
                     except (AssertionError, ClusterError, DeadlineError) as error:
                         broken.append(f"{fault.name}, {system.name}: {str(error).splitlines()[0]}")
     finally:
@@ -89,13 +89,13 @@ def main() -> None:
     report(kept(), broken)
 
 
-def measure(site: Site, system: System, fault: MeasuredFault, rounds: int) -> None:
+def measure(site: Site, system: System, fault: MeasuredFault, *, rounds: int, patience: float) -> None:
     """Do it so often; a job that is not whole afterwards is replaced."""
     costs: list[FaultCost] = []
     while len(costs) < rounds:
         with standing(site, system, fault) as victim:
             while len(costs) < rounds:
-                costs.append(strike(fault, replace(victim, number=len(costs))))
+                costs.append(strike(fault, replace(victim, number=len(costs)), patience))
                 print(f"{time.strftime('%H:%M:%S')} {fault.name}: {system.name}: {costs[-1]}", flush=True)
                 keep(fault, system, costs)
                 if costs[-1].ended:
@@ -117,7 +117,7 @@ def kept() -> Costs:
     return found
 
 
-def strike(fault: MeasuredFault, victim: Victim) -> FaultCost:
+def strike(fault: MeasuredFault, victim: Victim, patience: float) -> FaultCost:
     """Once, on a job that trains steadily at full size."""
     watched = GrowingAccount(victim.job.shared / "events")
 
@@ -125,13 +125,13 @@ def strike(fault: MeasuredFault, victim: Victim) -> FaultCost:
         return fault_cost.is_settled(watched.look().steps, since=since, now=time.time(), sizes=[SIZE])
 
     began = time.time()
-    waiting.until("it trains at full size", lambda: is_whole(began), within_seconds=PATIENCE_SECONDS)
+    waiting.until("it trains at full size", lambda: is_whole(began), within_seconds=START_SECONDS)
     struck = time.time()
     with injected(fault, victim):
         time.sleep(max(0.0, struck + fault.lasts - time.time()))
     over = time.time()
     time.sleep(fault.shows_within)
-    reached(lambda: is_whole(over), PATIENCE_SECONDS)
+    reached(lambda: is_whole(over) or bool(end_of(victim)), patience, every_seconds=1)
     steps, now = watched.look().steps, time.time()
     noted = Account.read(victim.job.shared / NOTED).events
     return FaultCost(
@@ -145,12 +145,15 @@ def strike(fault: MeasuredFault, victim: Victim) -> FaultCost:
 
 def how_it_stands(victim: Victim, account: Account, now: float) -> str:
     """Of a job that is not whole."""
-    job = victim.job.kubectl.get("pytorchjob" if victim.system is TORCHELASTIC else "mpijob", victim.job.name)
-    for condition in ("Failed", "Succeeded"):
-        if condition_of(job, condition) == "True" and "completionTime" in job["status"]:
-            return f"the job says {condition}"
     stands = now - account.steps[-1]["time"] > fault_cost.STILL_SECONDS
-    return "stands still" if stands else f"goes on with {account.size} of {SIZE}"
+    return end_of(victim) or ("stands still" if stands else f"goes on with {account.size} of {SIZE}")
+
+
+def end_of(victim: Victim) -> str:
+    """How the job has ended; empty if it has not. Failed without a completion time is no end (Job.require_alive)."""
+    job = victim.job.kubectl.get("pytorchjob" if victim.system is TORCHELASTIC else "mpijob", victim.job.name)
+    ends = [each for each in ("Failed", "Succeeded") if condition_of(job, each) == "True"]
+    return f"the job has {ends[0].lower()}" if ends and "completionTime" in job["status"] else ""
 
 
 @contextlib.contextmanager

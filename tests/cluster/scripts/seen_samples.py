@@ -9,7 +9,7 @@ import torch
 
 
 class SeenSamples:
-    """Notes them before the step: whoever dies after the gradients were summed has given its own to a step that counts."""
+    """Notes them before the step: who dies once the gradients are summed has given its own to a step that counts."""
 
     def __init__(self, folder: Path | None) -> None:
         """None: nothing is noted."""
