@@ -6,7 +6,8 @@
 The cluster is that of docs/cluster.md. Three workers, 50 ms steps. The product and stock commit each step, and the
 product stores a checkpoint each 5 s; TorchElastic has a checkpoint each ten steps, from which it goes on after each
 change. Its operator is the real training-operator. One job takes fault after fault as long as it comes back to full
-size each time; one that does not within the patience after a fault is over is replaced. benchmarks/faulted/ says what each fault is.
+size each time; one that does not within the patience after a fault is over is replaced. What each fault is:
+benchmarks/faulted/fault_catalogue.py.
 
 Each round is kept in out/bench-faults/ at once. The table has all that is kept, so that a fault and a system may be
 measured at a time; `--recorded` measures nothing.
@@ -126,10 +127,10 @@ def strike(fault: MeasuredFault, victim: Victim, patience: float) -> FaultCost:
 
     began = time.time()
     waiting.until("it trains at full size", lambda: is_whole(began), within_seconds=START_SECONDS)
-    struck = time.time()
+    struck = victim.timeline.mark(fault.title)
     with injected(fault, victim):
         time.sleep(max(0.0, struck + fault.lasts - time.time()))
-    over = time.time()
+    over = victim.timeline.mark("over")
     time.sleep(fault.shows_within)
     reached(lambda: is_whole(over) or bool(end_of(victim)), patience, every_seconds=1)
     steps, now = watched.look().steps, time.time()
@@ -176,7 +177,7 @@ def standing(site: Site, system: System, fault: MeasuredFault) -> Iterator[Victi
                 begin = start_apart if fault.is_apart else start_together
                 job = begin(site, kubectl, system, wanted)
                 job.wait_size(SIZE, within_seconds=START_SECONDS)
-                yield Victim(site=site, system=system, job=job, number=0, disk=disk, store=store)
+                yield Victim(site=site, system=system, job=job, number=0, timeline=timeline, disk=disk, store=store)
     finally:
         timeline.stop(told(kubectl))
         remove_namespace(site, name)

@@ -14,6 +14,7 @@ from tests.cluster.jobs import Job
 from tests.cluster.object_store import ObjectStore
 from tests.cluster.site import Site
 from tests.cluster.small_disk import SmallDisk
+from tests.cluster.timeline import Timeline
 
 AWAY_SECONDS: Final = 20.0
 """How long a server is away, or a disk full."""
@@ -30,6 +31,7 @@ class Victim:
     job: Job
     number: int
     """Of the round: another worker is struck each time."""
+    timeline: Timeline
     disk: SmallDisk
     """On which its checkpoints are."""
     store: ObjectStore | None

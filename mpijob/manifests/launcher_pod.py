@@ -172,7 +172,7 @@ def sidecar(
 
 
 def _startup() -> Manifest:
-    """One process waits for the first list. The launcher starts with it, not up to a second, a probe's period, later."""
+    """One process waits for the first list. The launcher starts with it, not up to a probe's period later."""
     listed = f"until [ -e {contract.RUN_DIR}/{contract.SNAPSHOT_FILE} ]; do sleep 0.1; done"
     return {
         "exec": {"command": ["/bin/sh", "-c", listed]},

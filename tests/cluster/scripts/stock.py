@@ -8,7 +8,7 @@ from pathlib import Path
 
 import horovod.torch as hvd
 import torch
-from seen_samples import SeenSamples
+from seen_samples import SeenSamples  # type: ignore[import-not-found]  # it is beside this script
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from seen_samples import SeenSamples
+from seen_samples import SeenSamples  # type: ignore[import-not-found]  # it is beside this script
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
