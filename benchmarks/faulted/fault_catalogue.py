@@ -118,13 +118,6 @@ FAULTS: Final = (
         shows_within=10.0,
     ),
     MeasuredFault(
-        name="api-server-away",
-        title=f"the API server is away for {AWAY_SECONDS:.0f} s",
-        inject=lambda victim: victim.site.local().stop_api_server(),
-        undo=_bring_api_server_back,
-        lasts=AWAY_SECONDS,
-    ),
-    MeasuredFault(
         name="disk-full",
         title=f"the disk of the checkpoints is full for {AWAY_SECONDS:.0f} s",
         inject=lambda victim: victim.disk.fill(),
@@ -159,6 +152,13 @@ FAULTS: Final = (
         undo=_plug_in,
         lasts=CUT_SECONDS,
         is_apart=True,
+    ),
+    MeasuredFault(
+        name="api-server-away",
+        title=f"the API server is away for {AWAY_SECONDS:.0f} s",
+        inject=lambda victim: victim.site.local().stop_api_server(),
+        undo=_bring_api_server_back,
+        lasts=AWAY_SECONDS,
     ),
 )
 
