@@ -137,7 +137,7 @@ def strike(fault: MeasuredFault, victim: Victim, patience: float) -> FaultCost:
     noted = Account.read(victim.job.shared / NOTED).events
     return FaultCost(
         stall=fault_cost.longest_pause(steps, since=struck, until=now),
-        whole=fault_cost.whole_after(steps, since=struck, size=SIZE),
+        whole=fault_cost.whole_after(steps, since=struck, until=now, size=SIZE),
         repeated=fault_cost.repeated_steps(steps, since=struck),
         wrong_samples=fault_cost.wrong_samples(noted, since=struck, dataset=SAMPLES),
         ended="" if is_whole(over) else how_it_stands(victim, watched.look(), now),

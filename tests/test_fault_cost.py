@@ -26,7 +26,7 @@ def test_a_killed_process_costs_a_short_pause_and_the_time_until_its_place_is_ta
     steps = [*paced(0, range(21)), *paced(1.35, range(20, 80), size=2), *paced(4.7, range(80, 110))]
     struck, now = 1.02, steps[-1]["time"] + PACE
     assert fault_cost.longest_pause(steps, since=struck, until=now) == pytest.approx(0.4)
-    assert fault_cost.whole_after(steps, since=struck, size=3) == pytest.approx(4.7 - struck)
+    assert fault_cost.whole_after(steps, since=struck, until=now, size=3) == pytest.approx(4.7 - struck)
     assert fault_cost.repeated_steps(steps, since=struck) == 1
     assert fault_cost.is_settled(steps, since=struck, now=now, sizes=[3])
     assert not fault_cost.is_settled(steps, since=steps[-5]["time"], now=now, sizes=[3]), "too few yet"
@@ -34,21 +34,24 @@ def test_a_killed_process_costs_a_short_pause_and_the_time_until_its_place_is_ta
 
 def test_who_starts_anew_at_full_size_is_whole_from_its_first_step_on() -> None:
     steps = [*paced(0, range(100)), *paced(12.0, range(90, 150))]
-    assert fault_cost.whole_after(steps, since=4.9, size=3) == pytest.approx(12.0 - 4.9)
+    assert fault_cost.whole_after(steps, since=4.9, until=15.0, size=3) == pytest.approx(12.0 - 4.9)
     assert fault_cost.repeated_steps(steps, since=4.9) == 10
 
 
 def test_who_is_not_disturbed_is_whole_at_once() -> None:
     steps = paced(0, range(400))
     assert fault_cost.longest_pause(steps, since=3.0, until=20.0) == pytest.approx(PACE)
-    assert (fault_cost.whole_after(steps, since=3.0, size=3), fault_cost.repeated_steps(steps, since=3.0)) == (0.0, 0)
+    assert fault_cost.whole_after(steps, since=3.0, until=20.0, size=3) == 0
+    assert fault_cost.repeated_steps(steps, since=3.0) == 0
 
 
 def test_who_stands_still_at_the_end_never_goes_on() -> None:
     steps = paced(0, range(100))
     assert fault_cost.longest_pause(steps, since=4.9, until=60.0) == NEVER
     assert not fault_cost.is_settled(steps, since=0.0, now=60.0, sizes=[3])
-    assert fault_cost.whole_after([*steps, *paced(30, range(100, 130), size=2)], since=4.9, size=3) == NEVER
+    assert fault_cost.whole_after(steps, since=4.9, until=60.0, size=3) == NEVER
+    smaller = [*steps, *paced(30, range(100, 130), size=2)]
+    assert fault_cost.whole_after(smaller, since=4.9, until=31.6, size=3) == NEVER
     assert spread([1.0, 2.0, NEVER]) == (1.0, 2.0, "never")
 
 

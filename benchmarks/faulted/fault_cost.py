@@ -50,10 +50,10 @@ def longest_pause(steps: Sequence[Mapping[str, Any]], *, since: float, until: fl
     return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
 
 
-def whole_after(steps: Sequence[Mapping[str, Any]], *, since: float, size: int) -> float:
-    """Seconds until the first of the undisturbed steps at full size with which the account ends; 0: all of them are."""
-    found = [step for step in steps if step["time"] >= since]
-    if not found or found[-1]["size"] != size:
+def whole_after(steps: Sequence[Mapping[str, Any]], *, since: float, until: float, size: int) -> float:
+    """Seconds until the first of the undisturbed steps at full size that last at `until`; 0: all steps are so."""
+    found = [step for step in steps if since <= step["time"] <= until]
+    if not found or found[-1]["size"] != size or until - found[-1]["time"] > STILL_SECONDS:
         return NEVER
     begins, before = 0, [step for step in steps if step["time"] < since][-1:]
     row = [*before, *found]
