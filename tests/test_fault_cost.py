@@ -23,7 +23,7 @@ def paced(begin: float, steps: Iterable[int], size: int = 3) -> list[dict[str, A
 
 
 def test_a_killed_process_costs_a_short_pause_and_the_time_until_its_place_is_taken() -> None:
-    steps = [*paced(0, range(21)), *paced(1.35, range(20, 80), size=2), *paced(4.7, range(80, 110))]
+    steps = [*paced(0, range(21)), *paced(1.35, range(20, 80), size=2), *paced(4.7, range(80, 160))]
     struck, now = 1.02, steps[-1]["time"] + PACE
     assert fault_cost.longest_pause(steps, since=struck, until=now) == pytest.approx(0.4)
     assert fault_cost.whole_after(steps, since=struck, until=now, size=3) == pytest.approx(4.7 - struck)

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from benchmarks.report.record import NEVER
 
-SETTLED_STEPS: Final = 20
-"""So many steps in a row at one size, the last of them just now, and a job trains steadily: a second of it."""
+SETTLED_STEPS: Final = 60
+"""So many steps in a row at one size, the last of them just now, and a job trains steadily: two epochs of three
+workers, so that the epoch in which it began to has ended."""
 STILL_SECONDS: Final = 1.0
 """A longer time without a step, of 50 ms each, is a standstill."""
 
