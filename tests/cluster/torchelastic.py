@@ -15,6 +15,10 @@ from tests.cluster.site import RESULTS, Site
 
 _COMMAND = ["torchrun", "/output/scripts/torchelastic.py"]
 """The operator says everything else to torchrun by environment variables."""
+_OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Without it no world grows: agents that are there keep the address of their store, one that comes waits for it to be
+written again, and all of them fail after a minute (torch 2.15, distributed/elastic/rendezvous/dynamic_rendezvous.py,
+`next_rendezvous`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ def _pytorchjob(
         "name": "pytorch",
         "image": site.image,
         "command": [*_COMMAND, *options],
-        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "env": [{"name": name, "value": "1"} for name in ("OMP_NUM_THREADS", _OWN_STORE)],
         "securityContext": SAFE,
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
         "volumeMounts": [{"name": "results", "mountPath": "/output"}],
