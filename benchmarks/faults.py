@@ -14,43 +14,32 @@ measured at a time; `--recorded` measures nothing.
 """
 
 import argparse
-import contextlib
 import json
 import math
-import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.cluster import SIZE, SPOT, SYSTEMS, System, WantedJob, reached
+from benchmarks.cluster import SIZE, SYSTEMS, System, reached
 from benchmarks.faulted import fault_cost
-from benchmarks.faulted.fault_catalogue import FAULTS, MeasuredFault, Victim, injected
+from benchmarks.faulted.fault_catalogue import FAULTS, MeasuredFault, injected
 from benchmarks.faulted.fault_cost import FaultCost
+from benchmarks.faulted.victim import NOTED, START_SECONDS, Victim, standing
 from benchmarks.recorded_days import TORCHELASTIC, installed
 from benchmarks.report.record import NEVER, Column, Record, Table, Value, figure, spread
-from tests.cluster import jobs, object_store
-from tests.cluster.faults import STANDBY
-from tests.cluster.jobs import Job
+from tests.cluster import jobs
 from tests.cluster.kube import cluster as kube
 from tests.cluster.kube import waiting
 from tests.cluster.kube.errors import ClusterError, DeadlineError
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.object_store import CREDENTIALS, ObjectStore
-from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
-from tests.cluster.small_disk import small_disk
+from tests.cluster.kube.kubectl import condition_of
+from tests.cluster.site import Site, attach, running_or_up
 from tests.cluster.standing import SAMPLES
-from tests.cluster.timeline import Timeline
 from tests.cluster.training import Account, GrowingAccount
 
 CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC)
-START_SECONDS: Final = 300.0
-"""Stock's list of hosts may take minutes to name all workers, twice."""
-BUCKET: Final = "team-bucket"
-SECRET: Final = "bucket"
-NOTED: Final = "samples"
 OUT: Final = Path("out/bench-faults")
 
 Costs = dict[tuple[str, str], list[FaultCost]]
@@ -94,7 +83,8 @@ def measure(site: Site, system: System, fault: MeasuredFault, *, rounds: int, pa
     """Do it so often; a job that is not whole afterwards is replaced."""
     costs: list[FaultCost] = []
     while len(costs) < rounds:
-        with standing(site, system, fault) as victim:
+        folder = OUT / f"{fault.name}-{system.name}"
+        with standing(site, system, folder, apart=fault.is_apart, in_store=fault.in_store) as victim:
             while len(costs) < rounds:
                 costs.append(strike(fault, replace(victim, number=len(costs)), patience))
                 print(f"{time.strftime('%H:%M:%S')} {fault.name}: {system.name}: {costs[-1]}", flush=True)
@@ -155,91 +145,6 @@ def end_of(victim: Victim) -> str:
     job = victim.job.kubectl.get("pytorchjob" if victim.system is TORCHELASTIC else "mpijob", victim.job.name)
     ends = [each for each in ("Failed", "Succeeded") if condition_of(job, each) == "True"]
     return f"the job has {ends[0].lower()}" if ends and "completionTime" in job["status"] else ""
-
-
-@contextlib.contextmanager
-def standing(site: Site, system: System, fault: MeasuredFault) -> Iterator[Victim]:
-    """A job at full size, in a namespace of its own."""
-    name = f"fault-{system.name}"
-    kubectl = make_namespace(site, name)
-    timeline = Timeline(kubectl, OUT / f"{fault.name}-{system.name}")
-    timeline.start()
-    try:
-        shared = jobs.share_results(site, kubectl)
-        with small_disk(shared / "checkpoints") as disk, stored(site, kubectl, fault) as store:
-            wanted = WantedJob(
-                node_labels=SPOT,
-                shared=shared,
-                options=options(system),
-                keys=described(store) if system.program == STANDBY else {},
-            )
-            with placed(site, apart=fault.is_apart):
-                begin = start_apart if fault.is_apart else start_together
-                job = begin(site, kubectl, system, wanted)
-                job.wait_size(SIZE, within_seconds=START_SECONDS)
-                yield Victim(site=site, system=system, job=job, number=0, timeline=timeline, disk=disk, store=store)
-    finally:
-        timeline.stop(told(kubectl))
-        remove_namespace(site, name)
-
-
-def options(system: System) -> list[str]:
-    """Of the script."""
-    checkpoint = ["--checkpoint", "/output/checkpoints/checkpoint.pt"] if system is TORCHELASTIC else []
-    return ["--samples", f"/output/{NOTED}", *checkpoint]
-
-
-def described(store: ObjectStore | None) -> dict[str, Any]:
-    """Where the product stores its checkpoints."""
-    if store is None:
-        return {"checkpoint": {"url": "file:///output/checkpoints", "every": 5}}
-    return {
-        "checkpoint": {"url": f"s3://{BUCKET}/faults", "every": 5, "endpoint": store.endpoint},
-        "secrets": [SECRET],
-        "network": {"storage_ports": [store.port]},
-    }
-
-
-@contextlib.contextmanager
-def stored(site: Site, kubectl: Kubectl, fault: MeasuredFault) -> Iterator[ObjectStore | None]:
-    """An object store with a bucket, and the Secret by which pods get in, if the fault is about one."""
-    if not fault.in_store:
-        yield None
-        return
-    with object_store.serving(site.local().plane.subnets.gateway) as store:
-        store.valve.open()
-        os.environ.update(CREDENTIALS)
-        store.client().create_bucket(Bucket=BUCKET)
-        literals = [f"--from-literal={name}={value}" for name, value in CREDENTIALS.items()]
-        kubectl("create", "secret", "generic", SECRET, *literals)
-        yield store
-
-
-@contextlib.contextmanager
-def placed(site: Site, *, apart: bool) -> Iterator[None]:
-    """GPUs for SIZE workers on the spot node, or for one there and the others on the other node."""
-    nodes = site.local().nodes
-    here, there = nodes["on-demand"], nodes["spot"]
-    here.set_gpus(site.kubectl, SIZE - 1)
-    there.set_gpus(site.kubectl, 0 if apart else SIZE)
-    try:
-        yield
-    finally:
-        for node in (here, there):
-            node.set_gpus(site.kubectl, node.node.gpus)
-
-
-def start_together(site: Site, kubectl: Kubectl, system: System, wanted: WantedJob) -> Job:
-    """All workers on the spot node."""
-    return system.submit(site, kubectl, wanted)
-
-
-def start_apart(site: Site, kubectl: Kubectl, system: System, wanted: WantedJob) -> Job:
-    """All but one worker on the other node, rank 0 among them, and then one more on the spot node."""
-    job = system.submit(site, kubectl, replace(wanted, node_labels={}, start=SIZE - 1))
-    job.wait_size(SIZE - 1, within_seconds=START_SECONDS)
-    site.local().nodes["spot"].set_gpus(site.kubectl, 1)
-    return job
 
 
 def report(found: Costs, broken: Sequence[str]) -> None:

@@ -6,47 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from benchmarks.cluster import SIZE, System
+from benchmarks.faulted.victim import Victim
 from benchmarks.recorded_days import TORCHELASTIC
-from hvd_elastic.mpijob.contract import Role
 from tests.cluster.faults import signal_processes
-from tests.cluster.jobs import Job
 from tests.cluster.object_store import ObjectStore
-from tests.cluster.site import Site
-from tests.cluster.small_disk import SmallDisk
-from tests.cluster.timeline import Timeline
 
 AWAY_SECONDS: Final = 20.0
 """How long a server is away, or a disk full."""
 CUT_SECONDS: Final = 90.0
 """How long a node is cut off: Kubernetes takes 40 s to see that it is, and what waits for it must show."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victim:
-    """A job at full size, and what is needed to do it harm."""
-
-    site: Site
-    system: System
-    job: Job
-    number: int
-    """Of the round: another worker is struck each time."""
-    timeline: Timeline
-    disk: SmallDisk
-    """On which its checkpoints are."""
-    store: ObjectStore | None
-    """In which its checkpoints are instead, if they are in any."""
-
-    @property
-    def worker(self) -> str:
-        """The pod of the worker that is struck."""
-        return str(self.job.pods(Role.WORKER)[self.number % SIZE]["metadata"]["name"])
-
-    @property
-    def launcher(self) -> str:
-        """The pod without which the others cannot meet: of TorchElastic that of rank 0, which holds the rendezvous."""
-        found = self.job.pods(Role.WORKER if self.system is TORCHELASTIC else Role.LAUNCHER)
-        return str(next(one["metadata"]["name"] for one in found if one["status"].get("phase") == "Running"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
