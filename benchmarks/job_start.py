@@ -116,7 +116,7 @@ def start_bare(site: Site, workers: int) -> JobStart:
     started = [StartedPod(sightings=sightings[name], processes=[(1, said[name][0], "")]) for name in names]
     imported = max(done for _, done in said.values()) - applied
     seconds = {**moments(applied=applied, workers=started), StartMoment.IMPORTED: imported}
-    del seconds[StartMoment.READY]  # without a probe: as soon as it runs
+    seconds.pop(StartMoment.READY, None)  # without a probe: as soon as it runs
     return _noted(JobStart(system=BARE, workers=workers, seconds=seconds))
 
 
