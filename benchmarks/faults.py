@@ -16,6 +16,7 @@ measured at a time; `--recorded` measures nothing.
 import argparse
 import json
 import math
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -40,6 +41,8 @@ from tests.cluster.standing import SAMPLES
 from tests.cluster.training import Account, GrowingAccount
 
 CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC)
+EPOCH_SECONDS: Final = 1.5
+"""A fault comes in another part of an epoch each round: it matters to who begins epochs anew."""
 OUT: Final = Path("out/bench-faults")
 
 Costs = dict[tuple[str, str], list[FaultCost]]
@@ -117,6 +120,7 @@ def strike(fault: MeasuredFault, victim: Victim, patience: float) -> FaultCost:
 
     began = time.time()
     waiting.until("it trains at full size", lambda: is_whole(began), within_seconds=START_SECONDS)
+    time.sleep(random.Random(victim.number).uniform(0, EPOCH_SECONDS))
     struck = victim.timeline.mark(fault.title)
     with injected(fault, victim):
         time.sleep(max(0.0, struck + fault.lasts - time.time()))
