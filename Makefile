@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
-BENCHMARKS := $(filter-out cluster recorded_days simulation_truth bursts operator_scale,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
+BENCHMARKS := $(filter-out bursts cluster faults job_start operator_scale recorded_days simulation_truth,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
 SEEDS ?= 10

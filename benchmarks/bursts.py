@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.burst import fake_nodes, real_nodes
-from benchmarks.burst.burst_tables import parts_table, waiting_table
+from benchmarks.burst.burst_tables import aims, parts_table, waiting_table
 from benchmarks.burst.measured_burst import Leaving, Measured, kept
 from benchmarks.report.record import Record
 from tests.cluster import jobs
@@ -93,6 +93,7 @@ def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:
     record = Record(name="bursts", question="What does a burst of inference wait for GPUs that training holds?")
     record.add(waiting_table(measured, note="\n".join(broken)))
     record.add(parts_table(measured))
+    record.promise(*aims(measured))
     record.write()
 
 

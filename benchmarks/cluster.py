@@ -12,16 +12,15 @@ import contextlib
 import itertools
 import json
 import math
-import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.report.aim import Aim
-from benchmarks.report.record import Column, Record, Table, Value
+from benchmarks.report.record import NEVER, Column, Record, Table, spread, spread_columns
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs, stock
 from tests.cluster.faults import STANDBY, kill_training
@@ -36,6 +35,7 @@ from tests.cluster.site import Site, attach, make_namespace, remove_namespace, r
 from tests.cluster.timeline import Timeline
 
 SIZE: Final = 3
+SPOT: Final = {"kubernetes.io/hostname": "spot"}
 ASKS: Final = 3
 """How often inference asks in each round, of each kind."""
 OLD_SECONDS: Final = 5.0
@@ -48,8 +48,6 @@ REPLACED_SECONDS: Final = 240.0
 STILL_SECONDS: Final = 1.0
 OUT: Final = Path("out/bench-cluster")
 
-NEVER: Final = float("inf")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
@@ -59,10 +57,28 @@ class System:
     title: str
     program: str
     """In the command line of a training process."""
-    submit: Callable[[Site, Kubectl, dict[str, str], int], Job]
-    """Starts the job on nodes of these labels, with so many workers of SIZE."""
+    submit: Callable[[Site, Kubectl, "WantedJob"], Job]
+    """Starts the job."""
     serving_queue: str = ""
     """The queue of Kueue in which inference asks; empty: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedJob:
+    """What a system is asked to run."""
+
+    node_labels: Mapping[str, str]
+    """Of the nodes for its workers."""
+    start: int = SIZE
+    """Workers with which it begins."""
+    size: int = SIZE
+    """Workers at most."""
+    shared: Path | None = None
+    """The folder for its results, where that is there already."""
+    options: Sequence[str] = ()
+    """Of its script."""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """Of its description, for the product. Others have none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +141,7 @@ def sponge(site: Site, system: System, found: Found) -> None:
         with namespace(site, f"bench-{system.name}") as (kubectl, timeline):
             load = inference.deploy(site, kubectl)
             applied = timeline.mark("applied")
-            job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
+            job = system.submit(site, kubectl, WantedJob(node_labels=SPOT))
             job.wait_size(SIZE, within_seconds=180)
             found.add("job applied → first step at full size", first_step(job, SIZE) - applied)
             job.wait_steps(20)
@@ -221,7 +237,7 @@ def lost_node(site: Site, system: System, found: Found) -> None:
     there.set_gpus(site.kubectl, 0)
     try:
         with namespace(site, f"bench-{system.name}-lost") as (kubectl, timeline):
-            job = system.submit(site, kubectl, {}, SIZE - 1)
+            job = system.submit(site, kubectl, WantedJob(node_labels={}, start=SIZE - 1))
             job.wait_size(SIZE - 1, within_seconds=180)
             there.set_gpus(site.kubectl, 1)
             job.wait_size(SIZE, within_seconds=180)
@@ -254,10 +270,10 @@ def namespace(site: Site, name: str) -> Iterator[tuple[Kubectl, Timeline]]:
         remove_namespace(site, name)
 
 
-def reached(probe: Callable[[], bool], within_seconds: float) -> bool:
+def reached(probe: Callable[[], bool], within_seconds: float, *, every_seconds: float = 0.2) -> bool:
     """Whether it came to that in time."""
     try:
-        return waiting.until("", probe, within_seconds=within_seconds)
+        return waiting.until("", probe, within_seconds=within_seconds, every_seconds=every_seconds)
     except DeadlineError:
         return False
 
@@ -274,23 +290,32 @@ def created_to_running(timeline: Timeline, since: float) -> float | None:
     return running.time - created.time if created and running else None
 
 
-def stock_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], start: int) -> Job:
+def stock_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
     """What users run today."""
-    return stock.submit(site, kubectl, "stock", sizes=(1, start, SIZE), node_labels=node_labels)
+    return stock.submit(
+        site,
+        kubectl,
+        "stock",
+        sizes=(1, wanted.start, wanted.size),
+        node_labels=wanted.node_labels,
+        options=wanted.options,
+        shared=wanted.shared,
+    )
 
 
-def product_job(launcher: str, site: Site, kubectl: Kubectl, node_labels: dict[str, str], start: int) -> Job:
+def product_job(launcher: str, site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
     """What `hvd-elastic generate` makes."""
     description = jobs.describe(
         site,
         kubectl,
         "elastic",
-        [*jobs.PACED, "--log-samples"],
+        [*jobs.PACED, "--log-samples", *wanted.options],
         launcher={"kind": launcher, "cpu": "100m"},
-        workers=jobs.workers((1, start, SIZE)),
-        node_labels=node_labels,
+        workers=jobs.workers((1, wanted.start, wanted.size)),
+        node_labels={**wanted.node_labels},
+        **wanted.keys,
     )
-    return jobs.submit(site, kubectl, description)
+    return jobs.submit(site, kubectl, description, shared=wanted.shared)
 
 
 SYSTEMS: Final = (
@@ -327,11 +352,7 @@ def report(found: dict[str, Found]) -> None:
             title="Seconds on a real cluster",
             columns=(
                 Column(title=""),
-                *(
-                    Column(title=f"{name}, {which}", format=".2f")
-                    for name in found
-                    for which in ("least", "median", "most")
-                ),
+                *(column for name in found for column in spread_columns(name, format=".2f")),
             ),
             rows=[[row, *(each for one in found.values() for each in spread(one.rows.get(row, [])))] for row in rows],
             note="\n".join(line for each in found.values() for line in each.broken),
@@ -360,16 +381,6 @@ def aims(found: Mapping[str, Found]) -> Iterator[Aim]:
             values = found[system].rows.get(row, []) if system in found else []
             what = f"{row}, {system}" if bound == 0 else f"{row}, seconds, {system}"
             yield Aim(what=what, bound=bound, measured=max(values, default=None), format="g" if bound == 0 else ".2f")
-
-
-def spread(values: list[float]) -> tuple[Value, Value, Value]:
-    """The least, the median and the most that was seen; `never` where it did not come in time."""
-    if not values:
-        return None, None, None
-    least, middle, most = (
-        "never" if value == NEVER else value for value in (min(values), statistics.median_high(values), max(values))
-    )
-    return least, middle, most
 
 
 def draw(found: dict[str, Found]) -> Path:

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cluster import SYSTEMS, System
+from benchmarks.cluster import SYSTEMS, System, WantedJob
 from benchmarks.replay.cluster_window import measure
 from benchmarks.replay.measured_window import Measured, goodput, kept, pauses, repeated
 from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, chosen_windows
@@ -47,9 +47,17 @@ from tests.cluster.site import Site, attach, running_or_up
 OUT: Final = Path("out/bench-recorded-days")
 
 
-def torchelastic_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start: int) -> Job:
+def torchelastic_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
     """What users of PyTorch run."""
-    return torchelastic.submit(site, kubectl, "torchelastic", sizes=(1, SIZE, SIZE), node_labels=node_labels)
+    return torchelastic.submit(
+        site,
+        kubectl,
+        "torchelastic",
+        sizes=(1, wanted.size, wanted.size),
+        node_labels=wanted.node_labels,
+        options=wanted.options,
+        shared=wanted.shared,
+    )
 
 
 TORCHELASTIC: Final = System(
@@ -60,7 +68,7 @@ TORCHELASTIC: Final = System(
 )
 
 
-def kueue_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start: int) -> Job:
+def kueue_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
     """What cannot change its size: all GPUs or none."""
     queues.open_queues(kubectl)
     description = jobs.describe(
@@ -69,7 +77,7 @@ def kueue_job(site: Site, kubectl: Kubectl, node_labels: dict[str, str], _start:
         "fixed",
         [*jobs.PACED, "--log-samples"],
         workers=jobs.workers((SIZE, SIZE, SIZE)),
-        node_labels=node_labels,
+        node_labels={**wanted.node_labels},
         queue={"system": "kueue", "name": queues.TRAINING},
         checkpoint={"url": "file:///output/checkpoints", "every": 10},
     )

@@ -1,10 +1,11 @@
 """The tables of bursts: what they cost, whether that meets the aim, and where the time goes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured
+from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
 from hvd_elastic.simulate.engine.inference_record import inference_waiting
 
@@ -55,6 +56,16 @@ def above_idle(one: Measured, measured: Sequence[Measured]) -> tuple[float, floa
         return None
     here, idle = inference_waiting(one.waits, never=0), inference_waiting(beside[0].waits, never=0)
     return here.p50 - idle.p50, here.p99 - idle.p99
+
+
+def aims(measured: Sequence[Measured]) -> Iterator[Aim]:
+    """Of bursts that training gives way to."""
+    for one in measured:
+        if one.kind not in (IDLE, AT_ONCE):
+            median_above, tail_above = above_idle(one, measured) or (None, None)
+            what = f"seconds that inference waits beyond an idle GPU, {one.gpus} GPUs at once, {one.place}"
+            yield Aim(what=f"{what}, median", bound=MEDIAN_AIM, measured=median_above)
+            yield Aim(what=f"{what}, 99th percentile", bound=TAIL_AIM, measured=tail_above)
 
 
 def _verdict(one: Measured, above: tuple[float, float] | None) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cluster import System
+from benchmarks.cluster import SPOT, System, WantedJob
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.replay.trace_window import SIZE, AskedGpus, TraceWindow, asked, trace_of
@@ -35,7 +35,7 @@ def measure(site: Site, system: System, window: TraceWindow, seconds: float, fol
     timeline.start()
     try:
         load = inference.deploy(site, kubectl, queue=system.serving_queue)
-        job = system.submit(site, kubectl, {"kubernetes.io/hostname": "spot"}, SIZE)
+        job = system.submit(site, kubectl, WantedJob(node_labels=SPOT))
         job.wait_size(SIZE, within_seconds=START_SECONDS)
         begin = timeline.mark("the window begins")
         _replay(load, asks, begin)

@@ -26,17 +26,26 @@ class _Step:
     epoch: int
     samples: dict[int, list[int]]
     """By rank."""
+    time: float = 0.0
+    """When the last rank told of it."""
 
 
-def sample_account(events: Iterable[Mapping[str, Any]], samples: int) -> SampleAccount:
-    """What the kept steps have used of a data set of so many samples. `events` are in the order of time.
+def sample_account(events: Iterable[Mapping[str, Any]], samples: int, *, since: float = 0.0) -> SampleAccount:
+    """What the kept steps have used of a data set.
+
+    Args:
+        events: of the job, in the order of time.
+        samples: of the data set, numbered from 0.
+        since: Unix seconds: epochs that were over before do not count.
 
     An epoch has ended if a step of a later one was kept: that one's own end may not have come.
     """
     used: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    over: dict[int, float] = {}
     for step in _kept(event for event in events if event["event"] == "samples").values():
         used[step.epoch].update(sample for of_rank in step.samples.values() for sample in of_rank)
-    ended = [epoch for epoch in used if epoch < max(used)]
+        over[step.epoch] = max(over.get(step.epoch, 0.0), step.time)
+    ended = [epoch for epoch in used if epoch < max(used) and over[epoch] >= since]
     wrong = sum(used[epoch][sample] != 1 for epoch in ended for sample in range(samples))
     return SampleAccount(epochs=len(ended), wrong=wrong)
 
@@ -44,7 +53,7 @@ def sample_account(events: Iterable[Mapping[str, Any]], samples: int) -> SampleA
 def _kept(events: Iterable[Mapping[str, Any]]) -> dict[int, _Step]:
     """The steps that nothing has undone, by number.
 
-    All ranks write a step before any of them writes the next. So a number that is not above the last one, of a rank
+    All ranks tell of a step before any of them tells of the next. So a number that is not above the last one, of a rank
     that has written it already or in a world of another size, says that training went back to what is before it.
     """
     kept: dict[int, _Step] = {}
@@ -56,6 +65,6 @@ def _kept(events: Iterable[Mapping[str, Any]]) -> dict[int, _Step]:
             for later in range(number, last + 1):
                 kept.pop(later, None)
         step = kept.setdefault(number, _Step(size=size, epoch=event["epoch"], samples={}))
-        step.samples[rank] = event["samples"]
+        step.samples[rank], step.time = event["samples"], event.get("time", 0.0)
         last = number
     return kept

@@ -53,6 +53,8 @@ PROGRAMS: Final = (
     _program("startup", "--rounds 7"),
     _program("watch", "--seconds 15"),
     _program("cluster", left_out=CLUSTER),
+    _program("job_start", left_out=CLUSTER),
+    _program("faults", left_out=CLUSTER),
     _program("recorded_days", left_out=CLUSTER),
     _program("simulation_truth", left_out=CLUSTER),
     _program("bursts", left_out=CLUSTER),

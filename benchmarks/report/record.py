@@ -5,6 +5,7 @@ A benchmark prints each table as soon as it has it, and keeps all of them in `ou
 """
 
 import json
+import math
 import statistics
 import sys
 import time
@@ -43,9 +44,20 @@ def spread_columns(of: str, *, format: str) -> tuple[Column, ...]:  # noqa: A002
     return tuple(Column(title=f"{of}, {which}", format=format) for which in ("least", "median", "most"))
 
 
+NEVER: Final = math.inf
+"""Seconds until what did not come in the time that it was given."""
+
+
+def figure(value: float) -> Value:
+    """A figure as a cell holds it: in words if it never came."""
+    return "never" if value == NEVER else value
+
+
 def spread(values: Sequence[float]) -> tuple[Value, ...]:
-    """The least, the median and the largest of some values; without any, no figures."""
-    return (min(values), statistics.median(values), max(values)) if values else (None, None, None)
+    """The least, the median and the largest of some values, of which some may be NEVER; without any, no figures."""
+    if not values:
+        return None, None, None
+    return figure(min(values)), figure(statistics.median(values)), figure(max(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

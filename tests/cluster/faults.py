@@ -30,9 +30,7 @@ def kill_training(job: Job, pod: str, program: str = STANDBY) -> bool:
 
 def signal_processes(job: Job, pod: str, program: str, number: int) -> bool:
     """Send a signal to the processes of a worker that have `program` in their command line; whether there was one."""
-    argv = job.kubectl.argv(
-        "exec", pod, "--container=worker", "--", "python3", "-S", "-c", _SIGNAL, program, str(number)
-    )
+    argv = job.kubectl.argv("exec", pod, "--", "python3", "-S", "-c", _SIGNAL, program, str(number))
     done = subprocess.run(argv, text=True, capture_output=True, check=False, timeout=30)
     return "struck" in done.stdout
 

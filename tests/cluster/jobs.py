@@ -33,6 +33,8 @@ class Job:
     name: str
     shared: Path
     """This machine's view of the folder that its pods see as /output."""
+    applied: float = 0.0
+    """Unix seconds, as kubectl was called with its manifests."""
 
     @property
     def account(self) -> Account:
@@ -144,14 +146,18 @@ def share_results(site: Site, kubectl: Kubectl) -> Path:
     return shared
 
 
-def submit(site: Site, kubectl: Kubectl, description: dict[str, Any]) -> Job:
-    """Generate a job and apply it; its steps are told in a folder that this machine sees."""
-    shared = share_results(site, kubectl)
+def submit(site: Site, kubectl: Kubectl, description: dict[str, Any], *, shared: Path | None = None) -> Job:
+    """Generate a job and apply it; its steps are told in a folder that this machine sees.
+
+    `shared`: what `share_results` has returned, where the caller had something to do in between.
+    """
+    shared = shared or share_results(site, kubectl)
     environment = {ENV_EVENTS: "/output/events", **description.get("env", {})}
     manifests = generate({**description, "output": {"claim": RESULTS}, "env": environment})
-    kubectl.apply(manifests)
     (shared / "manifests.yaml").write_text(manifests)
-    return Job(kubectl=kubectl, name=description["name"], shared=shared)
+    applied = time.time()
+    kubectl.apply(manifests)
+    return Job(kubectl=kubectl, name=description["name"], shared=shared, applied=applied)
 
 
 def priority_classes(site: Site) -> None:

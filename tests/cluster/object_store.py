@@ -4,7 +4,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.staging.boto3_requests import make_client
@@ -37,32 +36,54 @@ class Valve:
         return self._behind(environ, start_response)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStore:
-    """The server, as its clients see it."""
+    """The server, as its clients see it. It can be away for a while; its objects stay."""
 
-    endpoint: str
-    valve: Valve
+    def __init__(self, address: str) -> None:
+        """It listens on this address of this machine from now on."""
+        from moto.server import DomainDispatcherApplication, create_backend_app
+
+        self.valve = Valve(DomainDispatcherApplication(create_backend_app))
+        self.port = 0
+        """Chosen as it begins; it stays the same."""
+        self._address = address
+        self._server: Any = None
+        self.come_back()
+
+    @property
+    def endpoint(self) -> str:
+        """Its URL."""
+        return f"http://{self._address}:{self.port}"
 
     def client(self) -> Any:
         """A client of boto3; the caller has set CREDENTIALS in the environment."""
         return make_client(endpoint=self.endpoint, threads=4)
 
+    def leave(self) -> None:
+        """Refuse connections from now on."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def come_back(self) -> None:
+        """Listen again, if it does not."""
+        from werkzeug.serving import make_server
+
+        if self._server is None:
+            self._server = make_server(self._address, self.port, self.valve, threaded=True)
+            self._server.daemon_threads = True
+            self.port = self._server.server_port
+            threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
 
 @contextlib.contextmanager
 def serving(address: str) -> Iterator[ObjectStore]:
     """A server on an address of this machine. No object can be read before its valve lets it."""
-    from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
-
-    valve = Valve(DomainDispatcherApplication(create_backend_app))
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    server = make_server(address, 0, valve, threaded=True)
-    server.daemon_threads = True  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    store = ObjectStore(address)
     try:
-        yield ObjectStore(endpoint=f"http://{address}:{server.server_port}", valve=valve)
+        yield store
     finally:
-        valve.open()
-        server.shutdown()
-        server.server_close()
+        store.valve.open()
+        store.leave()

@@ -1,5 +1,8 @@
 """A job as users of the MPI Operator write it today: its own discover_hosts.sh, plain `horovodrun`, sshd as worker."""
 
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
@@ -12,18 +15,40 @@ from tests.cluster.site import RESULTS, Site
 _COMMAND = ["python", "/output/scripts/stock.py"]
 
 
-def submit(site: Site, kubectl: Kubectl, name: str, *, sizes: tuple[int, int, int], node_labels: dict[str, str]) -> Job:
-    """Apply the manifest, which no generator of ours has touched, of a job of min, start and max workers."""
-    shared = jobs.share_results(site, kubectl)
-    kubectl.apply([_mpijob(site, name, sizes, node_labels)])
-    return Job(kubectl=kubectl, name=name, shared=shared)
+def submit(
+    site: Site,
+    kubectl: Kubectl,
+    name: str,
+    *,
+    sizes: tuple[int, int, int],
+    node_labels: Mapping[str, str],
+    options: Sequence[str] = (),
+    shared: Path | None = None,
+) -> Job:
+    """Apply the manifest, which no generator of ours has touched, of a job of min, start and max workers.
+
+    `options`: of its script. `shared`: what `share_results` has returned.
+    """
+    shared = shared or jobs.share_results(site, kubectl)
+    applied = time.time()
+    kubectl.apply([_mpijob(site, name, sizes, node_labels, options)])
+    return Job(kubectl=kubectl, name=name, shared=shared, applied=applied)
 
 
-def _mpijob(site: Site, name: str, sizes: tuple[int, int, int], node_labels: dict[str, str]) -> dict[str, Any]:
+def _mpijob(
+    site: Site, name: str, sizes: tuple[int, int, int], node_labels: Mapping[str, str], options: Sequence[str]
+) -> dict[str, Any]:
     # Image, priorities and key are the product's: what differs is who starts, finds and stops the workers.
     low, start, high = map(str, sizes)
     launcher = ["horovodrun", "-np", start, "--min-np", low, "--max-np", high, "--slots-per-host", "1"]
-    launcher += ["--host-discovery-script", "/etc/mpi/discover_hosts.sh", "--network-interface", "eth0", *_COMMAND]
+    launcher += [
+        "--host-discovery-script",
+        "/etc/mpi/discover_hosts.sh",
+        "--network-interface",
+        "eth0",
+        *_COMMAND,
+        *options,
+    ]
     sshd = ["/usr/sbin/sshd", "-De"]
     ready = {"tcpSocket": {"port": 2222}, "periodSeconds": 1}
     gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}, "readinessProbe": ready}
@@ -54,7 +79,7 @@ def _pod(
     role: Role,
     command: list[str],
     priority_class: str,
-    node_labels: dict[str, str],
+    node_labels: Mapping[str, str],
     **container: Any,
 ) -> dict[str, Any]:
     mount = {"name": "results", "mountPath": "/output"}
@@ -62,7 +87,7 @@ def _pod(
         "metadata": {"labels": {LABEL_JOB_NAME: job, LABEL_JOB_ROLE: role.value}},
         "spec": {
             "priorityClassName": priority_class,
-            "nodeSelector": node_labels,
+            "nodeSelector": {**node_labels},
             "tolerations": [{"operator": "Exists"}],
             "securityContext": {"fsGroup": 1000},
             "containers": [

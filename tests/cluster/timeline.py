@@ -46,19 +46,27 @@ class Timeline:
         self._followed: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._with_logs = True
         self.folder = folder
         self.pods: list[Sighting] = []
         self.marks: list[tuple[float, str]] = []
         """What the test did, and when."""
+        self.jobs: list[tuple[float, str]] = []
+        """MPIJobs, as often as they were told of, and when."""
         self.began = time.time()
 
-    def start(self) -> None:
-        """Begin to watch, in a folder of its own."""
+    def start(self, *, with_logs: bool = True) -> None:
+        """Begin to watch, in a folder of its own.
+
+        Without logs the events are left out, too: each costs a program, and a start is slower beside many of them.
+        """
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
+        self._with_logs = with_logs
         self._watch("pods", self._see_pod)
-        self._watch("events", lambda change, item: None)
-        self._watch("mpijobs", lambda change, item: None)
+        self._watch("mpijobs", self._see_job)
+        if with_logs:
+            self._watch("events", lambda change, item: None)
 
     def stop(self, told: Path) -> None:
         """End all watches, every process of which is gone when this returns, and keep what the training told."""
@@ -103,6 +111,9 @@ class Timeline:
             self._write(kind, {"time": time.time(), "change": change, "object": item})
             see(change, item)
 
+    def _see_job(self, _change: str, item: dict[str, Any]) -> None:
+        self.jobs.append((time.time(), item["metadata"]["name"]))
+
     def _see_pod(self, change: str, item: dict[str, Any]) -> None:
         seen = sighting(change, item)
         self.pods.append(seen)
@@ -110,7 +121,8 @@ class Timeline:
         statuses = item["status"].get("containerStatuses", []) + item["status"].get("initContainerStatuses", [])
         for container in statuses:
             key = seen.uid, container["name"]
-            if container.get("state", {}).get("running") and key not in self._followed:
+            is_running = bool(container.get("state", {}).get("running"))
+            if self._with_logs and is_running and key not in self._followed:
                 self._followed.add(key)
                 self._keep_log(seen, container["name"])
 

@@ -1,6 +1,9 @@
 """A job as users of the training-operator write it: an elastic PyTorchJob, torchrun with the c10d rendezvous."""
 
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
@@ -12,6 +15,10 @@ from tests.cluster.site import RESULTS, Site
 
 _COMMAND = ["torchrun", "/output/scripts/torchelastic.py"]
 """The operator says everything else to torchrun by environment variables."""
+_OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Without it no world grows: agents that are there keep the address of their store, one that comes waits for it to be
+written again, and all of them fail after a minute (torch 2.15, distributed/elastic/rendezvous/dynamic_rendezvous.py,
+`next_rendezvous`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,21 +31,36 @@ class TorchElasticJob(Job):
         assert condition_of(job, "Failed") != "True", f"{self.name} has failed:\n{self.describe()}"
 
 
-def submit(site: Site, kubectl: Kubectl, name: str, *, sizes: tuple[int, int, int], node_labels: dict[str, str]) -> Job:
-    """Apply the manifest of a job of min, start and max workers. The training-operator must run."""
-    shared = jobs.share_results(site, kubectl)
-    kubectl.apply([_pytorchjob(site, name, sizes, node_labels)])
-    return TorchElasticJob(kubectl=kubectl, name=name, shared=shared)
+def submit(
+    site: Site,
+    kubectl: Kubectl,
+    name: str,
+    *,
+    sizes: tuple[int, int, int],
+    node_labels: Mapping[str, str],
+    options: Sequence[str] = (),
+    shared: Path | None = None,
+) -> Job:
+    """Apply the manifest of a job of min, start and max workers. The training-operator must run.
+
+    `options`: of its script. `shared`: what `share_results` has returned.
+    """
+    shared = shared or jobs.share_results(site, kubectl)
+    applied = time.time()
+    kubectl.apply([_pytorchjob(site, name, sizes, node_labels, options)])
+    return TorchElasticJob(kubectl=kubectl, name=name, shared=shared, applied=applied)
 
 
-def _pytorchjob(site: Site, name: str, sizes: tuple[int, int, int], node_labels: dict[str, str]) -> dict[str, Any]:
+def _pytorchjob(
+    site: Site, name: str, sizes: tuple[int, int, int], node_labels: Mapping[str, str], options: Sequence[str]
+) -> dict[str, Any]:
     # elasticPolicy as in the operator's examples/pytorch/elastic/echo/echo.yaml, with more restarts: each change of the
     # world is one. `ExitCode` makes a pod anew whose end was a signal's (docs of the training-operator).
     container = {
         "name": "pytorch",
         "image": site.image,
-        "command": _COMMAND,
-        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "command": [*_COMMAND, *options],
+        "env": [{"name": name, "value": "1"} for name in ("OMP_NUM_THREADS", _OWN_STORE)],
         "securityContext": SAFE,
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
         "volumeMounts": [{"name": "results", "mountPath": "/output"}],
@@ -47,7 +69,7 @@ def _pytorchjob(site: Site, name: str, sizes: tuple[int, int, int], node_labels:
         "metadata": {"labels": {LABEL_JOB_NAME: name, LABEL_JOB_ROLE: Role.WORKER.value}},
         "spec": {
             "priorityClassName": "preemptible-pc",
-            "nodeSelector": node_labels,
+            "nodeSelector": {**node_labels},
             "tolerations": [{"operator": "Exists"}],
             "securityContext": {"fsGroup": 1000},
             "containers": [container],

@@ -1,6 +1,7 @@
 """The training's own account of itself: the events that its processes append to the job's events folder."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -61,3 +62,28 @@ class Account:
             if (first["size"], second["size"]) == (before, after)
         ]
         return changes[-1] if changes else None
+
+
+class GrowingAccount:
+    """An account that is read again and again: of each file only what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder may come later."""
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self._events: list[dict[str, Any]] = []
+
+    def look(self) -> Account:
+        """What was told until now."""
+        new = [json.loads(line) for file in sorted(self._folder.rglob("*.jsonl")) for line in self._lines(file)]
+        self._events = sorted([*self._events, *new], key=lambda event: event["time"]) if new else self._events
+        return Account(events=tuple(self._events))
+
+    def _lines(self, file: Path) -> Iterator[bytes]:
+        """Whole lines that are new."""
+        with file.open("rb") as out:
+            out.seek(self._read.get(file, 0))
+            for line in out:
+                if line.endswith(b"\n"):
+                    self._read[file] = self._read.get(file, 0) + len(line)
+                    yield line

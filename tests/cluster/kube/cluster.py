@@ -68,12 +68,21 @@ class Cluster:
 
     def restart_api_server(self, *, away_seconds: float = 0) -> None:
         """Stop the API server, leave it away for a while, and start it as it was; it is ready when this returns."""
-        server = self.daemon("kube-apiserver")
-        server.stop(with_signal=signal.SIGKILL)
+        self.stop_api_server()
         time.sleep(away_seconds)
-        server.start()
-        controlplane.wait_ready(self.plane)
+        self.start_api_server()
         self.restart_mpi_operator()
+
+    def stop_api_server(self) -> None:
+        """Kill the API server."""
+        self.daemon("kube-apiserver").stop(with_signal=signal.SIGKILL)
+
+    def start_api_server(self) -> None:
+        """Start it as it was, if it does not run; it is ready when this returns. The operator may have ended."""
+        server = self.daemon("kube-apiserver")
+        if not server.alive():
+            server.start()
+        controlplane.wait_ready(self.plane)
 
     def restart_mpi_operator(self) -> None:
         """As its Deployment would: it ends when the API server goes away under it."""

@@ -96,6 +96,14 @@ class NodeLink:
         """Plug the cable in or pull it: a node with a pulled cable is a lost node."""
         _run("ip", "link", "set", self.cable, "up" if up else "down")
 
+    def set_pods_mute(self, *, mute: bool) -> None:
+        """Let nothing that the node's pods say leave the node; what is said to them arrives. The node stays Ready."""
+        rule = ["FORWARD", "-s", self.subnets.node_pods(self.number), "-o", "eth0", "-j", "DROP"]
+        iptables = (*_within(self), "iptables", "-w")
+        is_mute = subprocess.run([*iptables, "-C", *rule], capture_output=True, check=False).returncode == 0
+        if is_mute != mute:
+            _run(*iptables, "-I" if mute else "-D", *rule)
+
 
 def make_bridge(ledger: Ledger, subnets: Subnets) -> None:
     """Make the bridge, and let what crosses it pass this machine's filter (br_netfilter shows it all that)."""

@@ -16,6 +16,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
 parser.add_argument("--stop", type=Path, default=Path("/output/stop"), help="training ends once it is there")
 parser.add_argument("--events", type=Path, default=Path("/output/events"))
+parser.add_argument("--samples", type=Path, help="folder in which each step's samples are noted")
 args = parser.parse_args()
 
 hvd.init()

@@ -19,6 +19,7 @@ parser.add_argument("--stop", type=Path, default=Path("/output/stop"), help="tra
 parser.add_argument("--events", type=Path, default=Path("/output/events"))
 parser.add_argument("--checkpoint", type=Path, default=Path("/output/checkpoint.pt"))
 parser.add_argument("--checkpoint-steps", type=int, default=10)
+parser.add_argument("--samples", type=Path, help="folder in which each step's samples are noted")
 args = parser.parse_args()
 
 dist.init_process_group("gloo")

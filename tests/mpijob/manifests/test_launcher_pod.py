@@ -58,13 +58,23 @@ def test_a_job_waits_for_workers_as_long_as_it_takes() -> None:
     assert "--elastic-timeout" not in ours
 
 
+def test_the_launcher_starts_with_the_first_list(tmp_path: Path) -> None:
+    """The probe's command, in a folder of this machine: it lasts until the list is there."""
+    probe = launcher_pod.sidecar(job(), mounts=[])["startupProbe"]
+    command = [word.replace(contract.RUN_DIR, str(tmp_path)) for word in probe["exec"]["command"]]
+    with subprocess.Popen(command) as waiting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(timeout=0.3)
+        (tmp_path / contract.SNAPSHOT_FILE).touch()
+        assert waiting.wait(timeout=30) == 0
+
+
 def test_discovery_is_a_native_sidecar_that_alone_holds_the_token() -> None:
     pod, _ = pods(job())
     (sidecar,) = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
     assert sidecar["command"] == ["hvd-elastic", "discovery-sidecar", "--offer-again", "--no-nodes"]
-    for probe in ("startupProbe", "readinessProbe"):
-        assert sidecar[probe]["httpGet"] == {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
+    assert sidecar["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
     assert sidecar["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": contract.DISCOVERY_METRICS_PORT}
     assert sidecar["livenessProbe"]["periodSeconds"] * sidecar["livenessProbe"]["failureThreshold"] >= 30
     assert all("livenessProbe" not in pod["containers"][0] for pod in pods(job()))
