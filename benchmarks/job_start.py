@@ -255,9 +255,7 @@ def aims(found: Sequence[JobStart]) -> Iterator[Aim]:
         }
         for name in (system.name for system in SYSTEMS if system.program == STANDBY):
             if name in whole and BARE in whole:
-                what = (
-                    f"first step after apply, {workers} workers, {name}, as a multiple of bare pods that import torch"
-                )
+                what = f"first step after apply, {workers} workers, {name}, times that of bare pods that import torch"
                 yield Aim(what=what, bound=AIM, measured=whole[name] / whole[BARE])
 
 
