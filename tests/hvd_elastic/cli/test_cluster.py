@@ -51,10 +51,11 @@ def test_run_calls_the_tools_in_order_and_prints_each_call_first(calls: Path) ->
         "gcloud container node-pools create",
         "gcloud container clusters get-credentials",
         "kubectl apply --server-side -f",
+        "kubectl patch deployment mpi-operator",
         "kubectl apply -f -",
         "kubectl apply -f -",
     ]
-    assert result.stderr.count("\n# ") + 1 == 7
+    assert result.stderr.count("\n# ") + 1 == 8
 
 
 def test_the_first_tool_that_fails_is_the_last_that_is_called(calls: Path) -> None:
