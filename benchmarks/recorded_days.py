@@ -10,7 +10,7 @@ ms, 20 samples for each of three workers.
 - *launch*, *horovodrun*: the product with its two launchers, a commit each step.
 - *stock*: the MPI Operator's own discover_hosts.sh with plain `horovodrun`, a commit each step.
 - *torchelastic*: an elastic PyTorchJob under the real training-operator 1.8, torchrun with the c10d rendezvous, a
-  checkpoint on the shared volume each ten steps, from which all go on after each change.
+  checkpoint on the shared volume each ten steps, from which all go on after each change. Pods restart on failure.
 - *kueue*: a job of fixed size in a queue of the real Kueue 0.14, whose quota inference takes back. Kueue evicts the job
   whole, and admits it again once all its GPUs are free; it goes on from its checkpoint on the shared volume.
 

@@ -54,8 +54,8 @@ def submit(
 def _pytorchjob(
     site: Site, name: str, sizes: tuple[int, int, int], node_labels: Mapping[str, str], options: Sequence[str]
 ) -> dict[str, Any]:
-    # elasticPolicy as in the operator's examples/pytorch/elastic/echo/echo.yaml, with more restarts: each change of the
-    # world is one. `ExitCode` makes a pod anew whose end was a signal's (docs of the training-operator).
+    # As in the operator's examples/pytorch/elastic/echo/echo.yaml, with more restarts: each change of the world is one.
+    # Not `ExitCode`: agents end with 1 when they lose the store of the pod that has it, and the job would have failed.
     container = {
         "name": "pytorch",
         "image": site.image,
@@ -89,7 +89,7 @@ def _pytorchjob(
                 "maxRestarts": 1000,
             },
             "pytorchReplicaSpecs": {
-                "Worker": {"replicas": sizes[2], "restartPolicy": "ExitCode", "template": pod},
+                "Worker": {"replicas": sizes[2], "restartPolicy": "OnFailure", "template": pod},
             },
         },
     }
