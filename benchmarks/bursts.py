@@ -1,6 +1,6 @@
 """What a burst of inference pods waits for: GPUs of training, beside idle ones and beside pods that end at once.
 
-    python -m benchmarks.bursts [--rounds 10] [--gpus 1 2 3] [--launchers launch] [--sizes 64:22 128:79] [--recorded]
+    python -m benchmarks.bursts [--rounds 10] [--gpus 1 2 3] [--systems launch] [--sizes 64:22 128:79] [--recorded]
 
 The cluster is that of docs/cluster.md: a real scheduler preempts for pods that are created at once. On a real node a
 real job of four workers gives one GPU, two and three. Then nodes of kwok give a job of 64 and of 128 workers their
@@ -24,6 +24,8 @@ from benchmarks.burst import fake_nodes, real_nodes
 from benchmarks.burst.burst_tables import aims, parts_table, waiting_table
 from benchmarks.burst.measured_burst import Leaving, Measured, kept
 from benchmarks.report.record import Record
+from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.system import add_systems_option
 from tests.cluster import jobs
 from tests.cluster.kube import cluster as kube
 from tests.cluster.kube.errors import DeadlineError
@@ -36,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, help="bursts of each kind")
     parser.add_argument("--gpus", type=int, nargs="*", default=[1, 2, 3], help="asked for at once of the real job")
-    parser.add_argument("--launchers", nargs="*", default=["launch"], help="of the real job: launch, horovodrun")
+    add_systems_option(parser, (LAUNCH, HOROVODRUN), default=(LAUNCH,))
     parser.add_argument("--sizes", type=size, nargs="*", default=[(64, 22), (128, 22), (128, 79)], help="WORKERS:PODS")
     parser.add_argument("--recorded", action="store_true", help="show what was measured before")
     flags = parser.parse_args()
@@ -77,11 +79,11 @@ def measure(site: Site, flags: argparse.Namespace) -> list[str]:
         except (AssertionError, DeadlineError) as error:
             broken.append(f"{what}: {str(error).splitlines()[0]}")
 
-    for launcher in flags.launchers:
+    for system in flags.systems:
         for gpus in flags.gpus:
-            attempt(f"{launcher}, {gpus} GPUs", partial(real_nodes.measure, site, launcher, gpus, flags.rounds))
+            attempt(f"{system.name}, {gpus} GPUs", partial(real_nodes.measure, site, system, gpus, flags.rounds))
     for workers, pods in flags.sizes:
-        leaving = Leaving.of(kept(OUT), launcher=fake_nodes.LAUNCHER, place=real_nodes.place(fake_nodes.LAUNCHER))
+        leaving = Leaving.of(kept(OUT), launcher=LAUNCH.name, place=real_nodes.place(LAUNCH))
         if leaving is None:
             sys.exit("how long victims take to leave is not known: measure the real job under `launch` first")
         at_size = partial(fake_nodes.measure, leaving=leaving)

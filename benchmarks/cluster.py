@@ -4,7 +4,7 @@
 
 The cluster is that of docs/cluster.md: a real scheduler preempts a worker for an inference pod. Three
 workers, 50 ms steps, a commit each step. Stock is the MPI Operator's own discover_hosts.sh, plain `horovodrun`, sshd as
-the workers' process (tests/cluster/stock.py). Each round is a job of its own. Writes out/bench-cluster/.
+the workers' process (benchmarks/systems/stock.py). Each round is a job of its own. Writes out/bench-cluster/.
 """
 
 import argparse
@@ -13,17 +13,19 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import NEVER, Column, Record, Table, spread, spread_columns
+from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.stock import STOCK
+from benchmarks.systems.system import SIZE, SPOT, System, WantedJob, add_systems_option
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs, stock
-from tests.cluster.faults import STANDBY, kill_training
+from tests.cluster import inference, jobs
+from tests.cluster.faults import kill_training
 from tests.cluster.inference import Inference
 from tests.cluster.jobs import Job
 from tests.cluster.kube import cluster as kube
@@ -34,8 +36,7 @@ from tests.cluster.pods import pod, wait_ready
 from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
 from tests.cluster.timeline import Timeline
 
-SIZE: Final = 3
-SPOT: Final = {"kubernetes.io/hostname": "spot"}
+SYSTEMS: Final = (STOCK, HOROVODRUN, LAUNCH)
 ASKS: Final = 3
 """How often inference asks in each round, of each kind."""
 OLD_SECONDS: Final = 5.0
@@ -47,38 +48,6 @@ REPLACED_SECONDS: Final = 240.0
 """Kubernetes takes 40 s to see that a node is lost, then come tolerations and grace."""
 STILL_SECONDS: Final = 1.0
 OUT: Final = Path("out/bench-cluster")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class System:
-    """Something that runs elastic jobs."""
-
-    name: str
-    title: str
-    program: str
-    """In the command line of a training process."""
-    submit: Callable[[Site, Kubectl, "WantedJob"], Job]
-    """Starts the job."""
-    serving_queue: str = ""
-    """The queue of Kueue in which inference asks; empty: none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedJob:
-    """What a system is asked to run."""
-
-    node_labels: Mapping[str, str]
-    """Of the nodes for its workers."""
-    start: int = SIZE
-    """Workers with which it begins."""
-    size: int = SIZE
-    """Workers at most."""
-    shared: Path | None = None
-    """The folder for its results, where that is there already."""
-    options: Sequence[str] = ()
-    """Of its script."""
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    """Of its description, for the product. Others have none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,9 +71,9 @@ def main() -> None:
     """Measure all systems in turn, round by round, and write the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--systems", default=",".join(each.name for each in SYSTEMS))
+    add_systems_option(parser, SYSTEMS)
     flags = parser.parse_args()
-    wanted = [each for each in SYSTEMS if each.name in flags.systems.split(",")]
+    wanted: list[System] = flags.systems
     running, ours = running_or_up()
     try:
         site = attach(running)
@@ -288,56 +257,6 @@ def created_to_running(timeline: Timeline, since: float) -> float | None:
     created = timeline.first(lambda seen: seen.pod.startswith("inference"), since=since)
     running = timeline.first(lambda seen: seen.pod.startswith("inference") and seen.phase == "Running", since=since)
     return running.time - created.time if created and running else None
-
-
-def stock_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
-    """What users run today."""
-    return stock.submit(
-        site,
-        kubectl,
-        "stock",
-        sizes=(1, wanted.start, wanted.size),
-        node_labels=wanted.node_labels,
-        options=wanted.options,
-        shared=wanted.shared,
-    )
-
-
-def product_job(launcher: str, site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
-    """What `hvd-elastic generate` makes."""
-    description = jobs.describe(
-        site,
-        kubectl,
-        "elastic",
-        [*jobs.PACED, "--log-samples", *wanted.options],
-        launcher={"kind": launcher, "cpu": "100m"},
-        workers=jobs.workers((1, wanted.start, wanted.size)),
-        node_labels={**wanted.node_labels},
-        **wanted.keys,
-    )
-    return jobs.submit(site, kubectl, description, shared=wanted.shared)
-
-
-SYSTEMS: Final = (
-    System(
-        name="stock",
-        title="stock MPI Operator and `horovodrun`",
-        program="scripts/stock.py",
-        submit=stock_job,
-    ),
-    System(
-        name="horovodrun",
-        title="`hvd-elastic`, launcher `horovodrun`",
-        program=STANDBY,
-        submit=partial(product_job, "horovodrun"),
-    ),
-    System(
-        name="launch",
-        title="`hvd-elastic`, launcher `launch`",
-        program=STANDBY,
-        submit=partial(product_job, "launch"),
-    ),
-)
 
 
 def report(found: dict[str, Found]) -> None:

@@ -24,14 +24,17 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.cluster import SIZE, SYSTEMS, System, reached
+from benchmarks.cluster import reached
 from benchmarks.faulted import fault_cost
 from benchmarks.faulted.fault_catalogue import FAULTS, MeasuredFault, injected
 from benchmarks.faulted.fault_cost import FaultCost
 from benchmarks.faulted.victim import START_SECONDS, Victim, standing
-from benchmarks.recorded_days import TORCHELASTIC, installed
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.report.record import NEVER, Column, Record, Table, Value, figure, spread
+from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.stock import STOCK
+from benchmarks.systems.system import SIZE, System, add_systems_option
+from benchmarks.systems.torchelastic import TORCHELASTIC
 from tests.cluster import jobs
 from tests.cluster.kube import cluster as kube
 from tests.cluster.kube import waiting
@@ -41,7 +44,7 @@ from tests.cluster.site import Site, attach, running_or_up
 from tests.cluster.standing import SAMPLES
 from tests.cluster.training import Account, GrowingAccount
 
-CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC)
+CONTENDERS: Final = (LAUNCH, HOROVODRUN, STOCK, TORCHELASTIC)
 EPOCH_SECONDS: Final = 1.5
 """A fault comes in another part of an epoch each round: it matters to who begins epochs anew."""
 OUT: Final = Path("out/bench-faults")
@@ -55,7 +58,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--cut-rounds", type=int, default=2, help="of faults that cut a node off: some minutes each")
     parser.add_argument("--faults", default=",".join(each.name for each in FAULTS))
-    parser.add_argument("--systems", default=",".join(each.name for each in CONTENDERS))
+    add_systems_option(parser, CONTENDERS)
     parser.add_argument("--patience", type=float, default=120.0, help="seconds after which what has not come is never")
     parser.add_argument("--recorded", action="store_true", help="measure nothing, show what was measured before")
     flags = parser.parse_args()
@@ -67,8 +70,8 @@ def main() -> None:
     try:
         site = attach(running)
         jobs.priority_classes(site)
-        for system in (each for each in CONTENDERS if each.name in flags.systems.split(",")):
-            with installed(site, system):
+        for system in flags.systems:
+            with system.installed(site):
                 for fault in (each for each in FAULTS if each.name in flags.faults.split(",")):
                     if system.name in fault.not_for:
                         continue

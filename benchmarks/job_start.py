@@ -19,10 +19,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.cluster import SPOT, SYSTEMS, System, WantedJob
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
 from benchmarks.start.start_moments import StartedPod, StartMoment, medians, moments, steps_between
+from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.stock import STOCK
+from benchmarks.systems.system import SPOT, System, WantedJob, add_systems_option
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import jobs, pods
 from tests.cluster.faults import STANDBY
@@ -34,6 +36,7 @@ from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
 from tests.cluster.timeline import Timeline
 
+SYSTEMS: Final = (LAUNCH, HOROVODRUN, STOCK)
 AIM: Final = 1.3
 BARE: Final = "bare"
 START_SECONDS: Final = 240.0
@@ -81,9 +84,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", default="1,3", help="sizes of the job")
-    parser.add_argument("--systems", default=",".join(each.name for each in reversed(SYSTEMS)))
+    add_systems_option(parser, SYSTEMS)
     flags = parser.parse_args()
-    wanted = [each for each in reversed(SYSTEMS) if each.name in flags.systems.split(",")]
     found: list[JobStart] = []
     broken: list[str] = []
     running, ours = running_or_up()
@@ -93,7 +95,7 @@ def main() -> None:
         for number in range(flags.rounds):
             for workers in map(int, flags.workers.split(",")):
                 found.append(start_bare(site, workers))
-                for system in wanted:
+                for system in flags.systems:
                     try:
                         found.append(start_job(site, system, workers))
                     except (AssertionError, DeadlineError) as error:

@@ -17,7 +17,6 @@ up. All hosts share this machine's cores, so whoever starts a process slows the 
 import argparse
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -30,10 +29,12 @@ from benchmarks.peers.local_system import LocalSystem, NeverTrainedError
 from benchmarks.peers.local_window import replay
 from benchmarks.peers.ray_system import ray_train
 from benchmarks.peers.torch_systems import torchft, torchrun
-from benchmarks.replay.measured_window import Measured, kept
-from benchmarks.replay.trace_window import TRACES, TraceWindow, asked, chosen_windows, trace_of
+from benchmarks.replay.measured_window import Measured
+from benchmarks.replay.trace_window import TRACES, WINDOWS, TraceWindow, asked, trace_of
+from benchmarks.replay.window_options import add_window_options, measured_before
 from benchmarks.replay.window_tables import goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
+from benchmarks.systems.system import add_systems_option
 
 OUT: Final = Path("out/bench-local-days")
 SYSTEMS: Final = (
@@ -46,15 +47,11 @@ SYSTEMS: Final = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=240.0, help="that a window takes here")
-    parser.add_argument("--windows", type=chosen_windows, default="2", help="how many, or their names")
-    parser.add_argument("--systems", default=",".join(each.name for each in SYSTEMS))
-    parser.add_argument("--recorded", action="store_true", help="show what was measured before")
+    add_window_options(parser, WINDOWS[:2])
+    add_systems_option(parser, SYSTEMS)
     flags = parser.parse_args()
     if flags.recorded:
-        if not kept(OUT):
-            sys.exit(f"nothing was measured before: {OUT} has no records")
-        report(kept(OUT), [])
+        report(measured_before(OUT), [])
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
@@ -62,7 +59,7 @@ def main() -> None:
     found: list[Measured] = []
     broken: list[str] = []
     for window in flags.windows:
-        for system in (each for each in SYSTEMS if each.name in flags.systems.split(",")):
+        for system in flags.systems:
             print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
             try:
                 found.append(measure(system, window, flags.seconds))

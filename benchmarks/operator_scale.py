@@ -22,23 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.operator.control_plane import API_SERVER, CONTROLLERS, OPERATOR, SCHEDULER, SIDECAR
-from benchmarks.operator.measured_scale import (
-    BOUND,
-    CREATED,
-    DELETED,
-    GONE,
-    HALF_BACK,
-    HALF_LEAVE,
-    LISTED,
-    OFFERED,
-    ONE_BACK,
-    ONE_LEAVES,
-    RUNNING,
-    START,
-    MeasuredScale,
-    Pace,
-    kept,
-)
+from benchmarks.operator.measured_scale import Change, MeasuredScale, Moment, Pace, kept
 from benchmarks.operator.scaled_job import measure
 from benchmarks.report.growth import growth
 from benchmarks.report.record import Column, Record, Table, Value
@@ -96,7 +80,7 @@ def report(measured: Sequence[MeasuredScale]) -> None:
 
 def start_table(measured: Sequence[MeasuredScale]) -> Table:
     """How long a job takes to be there."""
-    of_all = (CREATED, BOUND, RUNNING, LISTED, OFFERED)
+    of_all = (Moment.CREATED, Moment.BOUND, Moment.RUNNING, Moment.LISTED, Moment.OFFERED)
     return Table(
         name="operator-start",
         title="Seconds from `kubectl apply` until all workers are ...",
@@ -111,7 +95,7 @@ def start_table(measured: Sequence[MeasuredScale]) -> Table:
         ),
         rows=[
             [
-                *(one.workers, str(one.pace), *(_seconds(one, START, moment) for moment in of_all)),
+                *(one.workers, str(one.pace), *(_seconds(one, Change.START, moment) for moment in of_all)),
                 *(one.syncs, one.sync_seconds, one.configmap_bytes / 1024, one.load),
             ]
             for one in measured
@@ -122,13 +106,18 @@ def start_table(measured: Sequence[MeasuredScale]) -> Table:
 
 def change_table(measured: Sequence[MeasuredScale]) -> Table:
     """How long a job takes to become smaller, larger, and nothing."""
-    ends = {ONE_LEAVES: GONE, ONE_BACK: RUNNING, HALF_LEAVE: GONE, HALF_BACK: RUNNING}
-    changes = [(phase, moment) for phase, end in ends.items() for moment in (end, LISTED, OFFERED)]
-    changes.append((DELETED, GONE))
+    ends = {
+        Change.ONE_LEAVES: Moment.GONE,
+        Change.ONE_BACK: Moment.RUNNING,
+        Change.HALF_LEAVE: Moment.GONE,
+        Change.HALF_BACK: Moment.RUNNING,
+    }
+    changes = [(change, moment) for change, end in ends.items() for moment in (end, Moment.LISTED, Moment.OFFERED)]
+    changes.append((Change.DELETED, Moment.GONE))
     return Table(
         name="operator-changes",
         title="Seconds from a change until its last pod is so far, and until both lists have the workers that are left",
-        columns=(WORKERS, PACE, *(Column(title=f"{phase}: {moment}", format=".1f") for phase, moment in changes)),
+        columns=(WORKERS, PACE, *(Column(title=f"{change}: {moment}", format=".1f") for change, moment in changes)),
         rows=[[one.workers, str(one.pace), *(_seconds(one, *change) for change in changes)] for one in measured],
     )
 
@@ -146,29 +135,29 @@ def cost_table(measured: Sequence[MeasuredScale]) -> Table:
             *(Column(title=f"{process}, CPU s", format=".1f") for process in processes),
             *(Column(title=f"{process}, MiB", format=".0f") for process in resident),
             *(
-                Column(title=f"{OPERATOR}, CPU s, {phase}", format=".2f")
-                for phase in (ONE_LEAVES, HALF_LEAVE, HALF_BACK)
+                Column(title=f"{OPERATOR}, CPU s, {change}", format=".2f")
+                for change in (Change.ONE_LEAVES, Change.HALF_LEAVE, Change.HALF_BACK)
             ),
         ),
         rows=[
             [
                 *(one.workers, str(one.pace)),
-                *(_cpu(one, START, process) for process in processes),
+                *(_cpu(one, Change.START, process) for process in processes),
                 *(one.mib.get(process) for process in resident),
-                *(_cpu(one, phase, OPERATOR) for phase in (ONE_LEAVES, HALF_LEAVE, HALF_BACK)),
+                *(_cpu(one, change, OPERATOR) for change in (Change.ONE_LEAVES, Change.HALF_LEAVE, Change.HALF_BACK)),
             ]
             for one in measured
         ],
     )
 
 
-def _seconds(one: MeasuredScale, phase: str, moment: str) -> float | None:
-    found = one.phases.get(phase)
+def _seconds(one: MeasuredScale, change: Change, moment: str) -> float | None:
+    found = one.changes.get(change)
     return found.seconds.get(moment) if found else None
 
 
-def _cpu(one: MeasuredScale, phase: str, process: str) -> float | None:
-    found = one.phases.get(phase)
+def _cpu(one: MeasuredScale, change: Change, process: str) -> float | None:
+    found = one.changes.get(change)
     return found.cpu.get(process) if found else None
 
 

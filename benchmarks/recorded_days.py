@@ -21,90 +21,39 @@ measured before.
 """
 
 import argparse
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cluster import SYSTEMS, System, WantedJob
 from benchmarks.replay.cluster_window import measure
-from benchmarks.replay.measured_window import Measured, goodput, kept, pauses, repeated
-from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS, chosen_windows
+from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
+from benchmarks.replay.trace_window import SIZE, TRACES, WINDOWS
+from benchmarks.replay.window_options import add_window_options, measured_before
 from benchmarks.replay.window_picture import lane, window_picture
 from benchmarks.replay.window_tables import goodput_aims, row, system_table, window_table
 from benchmarks.report.record import Record
-from tests.cluster import jobs, queues, torchelastic
-from tests.cluster.faults import STANDBY
-from tests.cluster.jobs import Job
+from benchmarks.systems.fixed_size import KUEUE
+from benchmarks.systems.product import HOROVODRUN, LAUNCH
+from benchmarks.systems.stock import STOCK
+from benchmarks.systems.system import add_systems_option
+from benchmarks.systems.torchelastic import TORCHELASTIC
+from tests.cluster import jobs
 from tests.cluster.kube import cluster as kube
-from tests.cluster.kube import trainingoperator
 from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site, attach, running_or_up
+from tests.cluster.site import attach, running_or_up
 
 OUT: Final = Path("out/bench-recorded-days")
-
-
-def torchelastic_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
-    """What users of PyTorch run."""
-    return torchelastic.submit(
-        site,
-        kubectl,
-        "torchelastic",
-        sizes=(1, wanted.size, wanted.size),
-        node_labels=wanted.node_labels,
-        options=wanted.options,
-        shared=wanted.shared,
-    )
-
-
-TORCHELASTIC: Final = System(
-    name="torchelastic",
-    title="TorchElastic, training-operator",
-    program="scripts/torchelastic.py",
-    submit=torchelastic_job,
-)
-
-
-def kueue_job(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
-    """What cannot change its size: all GPUs or none."""
-    queues.open_queues(kubectl)
-    description = jobs.describe(
-        site,
-        kubectl,
-        "fixed",
-        [*jobs.PACED, "--log-samples"],
-        workers=jobs.workers((SIZE, SIZE, SIZE)),
-        node_labels={**wanted.node_labels},
-        queue={"system": "kueue", "name": queues.TRAINING},
-        checkpoint={"url": "file:///output/checkpoints", "every": 10},
-    )
-    return jobs.submit(site, kubectl, description)
-
-
-KUEUE: Final = System(
-    name="kueue",
-    title="fixed size, evicted whole by Kueue",
-    program=STANDBY,
-    submit=kueue_job,
-    serving_queue=queues.SERVING,
-)
-CONTENDERS: Final = (*reversed(SYSTEMS), TORCHELASTIC, KUEUE)
+CONTENDERS: Final = (LAUNCH, HOROVODRUN, STOCK, TORCHELASTIC, KUEUE)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=240.0, help="that a window takes here")
-    parser.add_argument("--windows", type=chosen_windows, default=WINDOWS, help="how many, or their names")
-    parser.add_argument("--systems", default=",".join(each.name for each in CONTENDERS))
-    parser.add_argument("--recorded", action="store_true", help="show what was measured before")
+    add_window_options(parser, WINDOWS)
+    add_systems_option(parser, CONTENDERS)
     flags = parser.parse_args()
     if flags.recorded:
-        if not kept(OUT):
-            sys.exit(f"nothing was measured before: {OUT} has no records")
-        report(kept(OUT), [])
+        report(measured_before(OUT), [])
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
@@ -115,8 +64,8 @@ def main() -> None:
     try:
         site = attach(running)
         jobs.priority_classes(site)
-        for system in (each for each in CONTENDERS if each.name in flags.systems.split(",")):
-            with installed(site, system):
+        for system in flags.systems:
+            with system.installed(site):
                 for window in flags.windows:
                     print(f"{time.strftime('%H:%M:%S')} {window.name}: {system.name}", flush=True)
                     try:
@@ -128,22 +77,6 @@ def main() -> None:
     finally:
         if ours:
             kube.down()
-
-
-@contextmanager
-def installed(site: Site, system: System) -> Iterator[None]:
-    """What the system needs beside the MPI Operator, or in its place."""
-    if system is KUEUE:
-        with queues.kueue_with_queues(site, gpus=SIZE):
-            yield
-    elif system is TORCHELASTIC:
-        try:
-            trainingoperator.start(site.local())
-            yield
-        finally:
-            trainingoperator.stop(site.local())
-    else:
-        yield
 
 
 def report(measured: Sequence[Measured], broken: Sequence[str]) -> None:

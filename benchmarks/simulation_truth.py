@@ -12,19 +12,21 @@ measured before.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cluster import SYSTEMS
 from benchmarks.replay.cluster_window import measure
-from benchmarks.replay.measured_window import Measured, kept, step_seconds, useful
+from benchmarks.replay.measured_window import Measured, step_seconds, useful
 from benchmarks.replay.trace_window import BAMBOO_WINDOWS, PARCAE_WINDOWS, SIZE, TRACES, AskedGpus
+from benchmarks.replay.window_options import measured_before
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
+from benchmarks.systems.product import LAUNCH
+from benchmarks.systems.stock import STOCK
+from benchmarks.systems.system import add_systems_option
 from hvd_elastic.policy.job_demand import Speeds
 from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.simulate.engine.inference_record import inference_waiting
@@ -43,7 +45,8 @@ LEAD_SECONDS: Final = 60.0
 """Simulated before the window, so that the job trains on all GPUs when it begins, as the real one does."""
 OUT: Final = Path("out/bench-simulation-truth")
 WINDOWS: Final = (*PARCAE_WINDOWS, *BAMBOO_WINDOWS)
-WAYS: Final = {"stock": Way.STOCK, "launch": Way.OURS}
+SYSTEMS: Final = (LAUNCH, STOCK)
+WAYS: Final = {LAUNCH.name: Way.OURS, STOCK.name: Way.STOCK}
 GOODPUT_AIM: Final = 0.05
 WAITING_AIM: Final = 0.20
 
@@ -72,25 +75,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300.0, help="that a window takes here")
     parser.add_argument("--windows", type=int, default=len(WINDOWS))
-    parser.add_argument("--systems", default="launch")
+    add_systems_option(parser, SYSTEMS, default=(LAUNCH,))
     parser.add_argument("--recorded", action="store_true", help="measure nothing, compare what was measured before")
     flags = parser.parse_args()
     if flags.recorded:
-        if not kept(OUT):
-            sys.exit(f"nothing was measured before: {OUT} has no records")
-        report(kept(OUT))
+        report(measured_before(OUT))
         return
     if not TRACES.is_dir():
         print(f"skipped: the recorded traces are not in {TRACES}")
         return
-    systems = [system for system in SYSTEMS if system.name in flags.systems.split(",") and system.name in WAYS]
     found: list[Measured] = []
     running, ours = running_or_up()
     try:
         site = attach(running)
         jobs.priority_classes(site)
         for number, window in enumerate(WINDOWS[: flags.windows], 1):
-            for system in systems:
+            for system in flags.systems:
                 print(f"{time.strftime('%H:%M:%S')} window {number}: {window.name}, {system.name}", flush=True)
                 found.append(measure(site, system, window, flags.seconds, OUT))
                 print(f"  {asdict(compare(found[-1]))}", flush=True)

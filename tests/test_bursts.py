@@ -9,11 +9,12 @@ import pytest
 from benchmarks.burst.burst_tables import above_idle, parts_table, waiting_table
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Burst, Leaving, Measured, kept, training_kind
 from benchmarks.burst.real_nodes import place
+from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from tests.cluster.kube.kwok import _delete
 from tests.cluster.pod_lives import PodLife, pod_lives
 from tests.cluster.timeline import Sighting
 
-PLACE = place("launch")
+PLACE = place(LAUNCH)
 
 
 def seen(pod: str, time: float, *, change: str = "MODIFIED", phase: str = "Pending", **keys: object) -> Sighting:
@@ -108,10 +109,10 @@ def test_without_idle_gpus_there_is_nothing_to_hold_it_against() -> None:
 def test_pods_of_kwok_leave_as_those_of_the_real_node_did() -> None:
     real = [measured(AT_ONCE, 1.0, leaving=0.6), measured(training_kind("launch"), 1.0, leaving=0.9)]
     others = [measured(training_kind("launch"), 1.0, place="kwok", leaving=70.0), measured(IDLE, 1.0, leaving=50.0)]
-    found = Leaving.of([*real, *others], launcher="launch", place=PLACE)
+    found = Leaving.of([*real, *others], launcher=LAUNCH.name, place=PLACE)
     assert found == Leaving(training=0.9, at_once=0.6)
-    assert Leaving.of(real[1:], launcher="launch", place=PLACE) is None
-    assert Leaving.of(real, launcher="horovodrun", place=PLACE) is None
+    assert Leaving.of(real[1:], launcher=LAUNCH.name, place=PLACE) is None
+    assert Leaving.of(real, launcher=HOROVODRUN.name, place=PLACE) is None
 
 
 def test_kwok_deletes_workers_after_a_while_and_all_other_pods_at_once() -> None:

@@ -5,15 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.operator.measured_scale import (
-    BOUND,
-    CREATED,
-    GONE,
-    ONE_LEAVES,
-    RUNNING,
-    START,
+    Change,
+    MeasuredChange,
     MeasuredScale,
+    Moment,
     Pace,
-    Phase,
     go_seconds,
     kept,
     sync_times,
@@ -54,11 +50,16 @@ def test_a_pace_is_written_as_it_is_read() -> None:
         Pace.parse("50")
 
 
-def test_moments_of_a_phase_leave_out_what_was_before() -> None:
+def test_moments_of_a_change_leave_out_what_was_before() -> None:
     old = PodLife(pod="w-0", uid="0", created=1.0, bound=1.0, running=2.0)
     left = PodLife(pod="w-1", uid="1", created=1.0, bound=1.0, running=2.0, told=11.0, gone=13.5)
     made = PodLife(pod="w-1", uid="2", created=14.0, bound=14.5, running=16.0)
-    assert pod_moments([old, left, made], 10.0) == {CREATED: 4.0, BOUND: 4.5, RUNNING: 6.0, GONE: 3.5}
+    assert pod_moments([old, left, made], 10.0) == {
+        Moment.CREATED: 4.0,
+        Moment.BOUND: 4.5,
+        Moment.RUNNING: 6.0,
+        Moment.GONE: 3.5,
+    }
     assert pod_moments([old], 10.0) == {}
 
 
@@ -82,15 +83,17 @@ def test_a_moment_that_never_comes_is_named() -> None:
 
 def test_what_was_measured_is_kept_by_size_and_pace(tmp_path: Path) -> None:
     slow, fast = Pace.parse("5:10"), Pace.parse("50:1000")
-    phases = {START: Phase(seconds={CREATED: 1.0, RUNNING: 2.0}, cpu={"mpi-operator": 0.5})}
+    changes = {
+        Change.START: MeasuredChange(seconds={Moment.CREATED: 1.0, Moment.RUNNING: 2.0}, cpu={"mpi-operator": 0.5})
+    }
     for workers, pace in ((512, fast), (64, fast), (64, slow)):
-        MeasuredScale(workers=workers, pace=pace, phases=phases, mib={"mpi-operator": 60.0}).keep(tmp_path)
+        MeasuredScale(workers=workers, pace=pace, changes=changes, mib={"mpi-operator": 60.0}).keep(tmp_path)
     MeasuredScale(workers=64, pace=slow, broken="not within 5 s: running").keep(tmp_path)
     found = kept(tmp_path)
     assert [(one.workers, one.pace) for one in found] == [(64, slow), (64, fast), (512, fast)]
-    assert found[1].phases == phases
+    assert found[1].changes == changes
     table = start_table(found)
     assert "64 workers, 5:10: not within 5 s: running" in table.note
     assert [row[2] for row in table.rows] == [None, 1.0, 1.0]
     assert len(change_table(found).rows) == 3
-    assert ONE_LEAVES not in found[0].phases
+    assert Change.ONE_LEAVES not in found[0].changes

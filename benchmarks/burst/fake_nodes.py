@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from benchmarks.burst.burst_load import BurstLoad
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Leaving, Measured, training_kind
+from benchmarks.systems.product import LAUNCH
+from benchmarks.systems.system import WantedJob
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs
-from tests.cluster.jobs import Job
+from tests.cluster import inference
 from tests.cluster.kube import kwok
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.pod_watch import PodWatch
 from tests.cluster.pods import pod
 from tests.cluster.site import Site, make_namespace, remove_namespace
 
-LAUNCHER: Final = "launch"
 _AT_ONCE: Final = "at-once"
 
 
@@ -49,11 +49,12 @@ def measure(site: Site, workers: int, gpus: int, rounds: int, *, leaving: Leavin
             load.burst(IDLE, gpus)
             load.give_back()
         _from_pods(kubectl, load, workers, gpus, rounds)
-        job = _submit(site, kubectl, workers)
+        wanted = WantedJob(node_labels=kwok.LABELS, start=workers, size=workers, keys={"tolerations": [kwok.TAINT]})
+        job = LAUNCH.submit(site, kubectl, wanted)
         load.until_running(f"{job.name}-launcher", 1)
         for _ in range(rounds):
             load.until_running(f"{job.name}-{Role.WORKER}", workers)
-            load.burst(training_kind(LAUNCHER), gpus)
+            load.burst(training_kind(LAUNCH.name), gpus)
             load.give_back()
         return load.measured()
 
@@ -102,17 +103,3 @@ def _victims(count: int) -> dict[str, Any]:
         "metadata": {"name": _AT_ONCE},
         "spec": {"replicas": count, "selector": {"matchLabels": labels}, "template": template},
     }
-
-
-def _submit(site: Site, kubectl: Kubectl, workers: int) -> Job:
-    description = jobs.describe(
-        site,
-        kubectl,
-        "elastic",
-        jobs.PACED,
-        launcher={"kind": LAUNCHER, "cpu": "100m"},
-        workers=jobs.workers((1, workers, workers)),
-        node_labels=kwok.LABELS,
-        tolerations=[kwok.TAINT],
-    )
-    return jobs.submit(site, kubectl, description)

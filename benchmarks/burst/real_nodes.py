@@ -8,8 +8,9 @@ from typing import Final
 from benchmarks.burst.burst_load import BurstLoad
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured, training_kind
 from benchmarks.cluster import OLD_SECONDS
+from benchmarks.systems.system import SPOT, System, WantedJob
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs
+from tests.cluster import inference
 from tests.cluster.jobs import Job
 from tests.cluster.kube import store
 from tests.cluster.kube.kubectl import Kubectl
@@ -21,22 +22,22 @@ SIZE: Final = 4
 """Workers of the job: the GPUs of the node. It may give all of them but one."""
 
 
-def place(launcher: str) -> str:
-    """The node with a job of a launcher, beside which all kinds of bursts ask."""
-    return f"a node, {SIZE} workers of {launcher}"
+def place(system: System) -> str:
+    """The node with a job, beside which all kinds of bursts ask."""
+    return f"a node, {SIZE} workers of {system.name}"
 
 
-def measure(site: Site, launcher: str, gpus: int, rounds: int) -> list[Measured]:
+def measure(site: Site, system: System, gpus: int, rounds: int) -> list[Measured]:
     """Bursts for so many GPUs, of each kind in each round. The training runs beside all of them."""
     spot = site.local().nodes["spot"]
     offer = partial(spot.set_gpus, site.kubectl)
-    name = f"bench-bursts-{launcher}"
+    name = f"bench-bursts-{system.name}"
     kubectl = make_namespace(site, name)
     offer(SIZE)
     try:
-        job = _submit(site, kubectl, launcher)
+        job = system.submit(site, kubectl, WantedJob(node_labels=SPOT, start=SIZE, size=SIZE))
         with PodWatch(kubectl) as watch:
-            load = BurstLoad(place=place(launcher), load=inference.deploy(site, kubectl), watch=watch)
+            load = BurstLoad(place=place(system), load=inference.deploy(site, kubectl), watch=watch)
             job.wait_size(SIZE, within_seconds=240)
             for number in range(rounds + 1):
                 offer(SIZE + gpus)
@@ -47,24 +48,11 @@ def measure(site: Site, launcher: str, gpus: int, rounds: int) -> list[Measured]
                     continue
                 _from_pods(kubectl, load, gpus)
                 offer(SIZE)
-                _from_training(job, load, launcher, gpus)
+                _from_training(job, load, system, gpus)
             return load.measured()
     finally:
         remove_namespace(site, name)
         offer(spot.node.gpus)
-
-
-def _submit(site: Site, kubectl: Kubectl, launcher: str) -> Job:
-    description = jobs.describe(
-        site,
-        kubectl,
-        "elastic",
-        jobs.PACED,
-        launcher={"kind": launcher, "cpu": "100m"},
-        workers=jobs.workers((1, SIZE, SIZE)),
-        node_labels={"kubernetes.io/hostname": "spot"},
-    )
-    return jobs.submit(site, kubectl, description)
 
 
 def _from_pods(kubectl: Kubectl, load: BurstLoad, gpus: int) -> None:
@@ -90,9 +78,9 @@ def _victims(count: int) -> Sequence[dict[str, object]]:
     ]
 
 
-def _from_training(job: Job, load: BurstLoad, launcher: str, gpus: int) -> None:
+def _from_training(job: Job, load: BurstLoad, system: System, gpus: int) -> None:
     """Training gives its GPUs, and takes them back before the next round."""
-    load.burst(training_kind(launcher), gpus)
+    load.burst(training_kind(system.name), gpus)
     job.wait_size(SIZE - gpus)
     back = time.time()
     load.give_back()

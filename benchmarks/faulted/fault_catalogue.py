@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.faulted.victim import Victim
-from benchmarks.recorded_days import TORCHELASTIC
+from benchmarks.systems.torchelastic import TORCHELASTIC
 from tests.cluster.faults import signal_processes
 from tests.cluster.object_store import ObjectStore
 

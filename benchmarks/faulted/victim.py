@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster import SIZE, SPOT, System, WantedJob
-from benchmarks.recorded_days import TORCHELASTIC
+from benchmarks.systems.system import SIZE, SPOT, System, WantedJob
+from benchmarks.systems.torchelastic import TORCHELASTIC
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import jobs, object_store
 from tests.cluster.faults import STANDBY

@@ -4,18 +4,32 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
-START, ONE_LEAVES, ONE_BACK, HALF_LEAVE, HALF_BACK, DELETED = PHASES = (
-    *("start", "one leaves", "one comes back"),
-    *("half leave", "half come back", "deleted"),
-)
-CREATED, BOUND, RUNNING, GONE, LISTED, OFFERED = (
-    *("created", "bound", "running"),
-    *("gone", "in the ConfigMap", "offered"),
-)
-"""Moments of a phase: of the last pod; then the operator's ConfigMap, and discovery's list, are right."""
+
+class Change(StrEnum):
+    """What a job goes through, in this order."""
+
+    START = "start"
+    ONE_LEAVES = "one leaves"
+    ONE_BACK = "one comes back"
+    HALF_LEAVE = "half leave"
+    HALF_BACK = "half come back"
+    DELETED = "deleted"
+
+
+class Moment(StrEnum):
+    """Of a change: of the last pod; then the operator's ConfigMap, and discovery's list, are right."""
+
+    CREATED = "created"
+    BOUND = "bound"
+    RUNNING = "running"
+    GONE = "gone"
+    LISTED = "in the ConfigMap"
+    OFFERED = "offered"
+
 
 _SYNC: Final = re.compile(r"Finished syncing job \S+ \((\S+)\)")
 _PART: Final = re.compile(r"([0-9.]+)(h|ms|m|s|µs|ns)")
@@ -23,8 +37,8 @@ _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """One change of a job."""
+class MeasuredChange:
+    """What a change took."""
 
     seconds: Mapping[str, float]
     """From its beginning until each moment."""
@@ -67,7 +81,7 @@ class MeasuredScale:
 
     workers: int
     pace: Pace
-    phases: dict[str, Phase] = field(default_factory=dict)
+    changes: dict[Change, MeasuredChange] = field(default_factory=dict)
     mib: dict[str, float] = field(default_factory=dict)
     """Resident memory with all workers there, by process."""
     syncs: int = 0
@@ -92,8 +106,8 @@ class MeasuredScale:
     def from_json(cls, text: str) -> Self:
         """What `keep` has written."""
         found: dict[str, Any] = json.loads(text)
-        phases = {name: Phase(**phase) for name, phase in found["phases"].items()}
-        return cls(**{**found, "pace": Pace(**found["pace"]), "phases": phases})
+        changes = {Change(name): MeasuredChange(**change) for name, change in found["changes"].items()}
+        return cls(**{**found, "pace": Pace(**found["pace"]), "changes": changes})
 
 
 def kept(folder: Path) -> list[MeasuredScale]:

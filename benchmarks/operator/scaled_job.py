@@ -23,24 +23,7 @@ import yaml
 
 from benchmarks.discovery import answer, names, sidecar_process
 from benchmarks.operator import control_plane
-from benchmarks.operator.measured_scale import (
-    BOUND,
-    CREATED,
-    DELETED,
-    GONE,
-    HALF_BACK,
-    HALF_LEAVE,
-    LISTED,
-    OFFERED,
-    ONE_BACK,
-    ONE_LEAVES,
-    RUNNING,
-    START,
-    MeasuredScale,
-    Pace,
-    Phase,
-    sync_times,
-)
+from benchmarks.operator.measured_scale import Change, MeasuredChange, MeasuredScale, Moment, Pace, sync_times
 from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, Role
 from tests.cluster import jobs
 from tests.cluster.kube import addons, kwok, waiting
@@ -133,14 +116,14 @@ class ScaledJob:
         self.watch = self.stack.enter_context(PodWatch(self.kubectl, selector=f"{LABEL_JOB_ROLE}={Role.WORKER}"))
         self._start()
         rest, half = self.workers - 1, self.workers // 2
-        for phase, count in (
-            (ONE_LEAVES, rest),
-            (ONE_BACK, self.workers),
-            (HALF_LEAVE, half),
-            (HALF_BACK, self.workers),
+        for change, count in (
+            (Change.ONE_LEAVES, rest),
+            (Change.ONE_BACK, self.workers),
+            (Change.HALF_LEAVE, half),
+            (Change.HALF_BACK, self.workers),
         ):
-            self._phase(phase, count, partial(self._scale, count))
-        self._phase(DELETED, 0, lambda: self.kubectl("delete", "mpijob", NAME, "--wait=false"))
+            self._change(change, count, partial(self._scale, count))
+        self._change(Change.DELETED, 0, lambda: self.kubectl("delete", "mpijob", NAME, "--wait=false"))
 
     def _start(self) -> None:
         log = self.site.local().daemon(control_plane.OPERATOR).log
@@ -151,7 +134,7 @@ class ScaledJob:
             self._until("the launcher's pod is made", lambda: bool(self._launcher()))
             self._start_sidecar()
 
-        self._phase(START, self.workers, submit)
+        self._change(Change.START, self.workers, submit)
         times = sync_times(log.read_bytes()[before:].decode(errors="replace").splitlines())
         self.found.syncs, self.found.sync_seconds = len(times), sum(times)
         self.found.mib = control_plane.resident_mib(self.site.local(), self.others)
@@ -203,18 +186,18 @@ class ScaledJob:
     def _scale(self, count: int) -> None:
         self.kubectl.patch("mpijob", NAME, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": count}}}})
 
-    def _phase(self, name: str, count: int, begin: Callable[[], object]) -> None:
+    def _change(self, change: Change, count: int, begin: Callable[[], object]) -> None:
         """Begin a change, and wait until the operator and discovery have brought the job to so many workers."""
         machine = self.site.local()
         before, began = control_plane.cpu_seconds(machine, self.others), time.time()
         begin()
-        seconds = {} if name == DELETED else self._lists(count, began)
+        seconds = {} if change == Change.DELETED else self._lists(count, began)
         self._until(f"{count} workers run", lambda: self._settled(count))
         after = control_plane.cpu_seconds(machine, self.others)
         cpu = {process: spent - before.get(process, 0.0) for process, spent in after.items()}
         lives = self.watch.lives()
-        self.found.phases[name] = Phase(seconds={**pod_moments(lives, began), **seconds}, cpu=cpu)
-        print(f"  {time.strftime('%H:%M:%S')} {name}: {self.found.phases[name]}", flush=True)
+        self.found.changes[change] = MeasuredChange(seconds={**pod_moments(lives, began), **seconds}, cpu=cpu)
+        print(f"  {time.strftime('%H:%M:%S')} {change}: {self.found.changes[change]}", flush=True)
 
     def _lists(self, count: int, began: float) -> dict[str, float]:
         """When the ConfigMap and discovery's list have so many workers, as seconds."""
@@ -227,7 +210,10 @@ class ScaledJob:
             looked = time.time()
             return self._configmap().get("discover_hosts.sh", "").count("echo ") == count
 
-        probes = {LISTED: listed, OFFERED: lambda: len(names(self.folder)) == count}
+        probes: dict[str, Callable[[], bool]] = {
+            Moment.LISTED: listed,
+            Moment.OFFERED: lambda: len(names(self.folder)) == count,
+        }
         return moments(probes, began, within_seconds=self._patience, seen=self._seen)
 
     def _configmap(self) -> Mapping[str, str]:
@@ -241,7 +227,7 @@ class ScaledJob:
 
     @property
     def _patience(self) -> float:
-        """Seconds for a phase. Kubernetes' own controllers delete 20 objects a second; each pod is news three times."""
+        """Seconds for a change. Kubernetes' controllers delete 20 objects a second; each pod is news three times."""
         pace = self.found.pace
         return 60 + self.workers * (1.5 / min(20, pace.requests) + 4 / pace.events)
 
@@ -254,14 +240,14 @@ class ScaledJob:
 
 
 def pod_moments(lives: list[PodLife], began: float) -> dict[str, float]:
-    """When the last pod that was made, or told to end, since the phase began was how far, as seconds from there."""
+    """When the last pod that was made, or told to end, since a change began was how far, as seconds from there."""
     made = [life for life in lives if life.created >= began]
     told = [life for life in lives if (life.told or 0.0) >= began]
     times: dict[str, list[float | None]] = {
-        CREATED: [life.created for life in made],
-        BOUND: [life.bound for life in made],
-        RUNNING: [life.running for life in made],
-        GONE: [life.gone for life in told],
+        Moment.CREATED: [life.created for life in made],
+        Moment.BOUND: [life.bound for life in made],
+        Moment.RUNNING: [life.running for life in made],
+        Moment.GONE: [life.gone for life in told],
     }
     last = {name: [moment for moment in found if moment is not None] for name, found in times.items()}
     return {name: max(found) - began for name, found in last.items() if found}

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cluster import SPOT, System, WantedJob
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.replay.trace_window import SIZE, AskedGpus, TraceWindow, asked, trace_of
+from benchmarks.systems.system import SPOT, System, WantedJob
 from hvd_elastic.demo.demo_data import read_digits
 from tests.cluster import inference
 from tests.cluster.inference import Inference

@@ -1,0 +1,39 @@
+"""The product with its two launchers: what `hvd-elastic generate` makes."""
+
+from functools import partial
+from typing import Final
+
+from benchmarks.systems.system import System, WantedJob
+from tests.cluster import jobs
+from tests.cluster.faults import STANDBY
+from tests.cluster.jobs import Job
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import Site
+
+
+def _submit(launcher: str, site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
+    description = jobs.describe(
+        site,
+        kubectl,
+        "elastic",
+        [*jobs.PACED, "--log-samples", *wanted.options],
+        launcher={"kind": launcher, "cpu": "100m"},
+        workers=jobs.workers((1, wanted.start, wanted.size)),
+        node_labels={**wanted.node_labels},
+        **wanted.keys,
+    )
+    return jobs.submit(site, kubectl, description, shared=wanted.shared)
+
+
+HOROVODRUN: Final = System(
+    name="horovodrun",
+    title="`hvd-elastic`, launcher `horovodrun`",
+    program=STANDBY,
+    submit=partial(_submit, "horovodrun"),
+)
+LAUNCH: Final = System(
+    name="launch",
+    title="`hvd-elastic`, launcher `launch`",
+    program=STANDBY,
+    submit=partial(_submit, "launch"),
+)

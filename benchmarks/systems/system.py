@@ -1,0 +1,73 @@
+"""A system that runs jobs on the test cluster, and the job that it is asked to run."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from tests.cluster.jobs import Job
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import Site
+
+SIZE: Final = 3
+"""Workers of a job at full size."""
+SPOT: Final = {"kubernetes.io/hostname": "spot"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedJob:
+    """What a system is asked to run."""
+
+    node_labels: Mapping[str, str]
+    """Of the nodes for its workers."""
+    start: int = SIZE
+    """Workers with which it begins."""
+    size: int = SIZE
+    """Workers at most."""
+    shared: Path | None = None
+    """The folder for its results, where that is there already."""
+    options: Sequence[str] = ()
+    """Of its script."""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """Of its description, for the product. Others have none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """Something that runs jobs."""
+
+    name: str
+    title: str
+    program: str
+    """In the command line of a training process."""
+    submit: Callable[[Site, Kubectl, WantedJob], Job]
+    """Starts the job."""
+    installed: Callable[[Site], AbstractContextManager[None]] = lambda _site: nullcontext()
+    """What it needs beside the MPI Operator, or in its place."""
+    serving_queue: str = ""
+    """The queue of Kueue in which inference asks; empty: none."""
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def add_systems_option(
+    parser: argparse.ArgumentParser, systems: Sequence[_Named], *, default: Sequence[_Named] = ()
+) -> None:
+    """Let a benchmark run with some of its systems, `--systems NAME,NAME`; without it, with the default, or all."""
+    by_name = {each.name: each for each in systems}
+
+    def chosen(names: str) -> list[_Named]:
+        if unknown := [name for name in names.split(",") if name not in by_name]:
+            raise argparse.ArgumentTypeError(
+                f"no system is called {', '.join(unknown)}; there are {', '.join(by_name)}"
+            )
+        return [each for name, each in by_name.items() if name in names.split(",")]
+
+    parser.add_argument(
+        "--systems", type=chosen, default=[*(default or systems)], metavar="NAME,NAME", help="; ".join(by_name)
+    )

@@ -1,0 +1,81 @@
+"""A job as users of the training-operator write it: an elastic PyTorchJob, torchrun with the c10d rendezvous."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.systems.plain_pod import plain_pod
+from benchmarks.systems.system import System, WantedJob
+from hvd_elastic.mpijob.contract import Role
+from tests.cluster import jobs
+from tests.cluster.jobs import Job
+from tests.cluster.kube import trainingoperator
+from tests.cluster.kube.kubectl import Kubectl, condition_of
+from tests.cluster.site import Site
+
+_NAME: Final = "torchelastic"
+_COMMAND: Final = ["torchrun", "/output/scripts/torchelastic.py"]
+"""The operator says everything else to torchrun by environment variables."""
+_OWN_STORE: Final = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Without it no world grows: agents that are there keep the address of their store, one that comes waits for it to be
+written again, and all of them fail after a minute (torch 2.15, distributed/elastic/rendezvous/dynamic_rendezvous.py,
+`next_rendezvous`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchElasticJob(Job):
+    """A PyTorchJob that was applied."""
+
+    def require_alive(self) -> None:
+        """Raise if the job has failed."""
+        job = self.kubectl.get("pytorchjob", self.name)
+        assert condition_of(job, "Failed") != "True", f"{self.name} has failed:\n{self.describe()}"
+
+
+def _submit(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
+    shared = wanted.shared or jobs.share_results(site, kubectl)
+    applied = time.time()
+    kubectl.apply([_pytorchjob(site, wanted)])
+    return TorchElasticJob(kubectl=kubectl, name=_NAME, shared=shared, applied=applied)
+
+
+def _pytorchjob(site: Site, wanted: WantedJob) -> dict[str, Any]:
+    # As in the operator's examples/pytorch/elastic/echo/echo.yaml, with more restarts: each change of the world is one.
+    # Not `ExitCode`: agents end with 1 when they lose the store of the pod that has it, and the job would have failed.
+    container = {
+        "name": "pytorch",
+        "command": [*_COMMAND, *wanted.options],
+        "env": [{"name": name, "value": "1"} for name in ("OMP_NUM_THREADS", _OWN_STORE)],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    pod = plain_pod(
+        site, _NAME, Role.WORKER, priority="preemptible-pc", node_labels=wanted.node_labels, container=container
+    )
+    elastic = {"rdzvBackend": "c10d", "minReplicas": 1, "maxReplicas": wanted.size, "maxRestarts": 1000}
+    worker = {"replicas": wanted.size, "restartPolicy": "OnFailure", "template": pod}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": _NAME},
+        "spec": {"nprocPerNode": "1", "elasticPolicy": elastic, "pytorchReplicaSpecs": {"Worker": worker}},
+    }
+
+
+@contextmanager
+def _installed(site: Site) -> Iterator[None]:
+    try:
+        trainingoperator.start(site.local())
+        yield
+    finally:
+        trainingoperator.stop(site.local())
+
+
+TORCHELASTIC: Final = System(
+    name=_NAME,
+    title="TorchElastic, training-operator",
+    program="scripts/torchelastic.py",
+    submit=_submit,
+    installed=_installed,
+)
