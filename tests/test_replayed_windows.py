@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.peers.inference_demand import InferenceDemand
-from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
+from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated, untaken
 from benchmarks.replay.sample_account import SampleAccount, sample_account
 from benchmarks.replay.trace_window import (
     CUT_HOURS,
@@ -116,6 +116,16 @@ def test_goodput_is_of_what_the_window_gives() -> None:
     assert goodput(one) == pytest.approx(1.0)
 
 
+def test_a_gpu_is_not_taken_until_the_world_is_larger() -> None:
+    """Inference leaves two GPUs at second 4; the world has the first at 6 and the other at 7, after a pause."""
+    sizes = [(0.1 * number, 1) for number in range(60)] + [(6.0, 2), (6.5, 2)]
+    sizes += [(7.0 + 0.1 * number, 3) for number in range(30)]
+    steps = [(second, number, size) for number, (second, size) in enumerate(sizes)]
+    one = measured(steps, asks=[{"second": 0.0, "gpus": 2}, {"second": 4.0, "gpus": 0}])
+    assert untaken(one) == pytest.approx((1.9 * 2 + 0.6 * 1) / (4 + 6 * 3))
+    assert untaken(measured([], asks=[{"second": 0.0, "gpus": 2}])) == pytest.approx(1.0)
+
+
 def test_a_pause_is_a_time_without_a_step_to_the_end_of_the_window() -> None:
     one = measured([(0.1 * number + (1.5 if number > 50 else 0.0), number, 3) for number in range(70)])
     assert pauses(one) == [pytest.approx(1.6), pytest.approx(10.0 - 8.4)]
@@ -131,9 +141,9 @@ def test_tables_have_a_row_for_each_window_and_each_system() -> None:
     windows, systems = window_table("name", found, ["b, other: stood still"]), system_table("name", found)
     assert [row[:2] for row in windows.texts()] == [["a", "other"], ["a", "s"], ["b", "s"]]
     assert [row[2:4] for row in windows.texts()] == [["90.0%", "no"], ["50.0%", "no"], ["100.0%", "yes"]]
-    assert [row[6] for row in windows.texts()] == ["-", "4", "0"]
+    assert [row[7] for row in windows.texts()] == ["-", "4", "0"]
     assert windows.note == "b, other: stood still"
-    assert systems.texts()[0][:7] == ["s", "2", "75.0%", "no", "0", "5", "4"]
+    assert systems.texts()[0][:8] == ["s", "2", "75.0%", "no", "0.0%", "0", "5", "4"]
     assert systems.texts()[0][-3:] == ["3", "2.00", "2.98"]
 
 

@@ -1,6 +1,7 @@
 """What happened in a window, wherever it was replayed, and the figures that follow from it."""
 
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-from benchmarks.replay.trace_window import AskedGpus, given
+from benchmarks.replay.trace_window import SIZE, AskedGpus, given
 
 PAUSE: Final = 3.0
 """A step that takes so many times the median of its size is a pause."""
@@ -50,6 +51,21 @@ def kept(folder: Path) -> list[Measured]:
 def goodput(one: Measured) -> float:
     """The share of the GPU-time which the window leaves to training that kept steps have used."""
     return useful(one.steps, unhindered(one.steps)) / given([AskedGpus(**ask) for ask in one.asks], one.seconds)
+
+
+def untaken(one: Measured) -> float:
+    """The share of the GPU-time which the window leaves to training that no world had: workers were on their way."""
+    asks = [AskedGpus(**ask) for ask in one.asks]
+    times = [float(step["time"]) - one.began for step in one.steps]
+    sizes = [int(step["size"]) for step in one.steps] or [0]
+    moments = sorted({0.0, one.seconds, *times, *(ask.second for ask in asks)})
+    idle = 0.0
+    for begin, end in pairwise(moments):
+        left = SIZE - next((ask.gpus for ask in reversed(asks) if ask.second <= begin), 0)
+        # A world forms before its first step.
+        size = sizes[min(bisect_left(times, end), len(sizes) - 1)]
+        idle += max(0, left - size) * (end - begin)
+    return idle / given(asks, one.seconds)
 
 
 def repeated(one: Measured) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean, median
 from typing import Final
 
-from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated
+from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated, untaken
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
 from hvd_elastic.simulate.engine.inference_record import inference_waiting
@@ -13,6 +13,7 @@ GOODPUT_AIM: Final = 0.97
 COLUMNS: Final = (
     Column(title="goodput", format=".1%"),
     Column(title=f"at least {GOODPUT_AIM:.0%}"),
+    Column(title="GPUs not taken yet", format=".1%"),
     Column(title="steps repeated"),
     Column(title="epochs ended"),
     Column(title="samples wrong"),
@@ -85,6 +86,7 @@ def _figures(windows: Sequence[Measured]) -> list[Value]:
     return [
         share,
         "yes" if share >= GOODPUT_AIM else "no",
+        fmean(map(untaken, windows)),
         sum(map(repeated, windows)),
         sum(one.epochs for one in windows),
         sum(counted) if counted else None,

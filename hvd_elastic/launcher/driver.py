@@ -121,6 +121,10 @@ class Driver:
 
     # --- Events from other threads -----------------------------------------------------------------------------------
 
+    def begun_before(self) -> None:
+        """An earlier launcher has begun this job."""
+        self._events.put(self._world.begun_before)
+
     def hosts_seen(self, hosts: tuple[Host, ...]) -> None:
         """The source reports these hosts."""
         self._events.put(lambda: self._update_hosts(hosts))

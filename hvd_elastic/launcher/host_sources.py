@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from hvd_elastic.discovery.snapshot import Host, SnapshotError, read_snapshot
+from hvd_elastic.discovery.snapshot import Host, MissingSnapshotError, SnapshotError, read_snapshot
 from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.file_watch import FileWatch
 from hvd_elastic.launcher.launch_settings import LaunchSettings
@@ -64,6 +64,7 @@ class SnapshotSource:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._complaint = ""
+        self._has_read = False
 
     def run(self, publish: Publish, stop: threading.Event) -> None:
         """Publish each new snapshot within milliseconds."""
@@ -72,7 +73,7 @@ class SnapshotSource:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._watch(publish, stop)
             except OSError as error:
-                self._complain(str(error))
+                self._complain(error)
                 stop.wait(self.LOOK_AGAIN_SECONDS)
 
     def _watch(self, publish: Publish, stop: threading.Event) -> None:
@@ -88,17 +89,21 @@ class SnapshotSource:
         try:
             snapshot = read_snapshot(self._folder)
         except (SnapshotError, OSError) as error:
-            self._complain(str(error))
+            self._complain(error)
             return None
-        self._complaint = ""
+        self._complaint, self._has_read = "", True
         return snapshot.hosts
 
-    def _complain(self, text: str) -> None:
+    def _complain(self, error: Exception) -> None:
         # The rest of the message holds an age that changes each second.
-        kind = text.split(" is ", 1)[0]
-        if kind != self._complaint:
-            logger.warning("the hosts stay as they are: %s", text)
+        kind = str(error).split(" is ", 1)[0]
+        if kind == self._complaint:
+            return
         self._complaint = kind
+        if isinstance(error, MissingSnapshotError) and not self._has_read:  # the sidecar starts beside its launcher
+            logger.info("waiting for the first list of hosts: %s", error)
+        else:
+            logger.warning("the hosts stay as they are: %s", error)
 
 
 class ScriptSource:

@@ -17,6 +17,7 @@ from typing import Final, TextIO
 import psutil
 
 from hvd_elastic.discovery.job_beginning import has_begun
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, LaunchOutcome, WorkerCommand
@@ -131,10 +132,14 @@ class _Launch:
             stack.callback(self._runner.close)
             stack.callback(self._workers.end_all)
             stack.callback(stopping.set)
-            threading.Thread(
-                target=source.run, args=(self._driver.hosts_seen, stopping), name="hosts", daemon=True
-            ).start()
+            threading.Thread(target=source.run, args=(self._hosts_seen, stopping), name="hosts", daemon=True).start()
             return self._driver.run(self._server)
+
+    def _hosts_seen(self, hosts: tuple[Host, ...]) -> None:
+        """Before its first list the sidecar has said whether the job has begun, and it may start after the launcher."""
+        if has_begun(self._settings.run_dir):
+            self._driver.begun_before()
+        self._driver.hosts_seen(hosts)
 
     def _serve_metrics(self, port: int) -> Callable[[], None]:
         from hvd_elastic.launcher.launcher_metrics import serve_metrics
@@ -183,7 +188,7 @@ def _command_runner(settings: LaunchSettings, addresses: HostAddresses, changed:
 
 def _world_limits(settings: LaunchSettings) -> WorldLimits:
     return WorldLimits(
-        start=settings.minimum if has_begun(settings.run_dir) else settings.num_proc,
+        start=settings.num_proc,
         minimum=settings.minimum,
         maximum=settings.max_num_proc,
         elastic_timeout=math.inf if settings.elastic_timeout_seconds is None else settings.elastic_timeout_seconds,

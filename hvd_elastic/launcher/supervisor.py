@@ -38,6 +38,7 @@ from hvd_elastic.system.processes import read_stat
 logger = logging.getLogger(__name__)
 
 _TICK_SECONDS: Final = 0.2
+_LIST_TICK_SECONDS: Final = 0.02
 _END_SECONDS: Final = 10.0
 """From SIGTERM to SIGKILL. horovodrun gives its workers 5 s (`GRACEFUL_TERMINATION_TIME_S`)."""
 _HELD_SCRIPT: Final = "held-hosts"
@@ -51,10 +52,12 @@ class _HostList:
     """The present list, written by the source's thread."""
 
     hosts: tuple[Host, ...] = ()
+    is_known: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
 
     def publish(self, hosts: tuple[Host, ...]) -> None:
         self.hosts = hosts
+        self.is_known = True
 
 
 def supervise(command: HorovodrunCommand) -> Finish:
@@ -66,18 +69,37 @@ def supervise(command: HorovodrunCommand) -> Finish:
     # A signal that is blocked is received though it is ignored, as SIGHUP is under nohup.
     ending = frozenset(number for number in _ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, ending | {signal.SIGCHLD})
-    start = command.minimum if has_begun(command.run_dir) else command.start
-    limits = SupervisionLimits(start=start, minimum=command.minimum)
     listed = _HostList()
     source = SnapshotSource(command.run_dir)
     threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
     try:
-        finish = _Supervisor(command, Supervision(limits), listed, ending).run()
+        finish = _wait_for_list(listed, ending) or _Supervisor(command, _supervision(command), listed, ending).run()
         _leave_word(command.run_dir, finish)
         return finish
     finally:
         listed.stop.set()
         child_processes.kill_descendants()
+
+
+def _wait_for_list(listed: _HostList, ending: frozenset[signal.Signals]) -> Finish | None:
+    """The sidecar may start after its launcher. A signal ends the wait, and the job."""
+    while not listed.is_known:
+        received = signal.sigtimedwait(ending, _LIST_TICK_SECONDS)
+        if received is not None:
+            return _ended_by(received.si_signo)
+    return None
+
+
+def _supervision(command: HorovodrunCommand) -> Supervision:
+    """Before its first list the sidecar has said whether the job has begun."""
+    start = command.minimum if has_begun(command.run_dir) else command.start
+    return Supervision(SupervisionLimits(start=start, minimum=command.minimum))
+
+
+def _ended_by(number: int) -> Finish:
+    name = signal.Signals(number).name
+    logger.info("%s received", name)
+    return Finish(exit_code=128 + number, reason=name)
 
 
 class _Supervisor:
@@ -189,11 +211,10 @@ class _Supervisor:
         return decision
 
     def _end_by(self, number: int) -> Finish:
-        name = signal.Signals(number).name
-        logger.info("%s received", name)
+        finish = _ended_by(number)
         if self._pid is not None:
             self._stop(self._pid, hurried_by=self._ending)
-        return Finish(exit_code=128 + number, reason=name)
+        return finish
 
 
 def _leave_word(run_dir: Path, finish: Finish) -> None:

@@ -24,8 +24,8 @@ from hvd_elastic.mpijob.manifests.supporting import staging
 SIDECAR = "discovery"
 HOROVODRUN_ELASTIC_TIMEOUT_SECONDS = 365 * 24 * 3600
 """horovodrun cannot be told to wait as long as it takes, and its own default of 600 s ends a job that was preempted."""
-_FIRST_LIST_SECONDS = 120
-"""A sidecar that has written no list by then is started again."""
+_SIDECAR_START_SECONDS = 60
+"""So long a sidecar may take to serve its health, on a node where many pods start at once."""
 _DRAIN_SECONDS = 20
 """Of the pod's 30 s of grace. The sidecar gives up sooner; this is for one that does not answer."""
 _TOKEN_VOLUME = "discovery-token"  # noqa: S105 - a volume's name
@@ -142,11 +142,12 @@ def sidecar(
 ) -> Manifest:
     """The discovery container. It starts before the launcher, outlives it, and does not keep the pod from ending.
 
+    It has no startup probe: the launcher waits for the first list by itself, and starts meanwhile.
     It has a liveness probe, because a restart costs nothing: the list of hosts stays, and a new sidecar takes it over.
     Launcher and workers have none: a slow answer there would end training that goes on.
     """
-    alive = {"httpGet": {"path": "/healthz", "port": contract.DISCOVERY_METRICS_PORT}, "periodSeconds": 10}
-    ready = {"httpGet": {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}, "periodSeconds": 1}
+    alive = {"path": "/healthz", "port": contract.DISCOVERY_METRICS_PORT}
+    ready = {"path": "/readyz", "port": contract.DISCOVERY_METRICS_PORT}
     again = [] if _is_ours(spec) else ["--offer-again"]
     nodes = [] if spec.read_nodes else ["--no-nodes"]
     return without_empty(
@@ -162,24 +163,18 @@ def sidecar(
             env_from_field(contract.ENV_INCARNATION, "metadata.uid"),
         ],
         ports=[port("metrics", contract.DISCOVERY_METRICS_PORT)],
-        startupProbe=_startup(),
-        livenessProbe={**alive, "timeoutSeconds": 5, "failureThreshold": 3},
-        readinessProbe={**ready, "failureThreshold": 3},
+        livenessProbe={
+            "httpGet": alive,
+            "initialDelaySeconds": _SIDECAR_START_SECONDS,
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 3,
+        },
+        readinessProbe={"httpGet": ready, "periodSeconds": 1, "failureThreshold": 3},
         resources={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         securityContext=container_security(read_only_root=True),
         volumeMounts=[*scratch_mounts(), *mounts],
     )
-
-
-def _startup() -> Manifest:
-    """One process waits for the first list. The launcher starts with it, not up to a probe's period later."""
-    listed = f"until [ -e {contract.RUN_DIR}/{contract.SNAPSHOT_FILE} ]; do sleep 0.1; done"
-    return {
-        "exec": {"command": ["/bin/sh", "-c", listed]},
-        "periodSeconds": 1,
-        "timeoutSeconds": _FIRST_LIST_SECONDS,
-        "failureThreshold": 1,
-    }
 
 
 def _is_ours(spec: JobSpec) -> bool:

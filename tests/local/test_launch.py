@@ -310,6 +310,15 @@ def test_a_job_that_has_begun_before_begins_again_with_its_minimum(job: Job) -> 
     job.trains("a:0", "b:0", "b:1")
 
 
+def test_it_waits_for_the_sidecar_which_may_start_later(job: Job) -> None:
+    """And takes its word that the job has begun before."""
+    job.launch("-np", "4", "--min-np", "1")
+    job.until(lambda: "waiting for the first list" in job.said(), "it waits")
+    mark_begun(job.run_dir)
+    job.hosts("a:1")
+    job.trains("a:0")
+
+
 def test_a_host_that_fails_before_the_first_world_is_left_out(job: Job) -> None:
     job.hosts("a:2", "b:2")
     job.order("b:1", "barrier", "kill")

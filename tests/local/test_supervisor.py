@@ -82,6 +82,22 @@ def test_a_job_that_has_begun_before_begins_again_with_its_minimum(job: Supervis
     job.trains(f"{A}:0")
 
 
+def test_it_waits_for_the_sidecar_which_may_start_later(job: Supervised) -> None:
+    job.supervise("-np", "2")
+    job.until(lambda: "waiting for the first list" in job.said(), "it waits")
+    mark_begun(job.run_dir)
+    job.offer(A)
+    job.trains(f"{A}:0")
+
+
+def test_a_signal_ends_the_wait_for_the_sidecar(job: Supervised) -> None:
+    job.supervise()
+    job.until(lambda: "waiting for the first list" in job.said(), "it waits")
+    assert job.process is not None
+    job.process.terminate()
+    assert job.ends() == 128 + signal.SIGTERM
+
+
 def test_a_failure_of_the_script_ends_the_job(job: Supervised) -> None:
     job.offer(A)
     job.supervise()

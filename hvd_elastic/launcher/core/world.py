@@ -105,6 +105,10 @@ class World:
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
+    def begun_before(self) -> None:
+        """An earlier launcher has had a world of this job: `minimum` slots are enough from the beginning."""
+        self._formation.has_begun = True
+
     def hosts_seen(self, hosts: tuple[Host, ...], now: float) -> None:
         """The source reports these hosts."""
         self._hosts.update(hosts, now)

@@ -51,6 +51,8 @@ class WorldFormation:
         """Since when there are too few slots for a world."""
         self._lost_since: float | None = None
         """Since when no process holds the state."""
+        self.has_begun = False
+        """Whether an earlier launcher of this job has had a world. The owner sets it."""
         self._waits_to_begin = False
         """Whether the job waits to begin again, because no process holds the state any more."""
 
@@ -59,7 +61,8 @@ class WorldFormation:
         if self._waits_to_begin and not self._were_taken_away(now):
             return
         slots = place(self._hosts.eligible(now), self._limits.maximum)
-        needed = self._limits.start if self._processes.generation == 0 else self._limits.minimum
+        is_first = self._processes.generation == 0 and not self.has_begun
+        needed = self._limits.start if is_first else self._limits.minimum
         if len(slots) < needed:
             self._wait_for_slots(len(slots), needed, now)
             return

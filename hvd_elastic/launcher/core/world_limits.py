@@ -8,7 +8,7 @@ class WorldLimits:
     """Sizes are in processes, times in seconds."""
 
     start: int
-    """Slots needed for the first world."""
+    """Slots needed for the job's first world."""
     minimum: int
     maximum: int | None
     elastic_timeout: float

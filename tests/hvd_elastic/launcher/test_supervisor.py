@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from hvd_elastic.cli import horovodrun
 from hvd_elastic.discovery.sidecar.launcher_pods import exit_code_of
+from hvd_elastic.discovery.snapshot import Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.horovod import patch_set
 from hvd_elastic.launcher import supervisor as supervisor_module
 from hvd_elastic.launcher.core.supervision import Finish
@@ -33,9 +34,17 @@ STUBBORN = f"trap '' TERM; sh -c 'sh -c \"{WORKER}\" & wait' & wait"
 """horovodrun, its helper, and a worker."""
 
 
+def listed(run_dir: Path) -> Path:
+    """A folder in which the sidecar has listed no host."""
+    run_dir.mkdir(exist_ok=True)
+    now = uptime_seconds()
+    write_snapshot(run_dir, Snapshot(hosts=(), generation=1, uptime_seconds=now, unix_seconds=int(time.time())))
+    return run_dir
+
+
 @contextmanager
 def supervisor(folder: Path, *, ignoring: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    argv = [sys.executable, "-c", SUPERVISE, str(folder / "run"), STUBBORN]
+    argv = [sys.executable, "-c", SUPERVISE, str(listed(folder / "run")), STUBBORN]
     nohup = ["sh", "-c", f"trap '' {ignoring}; exec \"$@\"", "sh"] if ignoring else []
     process = subprocess.Popen([*nohup, *argv], cwd=folder, start_new_session=True)
     try:
@@ -67,7 +76,8 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 )
 def test_the_sidecar_can_read_how_the_job_has_ended(tmp_path: Path, last_words: str, code: int) -> None:
     script = f"echo 'RuntimeError: {last_words}'; exit 1"
-    process = subprocess.run([sys.executable, "-c", SUPERVISE, str(tmp_path), script], check=False, timeout=60)
+    argv = [sys.executable, "-c", SUPERVISE, str(listed(tmp_path)), script]
+    process = subprocess.run(argv, check=False, timeout=60)
     assert process.returncode == code
     assert exit_code_of(tmp_path) == code
 
