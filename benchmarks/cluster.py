@@ -32,15 +32,13 @@ from tests.cluster.kube import cluster as kube
 from tests.cluster.kube import store, waiting
 from tests.cluster.kube.errors import DeadlineError
 from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.pods import pod, wait_ready
+from tests.cluster.pods import OLD_SECONDS, pod, wait_ready
 from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
 from tests.cluster.timeline import Timeline
 
 SYSTEMS: Final = (STOCK, HOROVODRUN, LAUNCH)
 ASKS: Final = 3
 """How often inference asks in each round, of each kind."""
-OLD_SECONDS: Final = 5.0
-"""Age of a pod that is to end at once. A kubelet that has only just started a pod takes seconds to end it."""
 GROWS_SECONDS: Final = 60.0
 """A job that has not grown back so long after it could is said never to."""
 LOST_SECONDS: Final = 90.0
@@ -176,7 +174,7 @@ def preempt(job: Job, load: Inference, timeline: Timeline, found: Found) -> None
     found.add("steps repeated or skipped by the preemption", len(job.account.repeated()) + len(job.account.skipped()))
     back = timeline.mark("inference 1 → 0")
     load.scale(0)
-    grew = reached(lambda: job.account.since(back).size == SIZE, GROWS_SECONDS)
+    grew = waiting.reached(lambda: job.account.since(back).size == SIZE, GROWS_SECONDS)
     found.add("GPU given back → trains at full size", first_step(job, SIZE, since=back) - back if grew else None)
     if grew:
         job.wait_steps(10)
@@ -190,7 +188,7 @@ def kill(job: Job, system: System, timeline: Timeline, found: Found) -> None:
     for worker in job.pods(Role.WORKER):
         if kill_training(job, worker["metadata"]["name"], system.program):
             break
-    on = reached(lambda: 0 < job.account.since(killed).size < size, LOST_SECONDS)
+    on = waiting.reached(lambda: 0 < job.account.since(killed).size < size, LOST_SECONDS)
     found.add("stall, a process killed", job.account.since(killed - 1).stall(size, size - 1) if on else None)
 
 
@@ -213,10 +211,10 @@ def lost_node(site: Site, system: System, found: Found) -> None:
             job.wait_steps(20)
             cut = timeline.mark("cable pulled")
             there.link.set(up=False)
-            on = reached(lambda: job.account.since(cut + 1).size == SIZE - 1, LOST_SECONDS)
+            on = waiting.reached(lambda: job.account.since(cut + 1).size == SIZE - 1, LOST_SECONDS)
             found.add("node lost → training on", first_step(job, SIZE - 1, since=cut) - cut if on else None)
             here.set_gpus(site.kubectl, SIZE)
-            replaced = on and reached(lambda: job.account.since(cut + 1).size == SIZE, REPLACED_SECONDS)
+            replaced = on and waiting.reached(lambda: job.account.since(cut + 1).size == SIZE, REPLACED_SECONDS)
             found.add("node lost → replaced", first_step(job, SIZE, since=cut + 1) - cut if replaced else None)
             there.link.set(up=True)
             site.kubectl.wait("node", "spot", condition="Ready", within_seconds=90)
@@ -237,14 +235,6 @@ def namespace(site: Site, name: str) -> Iterator[tuple[Kubectl, Timeline]]:
     finally:
         timeline.stop(told(kubectl))
         remove_namespace(site, name)
-
-
-def reached(probe: Callable[[], bool], within_seconds: float, *, every_seconds: float = 0.2) -> bool:
-    """Whether it came to that in time."""
-    try:
-        return waiting.until("", probe, within_seconds=within_seconds, every_seconds=every_seconds)
-    except DeadlineError:
-        return False
 
 
 def first_step(job: Job, size: int, since: float = 0) -> float:

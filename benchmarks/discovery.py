@@ -11,23 +11,14 @@ user and system time: on a busy machine, compare two versions by it, in turns, a
 """
 
 import argparse
-import contextlib
-import datetime
 import json
-import os
-import random
 import resource
-import socket
-import ssl
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from http import HTTPStatus
-from ipaddress import ip_address
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,33 +26,18 @@ import psutil
 
 from benchmarks.report.growth import growth
 from benchmarks.report.record import Column, Record, Table, Value
+from benchmarks.sidecar.api_faults import FAULTS
+from benchmarks.sidecar.pod_changes import bulk, churn
+from benchmarks.sidecar.sidecar_process import cpu_seconds, resource_peak
+from benchmarks.sidecar.small_cluster import discovering, large, until_shown
 from hvd_elastic.discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
-from hvd_elastic.mpijob.contract import SNAPSHOT_FILE
-from tests.discovery.kubeapi import JOBS, NODES, PODS, Cut, Fault, KubeApi, Request, Status, mpijob, pod
+from tests.discovery.kubeapi import PODS
 
 SHELL = "/bin/sh"
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where the run folder is: in a pod it is an emptyDir in memory."""
 
 FAULT_SECONDS = 5.0
 FAULT_PODS = 8
 RUNS = 100
-
-Action = Callable[[KubeApi], object]
-
-CHILD = """
-import json, sys
-from pathlib import Path
-from hvd_elastic import logs
-from hvd_elastic.discovery.kube import credentials
-from hvd_elastic.discovery.sidecar.sidecar import Sidecar
-from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
-folder = Path(sys.argv[1])
-logs.configure("json")
-options = SidecarOptions(run_dir=folder, **json.loads(sys.argv[2]))
-Sidecar(options, credentials.in_cluster(folder=folder), Metrics()).run()
-"""
 
 
 def main() -> None:
@@ -147,17 +123,6 @@ def sidecar(pods: int, changes: int, seconds: float) -> list[Value]:
     ]
 
 
-def bulk(
-    pid: int, api: KubeApi, folder: Path, changed: Sequence[int], pods: int, *, ready: bool
-) -> tuple[float, float]:
-    """Change many pods at once. Returns the seconds until the list is right, and the sidecar's CPU seconds for it."""
-    before, started = cpu_seconds(pid), time.perf_counter()
-    for index in changed:
-        api.put(PODS, large(index, ready=ready))
-    until_shown(folder, pods if ready else pods - len(changed))
-    return time.perf_counter() - started, cpu_seconds(pid) - before
-
-
 def faults() -> Table:
     """Each fault in turn, on one sidecar: seconds from its end to the right list."""
     with discovering(FAULT_PODS) as (api, folder, _):
@@ -182,229 +147,11 @@ def faults() -> Table:
     )
 
 
-def refusing(fault: Fault) -> tuple[Action, Action]:
-    """Every request for pods meets the fault."""
-
-    def begin(api: KubeApi) -> None:
-        def on_pods(request: Request) -> None:
-            if request.path == PODS:
-                fault(request)
-            no_nodes(request)
-
-        api.fault = on_pods
-
-    def end(api: KubeApi) -> None:
-        api.fault = no_nodes
-
-    return begin, end
-
-
-def status(code: int) -> Fault:
-    def fault(_: Request) -> None:
-        raise Status(code, {"Retry-After": "1"} if code == HTTPStatus.TOO_MANY_REQUESTS else {})
-
-    return fault
-
-
-def cut(_: Request) -> None:
-    raise Cut
-
-
-def hanging() -> tuple[Action, Action]:
-    """Requests are accepted and not answered."""
-    healed = threading.Event()
-
-    def hang(_: Request) -> None:
-        healed.wait()
-
-    begin, end = refusing(hang)
-
-    def heal(api: KubeApi) -> None:
-        end(api)
-        healed.set()
-
-    return begin, heal
-
-
-def garbled() -> tuple[Action, Action]:
-    """Pods are listed, but their events cannot be read."""
-
-    def begin(api: KubeApi) -> None:
-        api.chop = lambda line: [line.replace(b'"type":', b'"tyqe":')]
-
-    def end(api: KubeApi) -> None:
-        api.chop = lambda line: [line]
-
-    return begin, end
-
-
-FAULTS: dict[str, tuple[Action, Action]] = {
-    "stopped": (KubeApi.stop, KubeApi.start),
-    "cutting": refusing(cut),
-    **{str(code): refusing(status(code)) for code in (401, 403, 429, 500, 503)},
-    "hanging": hanging(),
-    "garbled": garbled(),
-}
-
-
-@contextlib.contextmanager
-def discovering(pods: int) -> Iterator[tuple[KubeApi, Path, subprocess.Popen[bytes]]]:
-    """A sidecar in a separate process, its API server and the folder it writes to."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name, serving(Path(name), pods) as (api, port):
-        options = {"job": "job", "namespace": "default", "max_workers": pods, "ready_port": port}
-        with sidecar_process(Path(name), "127.0.0.1", api.port, options) as process:
-            yield api, Path(name), process
-
-
-@contextlib.contextmanager
-def sidecar_process(
-    folder: Path, host: str, port: int, options: Mapping[str, object]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A sidecar in a process of its own, with fields of SidecarOptions. CA and token lie in `folder`, where it runs."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), json.dumps(options)],
-        env={**os.environ, "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port)},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def until_shown(folder: Path, hosts: int) -> None:
-    while len(names(folder)) != hosts:
-        time.sleep(0.005)
-
-
-def no_nodes(request: Request) -> None:
-    if request.path == NODES:
-        raise Status(403)
-
-
-@contextlib.contextmanager
-def serving(folder: Path, pods: int) -> Iterator[tuple[KubeApi, int]]:
-    """An API server with a job and its pods, credentials in `folder`, and the workers' ready port."""
-    api = KubeApi(tls=certificate(folder))
-    api.fault = no_nodes
-    api.put(JOBS, mpijob(replicas=pods))
-    for index in range(pods):
-        api.put(PODS, large(index))
-    listener = socket.create_server(("0.0.0.0", 0), backlog=1024)
-    threading.Thread(target=answer, args=(listener,), daemon=True).start()
-    try:
-        yield api, listener.getsockname()[1]
-    finally:
-        listener.close()
-        api.stop()
-
-
-def large(index: int, *, ready: bool = True) -> dict[str, Any]:
-    """A pod as large as a real one; discovery needs little of it."""
-    made = pod(index, ip=f"127.{1 + index // 65025}.{index // 255 % 255}.{index % 255 + 1}", ready=ready)
-    environment = [{"name": f"VARIABLE_{number}", "value": "some value of a usual length"} for number in range(60)]
-    made["spec"]["containers"] = [{"name": "worker", "image": "registry.example.com/a:1", "env": environment}]
-    made["metadata"]["managedFields"] = [
-        {"manager": "kubelet", "fieldsV1": {f"f:field-{number}": {"f:x": {}} for number in range(40)}}
-    ]
-    return made
-
-
-def answer(listener: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            connection, _ = listener.accept()
-            connection.send(b"hvd-elastic 1 0 training 1000 0\n")
-            connection.close()
-
-
-def certificate(folder: Path) -> ssl.SSLContext:
-    """A self-signed server certificate; CA and token are where a pod finds them."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )  # fmt: skip
-    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "token").write_text("token")
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "ca.crt", folder / "key.pem")
-    return context
-
-
-def churn(api: KubeApi, folder: Path, pods: int, changes: int, seconds: float) -> list[float]:
-    """Change one pod after the other, evenly spaced; return how long each change took to show, in seconds."""
-    dice, latencies, stop = random.Random(1), [], threading.Event()
-    pending: dict[str, tuple[float, bool]] = {}
-
-    def observe() -> None:
-        seen = 0
-        while not stop.is_set() or pending:
-            inode = (folder / SNAPSHOT_FILE).stat().st_ino
-            if inode != seen:
-                seen, present, now = inode, names(folder), time.perf_counter()
-                for name, (since, expected) in list(pending.items()):
-                    if (name in present) is expected:
-                        del pending[name]
-                        latencies.append(now - since)
-            time.sleep(0.0005)
-
-    observer = threading.Thread(target=observe)
-    observer.start()
-    down: set[int] = set()
-    due = time.perf_counter()
-    for _ in range(int(seconds * changes)):
-        index = dice.randrange(pods)
-        down ^= {index}
-        made = large(index, ready=index not in down)
-        if made["metadata"]["name"] not in pending:
-            pending[made["metadata"]["name"]] = (time.perf_counter(), index not in down)
-            api.put(PODS, made)
-        else:
-            down ^= {index}
-        due += 1 / changes
-        time.sleep(max(0.0, due - time.perf_counter()))
-    stop.set()
-    observer.join()
-    return latencies
-
-
-def names(folder: Path) -> set[str]:
-    try:
-        return {line.rpartition(" ")[2] for line in (folder / SNAPSHOT_FILE).read_text().splitlines()[:-1]}
-    except FileNotFoundError:
-        return set()
-
-
 def busy_share(pid: int, work: Any) -> float:
     """CPU seconds of `pid` per second while `work` runs."""
     before, started = cpu_seconds(pid), time.perf_counter()
     work()
     return (cpu_seconds(pid) - before) / (time.perf_counter() - started)
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time so far."""
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
-
-
-def resource_peak(pid: int) -> float:
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in text.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def imports() -> Table:

@@ -24,7 +24,6 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.cluster import reached
 from benchmarks.faulted import fault_cost
 from benchmarks.faulted.fault_catalogue import FAULTS, MeasuredFault, injected
 from benchmarks.faulted.fault_cost import FaultCost
@@ -130,7 +129,7 @@ def strike(fault: MeasuredFault, victim: Victim, patience: float) -> FaultCost:
         time.sleep(max(0.0, struck + fault.lasts - time.time()))
     over = victim.timeline.mark("over")
     time.sleep(fault.shows_within)
-    reached(lambda: is_whole(over) or bool(end_of(victim)), patience, every_seconds=1)
+    waiting.reached(lambda: is_whole(over) or bool(end_of(victim)), patience, every_seconds=1)
     account, now = watched.look(), time.time()
     steps = account.steps
     return FaultCost(

@@ -7,7 +7,6 @@ from typing import Final
 
 from benchmarks.burst.burst_load import BurstLoad
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured, training_kind
-from benchmarks.cluster import OLD_SECONDS
 from benchmarks.systems.system import SPOT, System, WantedJob
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference
@@ -15,7 +14,7 @@ from tests.cluster.jobs import Job
 from tests.cluster.kube import store
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.pod_watch import PodWatch
-from tests.cluster.pods import pod
+from tests.cluster.pods import OLD_SECONDS, pod
 from tests.cluster.site import Site, make_namespace, remove_namespace
 
 SIZE: Final = 4

@@ -15,6 +15,8 @@ SAFE: Final[dict[str, Any]] = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 """What Pod Security `restricted` asks of a container."""
+OLD_SECONDS: Final = 5.0
+"""Age of a pod that is to end at once. A kubelet that has only just started a pod takes seconds to end it."""
 
 
 def pod(

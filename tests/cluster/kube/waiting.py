@@ -29,3 +29,11 @@ def until(
             raise DeadlineError(f"not within {within_seconds:g} s: {what}\n{seen()}".rstrip())
         time.sleep(every_seconds)
     return answer
+
+
+def reached(probe: Callable[[], bool], within_seconds: float, *, every_seconds: float = 0.2) -> bool:
+    """Whether it came to that in time."""
+    try:
+        return until("", probe, within_seconds=within_seconds, every_seconds=every_seconds)
+    except DeadlineError:
+        return False
