@@ -4,8 +4,10 @@ Each is a process of this machine under the service account and the roles that i
 administrator's rights.
 """
 
+import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -128,3 +130,20 @@ def binding(namespace: str, account: str, role: str) -> dict[str, Any]:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     }
+
+
+def with_folder_at(path: str, folder: Path) -> Sequence[str]:
+    """What goes before a command line, so that its program finds the folder in the place of `path`, and no other."""
+    return ("unshare", "--mount", "sh", "-c", f'mount --bind "$0" {path} && exec "$@"', str(folder))
+
+
+def wait_answering(daemon: Daemon, url: str, *, within_seconds: float = 120) -> None:
+    """Wait until a process answers with a success. Raises DeadlineError, or ClusterError if it has ended."""
+
+    def answers() -> bool:
+        daemon.require_alive()
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2):
+            return True
+        return False
+
+    waiting.until(f"{daemon.name} answers", answers, within_seconds=within_seconds, seen=daemon.tail)

@@ -8,15 +8,13 @@ import base64
 import contextlib
 import json
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from tests.cluster.kube import addons, gomodules, waiting
+from tests.cluster.kube import addons, gomodules
 from tests.cluster.kube.certificates import Authority
 from tests.cluster.kube.cluster import Cluster
 from tests.cluster.kube.controlplane import ControlPlane, free_ports
@@ -44,8 +42,7 @@ def start(machine: Cluster) -> Daemon:
     file.write_text(json.dumps(configuration))
     manager = plane.daemon(
         _NAME,
-        # An /etc of its own, where the kubelet would have mounted the certificate.
-        *("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', str(_own_etc(plane))),
+        *addons.with_folder_at("/etc", _own_etc(plane)),  # where the kubelet would have mounted the certificate
         str(gomodules.binaries(gomodules.KUEUE) / "kueue"),
         f"--kubeconfig={addons.as_account(plane, kubectl, NAMESPACE, _ACCOUNT)}",
         f"--config={file}",
@@ -54,8 +51,7 @@ def start(machine: Cluster) -> Daemon:
     manager.stop()  # one that a killed run of the tests left
     authority = _certify(plane)
     manager.start()
-    url = f"http://127.0.0.1:{health}/readyz"
-    waiting.until("Kueue is ready", lambda: _ready(manager, url), within_seconds=120, seen=manager.tail)
+    addons.wait_answering(manager, f"http://127.0.0.1:{health}/readyz")
     kubectl.apply(_webhooks(components, f"https://127.0.0.1:{webhooks}", authority))
     return manager
 
@@ -140,12 +136,3 @@ def _certify(plane: ControlPlane) -> bytes:
     authority = Authority.create(_own_etc(plane) / _CERTIFICATES)
     authority.issue("tls", _NAME, answers_to=("127.0.0.1",))
     return authority.root.read_bytes()
-
-
-def _ready(manager: Daemon, url: str) -> bool:
-    manager.require_alive()
-    try:
-        with urllib.request.urlopen(url, timeout=2):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False

@@ -8,8 +8,6 @@ API server reaches webhooks by a service address, and no kube-proxy translates a
 import base64
 import contextlib
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +49,7 @@ def start(machine: Cluster) -> Daemon:
     operator.stop()  # one that a killed run of the tests left
     operator.start()
     _mount_certificate(machine, operator)
-    waiting.until("the training-operator is ready", lambda: _ready(health), within_seconds=120, seen=operator.tail)
+    addons.wait_answering(operator, health)
     return operator
 
 
@@ -78,8 +76,7 @@ def _describe(machine: Cluster) -> tuple[Daemon, str]:
     folder = _own_tmp(machine)
     described = plane.daemon(
         _NAME,
-        # A /tmp of its own, where the kubelet would have mounted the certificate.
-        *("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /tmp && exec "$@"', str(folder)),
+        *addons.with_folder_at("/tmp", folder),  # where the kubelet would have mounted the certificate
         str(program),
         f"--kubeconfig={kubeconfig}",
         "--enable-scheme=mpijob",
@@ -182,11 +179,3 @@ def _wait_discovery(kubectl: Kubectl, *, legacy: bool) -> None:
 
 def _crd(kubectl: Kubectl) -> dict[str, Any]:
     return kubectl.get("crd", _MPIJOBS)
-
-
-def _ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
