@@ -47,13 +47,18 @@ def spawn(
     ends as in a shell: 127 not found, 126 not executable, with a message on its stderr.
     """
     parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _detach(parent)
-            _exec(argv, environment, directory, stdio, keep)
-        finally:
-            os._exit(_NOT_EXECUTABLE)
+    # Until the child has handlers of its own, a signal that it gets would be told to this process, by the wakeup fd.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _detach(parent)
+                _exec(argv, environment, directory, stdio, keep)
+            finally:
+                os._exit(_NOT_EXECUTABLE)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid
 
 
