@@ -1,7 +1,6 @@
 """A job to which faults are done: at full size, with all that a fault may be about."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,15 +13,14 @@ from tests.cluster import jobs, object_store
 from tests.cluster.faults import STANDBY
 from tests.cluster.jobs import Job
 from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.object_store import CREDENTIALS, ObjectStore
+from tests.cluster.object_store import ObjectStore
 from tests.cluster.site import Site, make_namespace, remove_namespace, told
 from tests.cluster.small_disk import SmallDisk, small_disk
+from tests.cluster.standing import DURABLE
 from tests.cluster.timeline import Timeline
 
 START_SECONDS: Final = 300.0
 """Stock's list of hosts may take minutes to name all workers, twice."""
-BUCKET: Final = "team-bucket"
-SECRET: Final = "bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ def standing(site: Site, system: System, folder: Path, *, apart: bool, in_store:
         shared = jobs.share_results(site, kubectl)
         with (
             small_disk(shared / "checkpoints") as disk,
-            stored(site, kubectl) if in_store else contextlib.nullcontext() as store,
+            object_store.serving_checkpoints(site, kubectl) if in_store else contextlib.nullcontext() as store,
         ):
             wanted = WantedJob(
                 node_labels=SPOT,
@@ -96,25 +94,7 @@ def options(system: System) -> list[str]:
 
 def described(store: ObjectStore | None) -> dict[str, Any]:
     """Where the product stores its checkpoints."""
-    if store is None:
-        return {"checkpoint": {"url": "file:///output/checkpoints", "every": 5}}
-    return {
-        "checkpoint": {"url": f"s3://{BUCKET}/faults", "every": 5, "endpoint": store.endpoint},
-        "secrets": [SECRET],
-        "network": {"storage_ports": [store.port]},
-    }
-
-
-@contextlib.contextmanager
-def stored(site: Site, kubectl: Kubectl) -> Iterator[ObjectStore]:
-    """An object store with a bucket, and the Secret by which pods get in."""
-    with object_store.serving(site.local().plane.subnets.gateway) as store:
-        store.valve.open()
-        os.environ.update(CREDENTIALS)
-        store.client().create_bucket(Bucket=BUCKET)
-        literals = [f"--from-literal={name}={value}" for name, value in CREDENTIALS.items()]
-        kubectl("create", "secret", "generic", SECRET, *literals)
-        yield store
+    return {"checkpoint": DURABLE} if store is None else object_store.checkpoints_in(store)
 
 
 @contextlib.contextmanager

@@ -140,9 +140,12 @@ class Inventory:
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
 
     def is_training(self, silent: Container[str] = ()) -> bool:
-        """Whether any of the job's own workers trains. `silent`: UIDs of those that miss their probes."""
+        """Whether any of the job's own workers has training processes. `silent`: UIDs of those that miss their probes.
+
+        A worker that leaves answers for as long as it has some: they may still store the last checkpoint.
+        """
         return any(
-            worker.state is WorkerState.TRAINING and uid not in silent and self._is_own(self.pods[uid])
+            worker.state is not WorkerState.WAITING and uid not in silent and self._is_own(self.pods[uid])
             for uid, worker in self.workers.items()
             if uid in self.pods
         )

@@ -2,24 +2,32 @@
 
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
+from unittest import mock
 
 from hvd_elastic.staging.boto3_requests import make_client
+from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.site import Site
 
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 """moto takes any."""
+_BUCKET: Final = "team-bucket"
+_SECRET: Final = "bucket"
 
 _Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 class Valve:
-    """A WSGI application that holds each read of an object back until it may pass."""
+    """A WSGI application that holds each read of an object back until it may pass, and writes if told to."""
 
     def __init__(self, behind: _Application) -> None:
         self._behind = behind
         self._free = threading.Semaphore(0)
+        self._may_write = threading.Event()
+        self._may_write.set()
 
     def let_one(self) -> None:
         """Let one more read pass."""
@@ -29,10 +37,22 @@ class Valve:
         """Let all that come pass."""
         self._free.release(1_000_000)
 
+    @contextlib.contextmanager
+    def writes_held(self) -> Iterator[None]:
+        """Let no write of an object pass meanwhile."""
+        self._may_write.clear()
+        try:
+            yield
+        finally:
+            self._may_write.set()
+
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer as moto does. The path of an object is `/BUCKET/KEY`."""
-        if environ["REQUEST_METHOD"] == "GET" and "/" in environ["PATH_INFO"].strip("/"):
-            self._free.acquire()
+        if "/" in environ["PATH_INFO"].strip("/"):
+            if environ["REQUEST_METHOD"] == "GET":
+                self._free.acquire()
+            elif environ["REQUEST_METHOD"] in ("PUT", "POST"):
+                self._may_write.wait()
         return self._behind(environ, start_response)
 
 
@@ -87,3 +107,23 @@ def serving(address: str) -> Iterator[ObjectStore]:
     finally:
         store.valve.open()
         store.leave()
+
+
+@contextlib.contextmanager
+def serving_checkpoints(site: Site, kubectl: Kubectl) -> Iterator[ObjectStore]:
+    """A server with a bucket for the jobs of a namespace, and the Secret by which they get in. All can be read."""
+    with serving(site.local().plane.subnets.gateway) as store, mock.patch.dict(os.environ, CREDENTIALS):
+        store.valve.open()
+        store.client().create_bucket(Bucket=_BUCKET)
+        literals = [f"--from-literal={name}={value}" for name, value in CREDENTIALS.items()]
+        kubectl("create", "secret", "generic", _SECRET, *literals)
+        yield store
+
+
+def checkpoints_in(store: ObjectStore) -> dict[str, Any]:
+    """Return the keys of a job's description by which its checkpoints go to the bucket of `serving_checkpoints`."""
+    return {
+        "checkpoint": {"url": f"s3://{_BUCKET}/checkpoints", "every": 5, "endpoint": store.endpoint},
+        "secrets": [_SECRET],
+        "network": {"storage_ports": [store.port]},
+    }

@@ -1,19 +1,24 @@
 """Suspend and resume, as Kueue does them to every job that it admits, under the operator's own rights as released."""
 
-from typing import Any
+import time
+from typing import Any, Final
 
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
+from tests.cluster import object_store
 from tests.cluster.jobs import Job
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl, condition_of
 from tests.cluster.operator_role import may_resume
 from tests.cluster.site import Site
-from tests.cluster.standing import DURABLE, SIZE, start
+from tests.cluster.standing import BOTH_LAUNCHERS, DURABLE, SIZE, nothing_lost, start
 from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+
+SLOW_SECONDS: Final = 8.0
+"""What the last checkpoint takes: a launcher that waits for nobody gives its workers 3 s."""
 
 
 def suspend(job: Job, *, yes: bool) -> None:
@@ -24,6 +29,15 @@ def running(job: Job, role: Role) -> list[dict[str, Any]]:
     return [pod for pod in job.pods(role) if pod["status"].get("phase") == "Running"]
 
 
+def wait_gone(job: Job) -> None:
+    waiting.until(
+        "every pod is gone",
+        lambda: not job.pods(Role.WORKER) and not job.pods(Role.LAUNCHER),
+        within_seconds=60,
+        seen=job.describe,
+    )
+
+
 @pytest.mark.core
 def test_suspend_resume_and_apply_again(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
     job = start(cluster, namespace, "launch", checkpoint=DURABLE)
@@ -32,12 +46,7 @@ def test_suspend_resume_and_apply_again(cluster: Site, namespace: Kubectl, timel
 
     timeline.mark("suspended")
     suspend(job, yes=True)
-    waiting.until(
-        "every pod is gone",
-        lambda: not job.pods(Role.WORKER) and not job.pods(Role.LAUNCHER),
-        within_seconds=60,
-        seen=job.describe,
-    )
+    wait_gone(job)
     done = job.account.steps[-1]["step"]
 
     operator = cluster.local().daemon("mpi-operator")
@@ -68,6 +77,30 @@ def test_suspend_resume_and_apply_again(cluster: Site, namespace: Kubectl, timel
         back = timeline.mark("applied again")
         job.wait_size(SIZE, since=back)
         assert not job.account.skipped()
+
+
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
+def test_the_last_checkpoint_may_take_its_time(
+    cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
+) -> None:
+    """Launcher and workers are told together; the launcher stays until the workers' last checkpoint is stored."""
+    with object_store.serving_checkpoints(cluster, namespace) as store:
+        job = start(cluster, namespace, launcher, **object_store.checkpoints_in(store))
+        job.wait_size(SIZE)
+        job.wait_steps(10)
+        with store.valve.writes_held():
+            timeline.mark("suspended")
+            suspend(job, yes=True)
+            time.sleep(SLOW_SECONDS)
+            assert running(job, Role.LAUNCHER)
+        timeline.mark("the store is fast again")
+        wait_gone(job)
+        with may_resume(cluster):
+            cluster.local().restart_mpi_operator()
+            back = timeline.mark("resumed")
+            suspend(job, yes=False)
+            job.wait_size(SIZE, since=back)
+        nothing_lost(job.account)
 
 
 def test_a_job_that_begins_suspended(cluster: Site, namespace: Kubectl) -> None:

@@ -368,6 +368,26 @@ def _said_that_nobody_follows(workers: Workers) -> list[tuple[str, str]]:
     return [(address, line) for address, line in list(workers.received) if line.startswith("no-successor")]
 
 
+def test_a_launcher_stays_for_workers_that_leave_with_it(
+    api: KubeApi, start: Start, workers: Workers, tmp_path: Path
+) -> None:
+    """The whole job is suspended: its pods are told together, and a last checkpoint is under way."""
+    for address in ("127.0.1.1", "127.0.1.2"):
+        workers.say(address, state=WorkerState.TRAINING)
+    put(api, 0, 1)
+    running = start()
+    running.shows(0, 1)
+    for index, address in enumerate(("127.0.1.1", "127.0.1.2")):
+        workers.say(address, state=WorkerState.LEAVING)
+        api.put(PODS, pod(index, deleting="2030-01-01T00:00:00Z"))
+    until(lambda: {view.state for view in running.sidecar._prober.views.values()} == {WorkerState.LEAVING})
+    (tmp_path / DRAIN_FILE).touch()
+    until(lambda: running.sidecar._launcher_drain.is_under_way)
+    assert not (tmp_path / DRAINED_FILE).exists()
+    workers.closed |= {"127.0.1.1", "127.0.1.2"}  # their processes have ended
+    until((tmp_path / DRAINED_FILE).exists)
+
+
 def test_a_launcher_without_training_may_end_at_once(api: KubeApi, start: Start, tmp_path: Path) -> None:
     put(api, 0)
     running = start()
