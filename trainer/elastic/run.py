@@ -8,6 +8,7 @@ It differs from Horovod 0.28.1 (`horovod/common/elastic.py`, `run_fn`) as follow
 * A host update that arrives while the next world is being formed is not lost, and two in one second are two.
 * Leaving, a lost launcher and a mistake in the script end the process with exit codes of their own (`contract.Exit`).
 * A failure while the state is synced, or in a reset callback, is one more reset.
+* A rank that waits for others leaves its core to them (`eased_wait`).
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
 from hvd_elastic.trainer.elastic import (
     departure,
     distributed_samplers,
+    eased_wait,
     host_updates,
     patch_check,
     script_checks,
@@ -52,6 +54,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     patch_init()
     patch_run()
     distributed_samplers.THIS_PROCESS.install()
+    eased_wait.install()
 
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
