@@ -1,13 +1,11 @@
 """A job as users of the MPI Operator write it today: its own discover_hosts.sh, plain `horovodrun`, sshd as worker."""
 
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 from benchmarks.systems.plain_pod import plain_pod
-from benchmarks.systems.system import System, WantedJob
+from benchmarks.systems.system import System, WantedJob, applied
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import jobs
 from tests.cluster.jobs import Job
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site
@@ -17,10 +15,7 @@ _COMMAND: Final = ["python", "/output/scripts/stock.py"]
 
 
 def _submit(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
-    shared = wanted.shared or jobs.share_results(site, kubectl)
-    applied = time.time()
-    kubectl.apply([_mpijob(site, wanted)])
-    return Job(kubectl=kubectl, name=_NAME, shared=shared, applied=applied)
+    return applied(Job, site, kubectl, wanted, _mpijob(site, wanted))
 
 
 def _mpijob(site: Site, wanted: WantedJob) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """A system that runs jobs on the test cluster, and the job that it is asked to run."""
 
 import argparse
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
+from tests.cluster import jobs
 from tests.cluster.jobs import Job
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site
@@ -48,6 +50,17 @@ class System:
     """What it needs beside the MPI Operator, or in its place."""
     serving_queue: str = ""
     """The queue of Kueue in which inference asks; empty: none."""
+
+
+J = TypeVar("J", bound=Job)
+
+
+def applied(kind: type[J], site: Site, kubectl: Kubectl, wanted: WantedJob, manifest: dict[str, Any]) -> J:
+    """Apply a manifest that no generator of ours has touched, with the folder for its results."""
+    shared = wanted.shared or jobs.share_results(site, kubectl)
+    began = time.time()
+    kubectl.apply([manifest])
+    return kind(kubectl=kubectl, name=manifest["metadata"]["name"], shared=shared, applied=began)
 
 
 class _Named(Protocol):

@@ -1,15 +1,13 @@
 """A job as users of the training-operator write it: an elastic PyTorchJob, torchrun with the c10d rendezvous."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from benchmarks.systems.plain_pod import plain_pod
-from benchmarks.systems.system import System, WantedJob
+from benchmarks.systems.system import System, WantedJob, applied
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import jobs
 from tests.cluster.jobs import Job
 from tests.cluster.kube import trainingoperator
 from tests.cluster.kube.kubectl import Kubectl, condition_of
@@ -35,10 +33,7 @@ class TorchElasticJob(Job):
 
 
 def _submit(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:
-    shared = wanted.shared or jobs.share_results(site, kubectl)
-    applied = time.time()
-    kubectl.apply([_pytorchjob(site, wanted)])
-    return TorchElasticJob(kubectl=kubectl, name=_NAME, shared=shared, applied=applied)
+    return applied(TorchElasticJob, site, kubectl, wanted, _pytorchjob(site, wanted))
 
 
 def _pytorchjob(site: Site, wanted: WantedJob) -> dict[str, Any]:
