@@ -54,13 +54,13 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     patch_init()
     patch_run()
     distributed_samplers.THIS_PROCESS.install()
-    eased_wait.install()
 
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         import horovod.torch as hvd
 
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
+        eased_wait.install()
         hvd.init()
         if world_membership.THIS_PROCESS.pass_gate():
             patch_check.warn_of_missing_patches()
