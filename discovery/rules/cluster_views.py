@@ -37,6 +37,10 @@ class PodView:
     """Whether the node controller took the condition Ready away, because the node is not Ready. Only it does so and
     leaves ContainersReady as it was, and it gives no reason (Kubernetes 1.34, `pkg/controller/util/node/
     controller_utils.go`, `MarkPodsNotReady`); a kubelet gives one (`pkg/kubelet/status/generate.go`)."""
+    starting: bool = False
+    """Whether it has never been Ready, and all its containers run for the first time. Such a worker is believed when it
+    answers: its kubelet sees that some tenths of a second later. Of one that was Ready, or has a container that was
+    started again, the answer may be an old one."""
     created: float = 0.0
     """Unix seconds."""
     deleting_at: float | None = None
@@ -61,6 +65,11 @@ class PodView:
     """Unix seconds of its binding to the node."""
     ended_at: float | None = None
     """Unix seconds of the end of its last container."""
+
+    @property
+    def ready_to_kubelet(self) -> bool:
+        """Whether its kubelet has last called it Ready, whatever the node controller thinks of the node."""
+        return self.ready or self.ready_withdrawn
 
     @property
     def has_ended(self) -> bool:
@@ -92,6 +101,7 @@ class PodView:
             ready_since=unix_seconds(ready.get("lastTransitionTime")),
             ready_withdrawn=(ready.get("status"), containers.get("status")) == ("False", "True")
             and not ready.get("reason"),
+            starting=_is_starting(ready, status),
             created=unix_seconds(meta.get("creationTimestamp")),
             deleting_at=unix_seconds(deleting) if deleting else None,
             disruption=disruption.get("reason") or "unknown" if disruption.get("status") == "True" else "",
@@ -155,8 +165,10 @@ class WorkerView:
     """The step in its heartbeat; -1 without a heartbeat."""
     age_seconds: int = -1
     """Age of that heartbeat; -1 without one."""
+    silent: bool = False
+    """Whether it missed too many probes in a row and has not answered since, whoever is to blame."""
     lost: bool = False
-    """Whether it missed too many probes in a row and has not answered since."""
+    """Whether it is silent while others answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +230,15 @@ def _end(status: Json) -> str:
 def unix_seconds(timestamp: str | None) -> float:
     """Unix seconds of an RFC 3339 time; 0 for None."""
     return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+
+
+def _is_starting(ready: Json, status: Json) -> bool:
+    """By the times: a kubelet says that the pod is not Ready before it starts a container, or when that is over."""
+    containers = status.get("containerStatuses") or ()
+    starts = [((container.get("state") or {}).get("running") or {}).get("startedAt") for container in containers]
+    if ready.get("status") != "False" or not starts or any(container.get("restartCount") for container in containers):
+        return False
+    return all(start and unix_seconds(start) >= unix_seconds(ready.get("lastTransitionTime")) for start in starts)
 
 
 def _true_since(condition: Json) -> float | None:

@@ -20,8 +20,8 @@ from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerV
 from hvd_elastic.discovery.rules.pod_verdict import AtRisk, Candidate, EligibilityRules, LeftOut, Reason, Verdict, judge
 from hvd_elastic.discovery.snapshot import Host
 
-ASSUMED_ANSWER: Final = WorkerView()
-"""Stands for every worker where no worker is asked: generation 0."""
+ASSUMED_ANSWER: Final = WorkerView(silent=True)
+"""Stands for every worker where no worker is asked: generation 0, and no word against the node controller's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

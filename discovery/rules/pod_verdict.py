@@ -2,6 +2,11 @@
 
 A worker is offered only if it is this job's, Running, Ready, not leaving for any known reason, on a node that is not
 being emptied, and answering on its ready port.
+
+Ready is the kubelet's word. After an outage of the API server the node controller may take it from the pods of any
+node: it asks for the kubelets' leases again only after 30 to 60 s (client-go 0.34, `tools/cache/reflector.go`), and
+gives up a node that it has not heard of for 50 s. A worker that answers on its ready port meanwhile goes on. And at a
+start the worker answers first: the kubelet calls it Ready some tenths of a second later.
 """
 
 from collections.abc import Container
@@ -116,7 +121,7 @@ def judge(
         _objection_to_pod(pod, rules)
         or _objection_to_node(node)
         or _objection_to_address(pod, quarantine)
-        or _objection_to_worker(worker)
+        or _objection_to_worker(pod, worker)
     )
     if objection:
         return LeftOut(pod=pod.name, reason=objection[0], detail=objection[1])
@@ -141,7 +146,7 @@ def _objection_to_pod(pod: PodView, rules: EligibilityRules) -> Objection | None
         return Reason.TERMINATING, ""
     if pod.phase != "Running":
         return Reason.PENDING, pod.reason or pod.phase
-    if not pod.ready:
+    if not (pod.ready_to_kubelet or pod.starting):
         return Reason.NOT_READY, ""
     if pod.leave:
         return Reason.LEAVE_ASKED, ""
@@ -162,9 +167,11 @@ def _objection_to_address(pod: PodView, quarantine: Container[str]) -> Objection
     return (Reason.QUARANTINED, pod.ip) if pod.uid in quarantine else None
 
 
-def _objection_to_worker(worker: WorkerView | None) -> Objection | None:
+def _objection_to_worker(pod: PodView, worker: WorkerView | None) -> Objection | None:
     if worker is None:
-        return Reason.NOT_ASKED, ""
+        return (Reason.NOT_READY if pod.starting else Reason.NOT_ASKED), ""
     if worker.lost:
         return Reason.UNREACHABLE, ""
+    if not pod.ready and worker.silent:
+        return Reason.NOT_READY, "its node is not Ready, and it does not answer" if pod.ready_withdrawn else ""
     return (Reason.LEAVING, "") if worker.state is WorkerState.LEAVING else None

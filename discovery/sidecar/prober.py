@@ -1,10 +1,11 @@
 """The reach test: one loop probes all workers on their ready ports; the protocol is at `contract.READY_PORT`.
 
-Kubernetes takes 40 s and more to notice a lost node. Here a worker that misses MISSES_TO_LOSE probes in a row is lost
-until it answers again. If no worker has answered since its first miss, the fault may be in the launcher's own network,
-and no worker counts as lost: an empty list would end the job.
+Kubernetes takes 40 s and more to notice a lost node. Here a worker that misses MISSES_TO_LOSE probes in a row is silent
+until it answers again, and lost. If no worker has answered since its first miss, the fault may be in the launcher's own
+network, and no worker counts as lost: an empty list would end the job.
 
-A probe costs about 0.1 ms, so a large job probes each worker less often, and one that missed again after a second.
+A probe costs about 0.1 ms, so a large job probes each worker less often, and one that missed again after a second. One
+that has never answered starts: it is asked ten times a second, because every resize waits for it.
 """
 
 import heapq
@@ -27,10 +28,12 @@ PROBES_PER_SECOND: Final = 100.0
 """At most: about 1% of a core. A larger job of n workers is probed once in n / 100 seconds."""
 RETRY_SECONDS: Final = 1.0
 """After a miss."""
+STARTING_SECONDS: Final = 0.1
+"""After a miss of a worker that has never answered. With more than ten of them they share PROBES_PER_SECOND, too."""
 TIMEOUT_SECONDS: Final = 1.0
 BATCH_SECONDS: Final = 0.25
-"""Probes due within this time of the first start with it, to save turns of the loop. At most a quarter of the interval,
-or a worker that has just answered would be due again."""
+"""Probes due within this time of the first start with it, to save turns of the loop. At most a quarter of the shortest
+interval, or a worker that has just been asked would be due again."""
 MAX_OPEN: Final = 64
 """Connections open at a time: a thousand new workers must not mean a thousand descriptors."""
 READY_LINE: Final = re.compile(rb"hvd-elastic 1 ([0-9]{1,9}) ([a-z]+) (-1|[0-9]{1,18}) (-1|[0-9]{1,18})\n")
@@ -73,9 +76,18 @@ class ProbeRecord:
         """The record after one more miss."""
         return replace(self, misses=self.misses + 1, first_miss=self.first_miss if self.misses else now)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has missed so many probes in a row that something is wrong, with it or with this side."""
+        return self.misses >= MISSES_TO_LOSE
+
     def is_lost(self, last_answer: float) -> bool:
         """Whether the worker is lost. `last_answer`: when any worker last answered."""
-        return self.misses >= MISSES_TO_LOSE and last_answer > self.first_miss
+        return self.is_silent and last_answer > self.first_miss
+
+    def judged(self, last_answer: float) -> WorkerView | None:
+        """The last answer, and what the misses since then say; None if it never answered."""
+        return self.view and replace(self.view, silent=self.is_silent, lost=self.is_lost(last_answer))
 
 
 Views = Mapping[str, WorkerView]
@@ -95,10 +107,9 @@ class Prober:
         timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`report` gets the views whose generation, state or loss changed. `known`: views to start from."""
+        """`report` gets the views of which more than the heartbeat changed. `known`: views to start from."""
         self._report, self._port, self._clock = report, port, clock
         self._interval, self._timeout = interval_seconds, timeout_seconds
-        self._batch_seconds = min(BATCH_SECONDS, interval_seconds / 4)
         self._records = {uid: ProbeRecord(view=view) for uid, view in (known or {}).items()}
         self._reported: dict[str, WorkerView] = dict(known or {})
         self._new_targets: Mapping[str, str] = {}
@@ -195,7 +206,8 @@ class Prober:
         now = self._clock()
         while (oldest := self._oldest()) and now - oldest[1] >= self._timeout:
             self._miss(oldest[0])
-        while self._due and self._due[0][0] <= now + self._batch_seconds and len(self._open) < MAX_OPEN:
+        until = now + self._batch_seconds()
+        while self._due and self._due[0][0] <= until and len(self._open) < MAX_OPEN:
             self._probe(heapq.heappop(self._due)[1], now)
         self._report_changes()
 
@@ -213,7 +225,7 @@ class Prober:
     def _switch_targets(self) -> None:
         if self._new_targets is self._targets:
             return
-        for uid in self._targets.keys() - self._new_targets.keys():
+        for uid in (self._targets.keys() | self._reported.keys()) - self._new_targets.keys():
             self._close(uid)
             self._records.pop(uid, None)
             self._reported.pop(uid, None)
@@ -260,18 +272,31 @@ class Prober:
     def _miss(self, uid: str) -> None:
         now = self._clock()
         self.misses += 1
-        self._finish(uid, self._records.get(uid, ProbeRecord()).missed(now), now + min(RETRY_SECONDS, self._interval))
+        record = self._records.get(uid, ProbeRecord()).missed(now)
+        retry = min(RETRY_SECONDS, self._interval) if record.view else self._starting_interval()
+        self._finish(uid, record, now + retry)
 
     def _finish(self, uid: str, record: ProbeRecord, next_probe: float) -> None:
         self._close(uid)
         self._records[uid] = record
         self._touched.add(uid)
         # Whether these are lost depends on the others' answers too, so each turn looks at them again.
-        (self._missing.add if record.misses >= MISSES_TO_LOSE else self._missing.discard)(uid)
+        (self._missing.add if record.is_silent else self._missing.discard)(uid)
         self._schedule(uid, next_probe)
 
     def _present_interval(self) -> float:
         return max(self._interval, len(self._targets) / PROBES_PER_SECOND)
+
+    def _starting_interval(self) -> float:
+        return min(RETRY_SECONDS, self._interval, max(STARTING_SECONDS, self._starting / PROBES_PER_SECOND))
+
+    def _batch_seconds(self) -> float:
+        return min(BATCH_SECONDS, (self._starting_interval() if self._starting else self._interval) / 4)
+
+    @property
+    def _starting(self) -> int:
+        """How many targets have never answered."""
+        return len(self._targets) - len(self._reported)
 
     def _close(self, uid: str) -> None:
         if uid in self._open:
@@ -285,10 +310,8 @@ class Prober:
     def _report_changes(self) -> None:
         changed: dict[str, WorkerView] = {}
         for uid in self._touched | self._missing:
-            view = self._records[uid].view
+            view = self._records[uid].judged(self._last_answer)
             if view is not None:
-                if view.lost != (lost := self._records[uid].is_lost(self._last_answer)):
-                    view = replace(view, lost=lost)
                 before = self._reported.get(uid)
                 if before is None or _reported_part(before) != _reported_part(view):
                     changed[uid] = view
@@ -298,5 +321,5 @@ class Prober:
             self._report(changed)
 
 
-def _reported_part(view: WorkerView) -> tuple[int, WorkerState, bool]:
-    return view.generation, view.state, view.lost
+def _reported_part(view: WorkerView) -> tuple[int, WorkerState, bool, bool]:
+    return view.generation, view.state, view.silent, view.lost

@@ -4,7 +4,8 @@ import pytest
 
 from hvd_elastic.mpijob.contract import Role
 from tests.cluster import inference, jobs
-from tests.cluster.kube.kubectl import Kubectl
+from tests.cluster.kube import waiting
+from tests.cluster.kube.kubectl import Kubectl, condition_of
 from tests.cluster.site import Site
 from tests.cluster.standing import BOTH_LAUNCHERS, nothing_lost, start
 from tests.cluster.timeline import Timeline
@@ -58,6 +59,38 @@ def test_node_lost_and_found(cluster: Site, namespace: Kubectl, timeline: Timeli
     job.wait_size(4, since=back, within_seconds=180)
     job.finish()
     assert not job.account.skipped()
+
+
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
+def test_training_goes_on_while_no_kubelet_is_heard_of(
+    cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
+) -> None:
+    """As after an outage of the API server: the node controller takes Ready from every pod, and every worker trains."""
+    machine = cluster.local()
+    kubelets = [machine.daemon(f"{name}-kubelet") for name in machine.nodes]
+    job = start(cluster, namespace, launcher, node_labels={}, workers=jobs.workers((1, 4, 4)))
+    job.wait_size(4)
+
+    def ready(state: str) -> bool:
+        pods = job.pods(Role.WORKER)
+        return len(pods) == 4 and all(condition_of(pod, "Ready") == state for pod in pods)
+
+    silent = timeline.mark("the kubelets fall silent")
+    for kubelet in kubelets:
+        kubelet.pause()
+    try:
+        waiting.until("Ready is taken from all workers", lambda: ready("False"), within_seconds=120)
+        timeline.mark("Ready is taken from all workers")
+        job.wait_steps(100)
+    finally:
+        for kubelet in kubelets:
+            kubelet.resume()
+        timeline.mark("the kubelets go on")
+    waiting.until("all workers are Ready again", lambda: ready("True"), within_seconds=60)
+    job.wait_steps(100)
+    assert {step["size"] for step in job.account.since(silent).steps} == {4}
+    job.finish()
+    nothing_lost(job.account, ended=True)
 
 
 def test_workers_are_preempted_before_the_launcher(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:

@@ -49,6 +49,7 @@ def pod(
     phase: str = "Running",
     ready: bool = True,
     withdrawn: bool = False,
+    started: str = "",
     since: str = "2026-01-01T00:00:00Z",
     owner: str = OWNER,
     node: str = "node-a",
@@ -89,9 +90,15 @@ def pod(
             "conditions": conditions,
             **({"reason": reason} if reason else {}),
             **({"nominatedNodeName": nominated} if nominated else {}),
+            **({"containerStatuses": [container("worker", started)]} if started else {}),
             **({"podIP": f"127.0.1.{index + 1}" if ip is None else ip} if ip != "" else {}),
         },
     }
+
+
+def container(name: str, started: str, restarts: int = 0) -> Json:
+    """The status of a container that runs. `started`: its start, in RFC 3339."""
+    return {"name": name, "restartCount": restarts, "state": {"running": {"startedAt": started}}}
 
 
 def node(

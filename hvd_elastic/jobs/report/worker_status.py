@@ -91,9 +91,10 @@ def _judge(pod: Json, view: PodView, *, training: bool) -> tuple[WorkerPodState,
         return WorkerPodState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
     if not view.node:
         return WorkerPodState.PENDING, placement_words(pod)
-    if view.phase != "Running" or not view.ready:
+    if view.phase != "Running" or not view.ready_to_kubelet:
         return WorkerPodState.STARTING, _kubelet_says(pod)
-    return (WorkerPodState.TRAINING if training else WorkerPodState.READY), ""
+    doubt = "its node is not Ready" if view.ready_withdrawn else ""
+    return (WorkerPodState.TRAINING if training else WorkerPodState.READY), doubt
 
 
 def _kubelet_says(pod: Json) -> str:

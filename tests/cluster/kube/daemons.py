@@ -93,8 +93,12 @@ class Daemon:
             self.start()
 
     def pause(self) -> None:
-        """Let it do nothing until it is stopped, as a program that hangs."""
+        """Let it do nothing until it is stopped or resumed, as a program that hangs."""
         os.killpg(int(self._pidfile.read_text().split()[0]), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        os.killpg(int(self._pidfile.read_text().split()[0]), signal.SIGCONT)
 
     def end(self) -> None:
         """Stop it for good: the cluster is whole without it."""

@@ -21,11 +21,12 @@ from hvd_elastic.discovery.rules.eligibility import EligibilityIndex
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import judge
 from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, WorkerState
-from tests.discovery.kubeapi import OWNER, node, pod
+from tests.discovery.kubeapi import OWNER, Json, container, node, pod
 
 GOOD = PodView(name="job-worker-0", uid="a", ip="10.0.0.1", owner_uid=OWNER, node="n")
 RULES = EligibilityRules(owner_uid=OWNER, slots=2)
 WAITS = {"a": WorkerView(generation=4)}
+WITHDRAWN = replace(GOOD, ready=False, ready_withdrawn=True)
 
 
 def decide(*pods: PodView, rules: EligibilityRules = RULES, **given: object) -> EligibleHosts:
@@ -50,6 +51,29 @@ def test_ready_that_was_taken_away_is_told_from_ready_that_was_lost(
     made["status"]["conditions"] = [{"type": "Ready", **ready}, {"type": "ContainersReady", **containers}]
     view = PodView.from_json(made)
     assert (view.ready_withdrawn, view.ready) == (withdrawn, ready.get("status") == "True")
+
+
+FIRST = container("worker", "2026-01-01T00:00:01Z")
+
+
+@pytest.mark.parametrize(
+    ("ready", "containers", "starting"),
+    [
+        ("False", [FIRST], True),
+        ("False", [FIRST, container("logs", "2026-01-01T00:00:00Z")], True),
+        ("True", [FIRST], False),
+        ("False", [], False),
+        ("False", [container("worker", "2025-12-31T23:59:59Z")], False),
+        ("False", [container("worker", "2026-01-01T00:00:05Z", restarts=1)], False),
+        ("False", [FIRST, {"name": "logs", "state": {"waiting": {}}}], False),
+        ("False", [{"name": "worker", "state": {"terminated": {"exitCode": 1}}}], False),
+    ],
+    ids=["first", "with another", "is Ready", "none yet", "was Ready", "started again", "one waits", "ended"],
+)
+def test_a_pod_starts_until_it_is_ready_for_the_first_time(ready: str, containers: list[Json], starting: bool) -> None:
+    made = pod(0, ready=ready == "True")
+    made["status"]["containerStatuses"] = containers
+    assert PodView.from_json(made).starting is starting
 
 
 def test_a_good_worker_is_offered_by_address_slots_and_alias() -> None:
@@ -80,6 +104,25 @@ def test_a_local_host_needs_a_name_a_uid_and_an_address() -> None:
 def test_one_thing_against_a_pod_is_enough(changed: dict[str, object], reason: Reason, detail: str) -> None:
     (out,) = decide(replace(GOOD, **changed), workers=WAITS).left_out  # type: ignore[arg-type]
     assert (out.pod, out.reason, out.detail) == ("job-worker-0", reason, detail)
+
+
+def test_a_worker_that_answers_is_offered_though_the_node_controller_has_lost_its_node() -> None:
+    (host,) = decide(WITHDRAWN, workers=WAITS).hosts
+    assert host.pod == "job-worker-0"
+
+
+def test_a_worker_that_starts_is_offered_once_it_answers() -> None:
+    starting = replace(GOOD, ready=False, starting=True)
+    assert decide(starting, workers=WAITS).hosts
+    for workers in ({}, {"a": WorkerView(silent=True)}, None):
+        (out,) = decide(starting, workers=workers).left_out
+        assert out.reason is Reason.NOT_READY
+
+
+@pytest.mark.parametrize("workers", [{"a": WorkerView(generation=4, silent=True)}, None], ids=["silent", "not asked"])
+def test_one_that_does_not_answer_is_believed_lost_with_its_node(workers: dict[str, WorkerView] | None) -> None:
+    (out,) = decide(WITHDRAWN, workers=workers).left_out
+    assert (out.reason, out.detail) == (Reason.NOT_READY, "its node is not Ready, and it does not answer")
 
 
 @pytest.mark.parametrize(

@@ -210,3 +210,14 @@ def test_an_address_is_held_back_from_another_pod_only() -> None:
     assert reuse.quarantine([host("b")], 10.0 + QUARANTINE_SECONDS) == frozenset()
     reuse.published([host("b")], [], 14.0)
     assert reuse.quarantine([host("a")], 14.0) == {"a"}
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_victim_that_starts_is_waited_for_once_it_trains(trains: bool) -> None:
+    pods, workers = workers_at(T, T, T)
+    pods[2] = replace(pods[2], ready=False, starting=True)
+    del workers["1"], pods[1]
+    if not trains:
+        del workers["2"]
+    plan = plan_scale(JobView(uid="u", replicas=3, wanted="1"), pods, workers, min_workers=1, max_workers=4)
+    assert plan.replicas == (None if trains else 1)

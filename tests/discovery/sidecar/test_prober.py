@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
-from hvd_elastic.discovery.sidecar.prober import MISSES_TO_LOSE, Prober, ProbeRecord, Views, parse_ready_line
+from hvd_elastic.discovery.sidecar.prober import (
+    INTERVAL_SECONDS as INTERVAL,
+)
+from hvd_elastic.discovery.sidecar.prober import (
+    MISSES_TO_LOSE,
+    STARTING_SECONDS,
+    Prober,
+    ProbeRecord,
+    Views,
+    parse_ready_line,
+)
 from hvd_elastic.discovery.sidecar.worker_requests import announce_launcher, request_checkpoint
 from hvd_elastic.mpijob.contract import WorkerState
 from tests.discovery.conftest import until
@@ -77,11 +87,12 @@ def test_a_worker_is_lost_after_three_misses_until_it_answers(workers: Workers) 
     probing.prober.close()
 
 
-def test_if_no_worker_answers_none_is_lost(workers: Workers, probing: Probing) -> None:
+def test_if_no_worker_answers_all_are_silent_and_none_is_lost(workers: Workers, probing: Probing) -> None:
     probing.until_reports(1)
     workers.closed.add(A)
     probing.probes(MISSES_TO_LOSE + 3)
-    assert len(probing.reports) == 1
+    assert len(probing.reports) == 2
+    assert (probing.until_reports(2).silent, probing.until_reports(2).lost) == (True, False)
     assert probing.prober.is_own_network_suspect
 
 
@@ -138,6 +149,31 @@ def test_a_worker_that_has_just_answered_is_left_alone_for_the_interval(workers:
     probing.prober.turn()
     assert probing.prober.probes == 2
     probing.prober.close()
+
+
+def test_a_worker_that_has_never_answered_is_asked_again_soon(workers: Workers) -> None:
+    now = [0.0]
+    prober = Prober(lambda _views: None, port=workers.port, clock=lambda: now[0])
+
+    def turns_until(count: int) -> None:
+        while prober.probes < count or prober.probed < 1:
+            prober.turn()
+
+    workers.closed.add(A)
+    prober.set_targets({"a": A})
+    turns_until(1)
+    now[0] = 0.7 * STARTING_SECONDS
+    prober.turn()
+    assert prober.probes == 1
+    now[0] = STARTING_SECONDS
+    workers.closed.clear()
+    turns_until(2)
+    while not prober.views:
+        prober.turn()
+    now[0] += 0.7 * INTERVAL
+    prober.turn()
+    assert prober.probes == 2
+    prober.close()
 
 
 def test_a_large_job_is_probed_at_most_a_hundred_times_a_second(workers: Workers) -> None:

@@ -65,6 +65,21 @@ def test_the_first_list_waits_for_those_about_to_be_ready(api: KubeApi, start: S
     running.shows(0, 1)
 
 
+def test_a_worker_is_offered_when_it_answers_though_its_kubelet_has_not_called_it_ready(
+    api: KubeApi, start: Start, workers: Workers
+) -> None:
+    workers.closed.add("127.0.1.2")
+    put(api, 0)
+    api.put(PODS, pod(1, ready=False, started="2026-01-01T00:00:01Z"))
+    running = start()
+    running.shows(0)
+    workers.closed.clear()
+    running.shows(0, 1)
+    put(api, 1)
+    workers.closed.add("127.0.1.1")
+    running.shows(1)
+
+
 def test_the_first_list_does_not_wait_for_one_that_has_no_place(api: KubeApi, start: Start) -> None:
     put(api, 0)
     api.put(PODS, pod(1, phase="Pending", ready=False, node="", ip=""))
@@ -227,10 +242,10 @@ def test_replaces_the_worker_of_a_lost_node_before_anyone_deletes_it(
     running.shows(0, 1, 2)
     # A node controller that comes back after an outage does this to workers that are well.
     api.put(PODS, pod(1, withdrawn=True))
-    running.shows(0, 2)
     workers.silent.add("127.0.1.3")
     api.put(PODS, pod(2, withdrawn=True))
     until(lambda: "job-worker-2" not in api.objects[PODS])
+    running.shows(0, 1)
     deleted = [request for request in api.requests if request.method == "DELETE"]
     assert [(request.body or {})["gracePeriodSeconds"] for request in deleted] == [0]
     assert "job-worker-1" in api.objects[PODS]
