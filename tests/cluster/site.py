@@ -73,7 +73,10 @@ def make_namespace(site: Site, name: str) -> Kubectl:
     _remove_shares(site, name)
     metadata = {"name": name, "labels": RESTRICTED}
     site.kubectl.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
-    return site.kubectl.within(name)
+    made = site.kubectl.within(name)
+    # The API server refuses pods until a controller has made it, which takes a moment after the controllers' start.
+    waiting.until("the default account is there", lambda: made.find("serviceaccount", "default"), within_seconds=30)
+    return made
 
 
 def remove_namespace(site: Site, name: str) -> None:

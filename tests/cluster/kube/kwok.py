@@ -90,7 +90,8 @@ def start(
 def stop(plane: ControlPlane, kubectl: Kubectl) -> None:
     """Stop kwok, and remove its nodes with what runs on them."""
     Daemon.load(plane.state, _NAME).end()
-    kubectl("delete", "nodes", *(f"--selector={key}={value}" for key, value in LABELS.items()))
+    labels = (f"--selector={key}={value}" for key, value in LABELS.items())
+    kubectl("delete", "nodes", *labels, "--wait=false", within_seconds=300)  # kubectl waits for one after the other
 
 
 def _stages(folder: Path) -> Iterator[Path]:
