@@ -166,7 +166,8 @@ def ask(load: Inference, timeline: Timeline, found: Found, row: str | None) -> N
 
 
 def preempt(job: Job, load: Inference, timeline: Timeline, found: Found) -> None:
-    """Inference 0 → 1 → 0."""
+    """Inference 0 → 1 → 0. The worker that goes is at least as old as the pods that end at once."""
+    time.sleep(OLD_SECONDS)
     ask(load, timeline, found, "inference pod created → Running")
     job.wait_size(SIZE - 1)
     job.wait_steps(20)

@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def measure(site: Site, system: System, fault: MeasuredFault, *, rounds: int, patience: float) -> None:
-    """Do it so often; a job that is not whole afterwards is replaced."""
+    """Do it so often; a job that is not whole afterwards is replaced, and each if the fault is rare."""
     costs: list[FaultCost] = []
     while len(costs) < rounds:
         folder = OUT / f"{fault.name}-{system.name}"
@@ -95,7 +95,7 @@ def measure(site: Site, system: System, fault: MeasuredFault, *, rounds: int, pa
                 costs.append(strike(fault, replace(victim, number=len(costs)), patience))
                 print(f"{time.strftime('%H:%M:%S')} {fault.name}: {system.name}: {costs[-1]}", flush=True)
                 keep(fault, system, costs)
-                if costs[-1].ended:
+                if costs[-1].ended or fault.is_rare:
                     break
 
 

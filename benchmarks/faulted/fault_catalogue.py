@@ -32,6 +32,10 @@ class MeasuredFault:
     """Seconds within which it shows whatever it does, counted from when it is undone."""
     is_apart: bool = False
     """Whether it strikes a node, on which one worker stands by itself. Rank 0 stands elsewhere."""
+    is_rare: bool = False
+    """Whether each round strikes a job of its own, because no job suffers it often in a row. The Job controller waits
+    twice as long after each lost launcher (10 s, 20 s ... 10 min; Kubernetes 1.34, `pkg/controller/job/
+    backoff_utils.go`), and the node controller counts outages of the API server as the kubelets' silence."""
     in_store: bool = False
     """Whether checkpoints go to an object store."""
     not_for: Mapping[str, str] = field(default_factory=dict)
@@ -84,6 +88,7 @@ FAULTS: Final = (
         title="the launcher is lost (TorchElastic: rank 0's pod)",
         inject=_lose_launcher,
         shows_within=10.0,
+        is_rare=True,
     ),
     MeasuredFault(
         name="disk-full",
@@ -127,6 +132,7 @@ FAULTS: Final = (
         inject=lambda victim: victim.site.local().stop_api_server(),
         undo=_bring_api_server_back,
         lasts=AWAY_SECONDS,
+        is_rare=True,
     ),
 )
 

@@ -41,7 +41,8 @@ class Victim:
     @property
     def worker(self) -> str:
         """The pod of the worker that is struck."""
-        return str(self.job.pods(Role.WORKER)[self.number % SIZE]["metadata"]["name"])
+        pods = self.job.pods(Role.WORKER)
+        return str(pods[self.number % len(pods)]["metadata"]["name"])
 
     @property
     def launcher(self) -> str:

@@ -60,7 +60,7 @@ def goodput_aims(measured: Sequence[Measured], *, systems: Collection[str]) -> l
             bound=GOODPUT_AIM,
             measured=fmean(found),
             is_least=True,
-            format=".1%",
+            format=".2%",
         )
         for name, found in shares.items()
         if found
