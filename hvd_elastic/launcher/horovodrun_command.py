@@ -23,29 +23,32 @@ class NotElasticError(HvdElasticError):
 class HorovodrunCommand:
     """An elastic job of horovodrun. Sizes in processes."""
 
-    argv: tuple[str, ...]
+    program: tuple[str, ...]
+    """What runs horovodrun."""
+    may_wait: bool = False
+    """Whether the program can be started before its arguments are known (`stock_horovodrun`)."""
+    arguments: tuple[str, ...]
     start: int
     minimum: int
     run_dir: Path
     """Where the sidecar keeps the list of hosts, beside the discovery script."""
     training_words: int
-    """How many words at the end of `argv` are the training command."""
+    """How many words at the end of `arguments` are the training command."""
 
     def beginning_with(self, processes: int, *, discovery_script: Path | None = None) -> tuple[str, ...]:
-        """The command line that waits for `processes` at its start, with another discovery script if one is given.
+        """The arguments that wait for `processes` at its start, with another discovery script if one is given.
 
         Of an option that is given twice the last one counts.
         """
-        end = len(self.argv) - self.training_words
-        if self.argv[end - 1] == "--":
+        end = len(self.arguments) - self.training_words
+        if self.arguments[end - 1] == "--":
             end -= 1
         script = () if discovery_script is None else ("--host-discovery-script", str(discovery_script))
-        return (*self.argv[:end], "-np", str(processes), *script, *self.argv[end:])
+        return (*self.arguments[:end], "-np", str(processes), *script, *self.arguments[end:])
 
 
 def parse(arguments: Sequence[str]) -> HorovodrunCommand:
     """Read the arguments of `horovodrun`. Raises NotElasticError."""
-    argv = (*_program(), *arguments)
     words = tuple(ShellWord(text, ()) for text in (PROGRAM, *arguments))
     line = launcher_command_line.parse(ContainerCommand(words=words, assignments={}))
     start, script = line.number("-np"), line.flags.get("--host-discovery-script")
@@ -53,8 +56,11 @@ def parse(arguments: Sequence[str]) -> HorovodrunCommand:
     if start is None or path.name != HOSTS_SCRIPT or not path.is_absolute() or not line.training_command:
         needed = f"-np, --host-discovery-script RUN_DIR/{HOSTS_SCRIPT} of the discovery sidecar, and a command"
         raise NotElasticError(f"{PROGRAM}: to begin again it needs {needed}")
+    program = _program()
     return HorovodrunCommand(
-        argv=argv,
+        program=program,
+        may_wait=program != (PROGRAM,),
+        arguments=tuple(arguments),
         start=start,
         minimum=line.number("--min-np") or start,
         run_dir=path.parent,

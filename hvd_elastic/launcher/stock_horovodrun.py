@@ -1,26 +1,60 @@
-"""`horovodrun` as it is, but that its rendezvous server lets as many connections wait as all workers of a job make.
+"""`horovodrun` as it is, but for what its start and its rendezvous server cost.
 
     python -m hvd_elastic.launcher.stock_horovodrun ARGUMENTS... COMMAND...
+    python -m hvd_elastic.launcher.stock_horovodrun --arguments-from DESCRIPTOR
 
-Horovod's own backlog is 5 (`socketserver.TCPServer.request_queue_size`, under `horovod/runner/http/http_server.py`).
-When many workers ask for each other's addresses at once, the kernel drops or resets what does not fit. A worker tries
-three times, half a second apart (`MAX_RETRY_TIMES` in Horovod's `common/gloo/http_store.h`), and then gives up, and its
-whole host with it.
+With the second form it imports Horovod, and then reads the arguments from that descriptor, each ended by a zero byte.
+So its imports are done when the launcher knows what to run. At the descriptor's end without any, it ends, with 0.
+
+**Connections that wait.** Horovod's own backlog is 5 (`socketserver.TCPServer.request_queue_size`, under
+`horovod/runner/http/http_server.py`). When many workers ask for each other's addresses at once, the kernel drops or
+resets what does not fit. A worker tries three times, half a second apart (`MAX_RETRY_TIMES` in Horovod's
+`common/gloo/http_store.h`), and then gives up, and its whole host with it.
+
+**Whether Horovod has Gloo.** horovodrun finds out by a process that imports torch (`gloo_built` and
+`_check_extension_lambda` in `horovod/common/util.py`), which is most of its start. Builds with our patches always do.
 """
 
+import os
 import sys
+from collections.abc import Sequence
+from typing import Final
 
+from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.launcher.protocol.rendezvous_server import BACKLOG
+
+ARGUMENTS_FROM: Final = "--arguments-from"
 
 
 def main() -> None:
-    """Run horovodrun with the arguments of this process."""
+    """Run horovodrun with the arguments of this process, or with those that it is sent."""
+    from horovod.runner import launch
     from horovod.runner.http.http_server import RendezvousHTTPServer
-    from horovod.runner.launch import run_commandline
 
     RendezvousHTTPServer.request_queue_size = BACKLOG
-    sys.argv[0] = "horovodrun"
-    run_commandline()
+    if installed_patches():
+        launch.gloo_built = _has_gloo
+    arguments: Sequence[str] = sys.argv[1:]
+    if arguments[:1] == [ARGUMENTS_FROM]:
+        arguments = _received(int(arguments[1]))
+        if not arguments:
+            return
+    sys.argv = ["horovodrun", *arguments]
+    launch.run_commandline()
+
+
+def encode(arguments: Sequence[str]) -> bytes:
+    """The arguments as they are sent to the descriptor of ARGUMENTS_FROM."""
+    return b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
+
+
+def _received(descriptor: int) -> Sequence[str]:
+    with os.fdopen(descriptor, "rb") as pipe:
+        return [os.fsdecode(argument) for argument in pipe.read().split(b"\0")[:-1]]
+
+
+def _has_gloo(verbose: bool = False) -> bool:  # noqa: ARG001 - Horovod's signature
+    return True
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ from hvd_elastic.launcher.core.supervision import (
     SupervisionLimits,
 )
 from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
+from hvd_elastic.launcher.horovodrun_process import HorovodrunProcess
 from hvd_elastic.launcher.host_sources import SnapshotSource
-from hvd_elastic.launcher.stock_output import StockOutput
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, STATUS_FILE, Exit
 from hvd_elastic.system import child_processes
 from hvd_elastic.system.atomic_file import replace_file
@@ -73,7 +73,11 @@ def supervise(command: HorovodrunCommand) -> Finish:
     source = SnapshotSource(command.run_dir)
     threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
     try:
-        finish = _wait_for_list(listed, ending) or _Supervisor(command, _supervision(command), listed, ending).run()
+        waiting = HorovodrunProcess(command)  # it imports meanwhile
+        finish = (
+            _wait_for_list(listed, ending)
+            or _Supervisor(command, _supervision(command), listed, ending, waiting=waiting).run()
+        )
         _leave_word(command.run_dir, finish)
         return finish
     finally:
@@ -109,15 +113,18 @@ class _Supervisor:
         supervision: Supervision,
         listed: _HostList,
         ending: frozenset[signal.Signals],
+        *,
+        waiting: HorovodrunProcess,
     ) -> None:
+        """`waiting`: the first run, which has not begun."""
+        self._waiting: HorovodrunProcess | None = waiting
         self._ending = ending
         """The signals that end the job. They are blocked, and so is SIGCHLD."""
         self._command, self._supervision, self._listed = command, supervision, listed
         self._pid: int | None = None
-        self._output: StockOutput | None = None
-        self._unexplained: StockOutput | None = None
-        """Of a run that ended for want of a worker's own reason."""
-        self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._run: HorovodrunProcess | None = None
+        self._unexplained: HorovodrunProcess | None = None
+        """A run that ended for want of a worker's own reason."""
         self._starts = 0
 
     def run(self) -> Finish:
@@ -149,16 +156,12 @@ class _Supervisor:
 
     def _start(self, processes: int, *, held: bool) -> None:
         self._starts += 1
-        argv = self._command.argv
+        arguments = self._command.arguments
         if self._starts > 1 or processes != self._command.start:
             logger.info("the job begins again, as soon as %d processes fit", processes)
-            argv = self._command.beginning_with(processes, discovery_script=self._hold() if held else None)
-        self._output = StockOutput()
-        try:
-            stdio = (self._devnull, self._output.writer, self._output.writer)
-            self._pid = child_processes.spawn(argv, environment=os.environ, stdio=stdio)
-        finally:
-            self._output.close_writer()
+            arguments = self._command.beginning_with(processes, discovery_script=self._hold() if held else None)
+        self._run, self._waiting = self._waiting or HorovodrunProcess(self._command), None
+        self._pid = self._run.begin(arguments)
 
     def _hold(self) -> Path:
         """Write the script that prints no host until Release; return its path."""
@@ -175,11 +178,11 @@ class _Supervisor:
             if pid == self._pid:
                 self._pid = None
                 child_processes.kill_descendants()
-                assert self._output is not None
-                worker_code = self._output.worker_code()
-                self._unexplained = self._output if worker_code is None else None
+                assert self._run is not None
+                worker_code = self._run.output.worker_code()
+                self._unexplained = self._run if worker_code is None else None
                 logger.info("horovodrun has ended with %d%s", code, _of_worker(worker_code))
-                end = Exit.RESET_LIMIT if self._output.has_reached_reset_limit else code
+                end = Exit.RESET_LIMIT if self._run.output.has_reached_reset_limit else code
                 self._supervision.launcher_ended(end, time.monotonic(), worker_code=worker_code)
 
     def _stop(self, pid: int, *, hurried_by: frozenset[signal.Signals] = frozenset()) -> None:
@@ -207,7 +210,7 @@ class _Supervisor:
         if self._pid is not None:
             self._stop(self._pid)
         if decision.exit_code and self._unexplained is not None:
-            self._unexplained.show_last_words()
+            self._unexplained.output.show_last_words()
         return decision
 
     def _end_by(self, number: int) -> Finish:

@@ -13,6 +13,7 @@ import pytest
 
 horovod = pytest.importorskip("horovod")
 
+from horovod.runner import launch  # noqa: E402
 from horovod.runner.common.util import hosts, network, secret  # noqa: E402
 from horovod.runner.elastic import constants, rendezvous, worker  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
@@ -20,6 +21,7 @@ from horovod.runner.http import http_client  # noqa: E402
 
 from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
+from hvd_elastic.launcher import stock_horovodrun  # noqa: E402
 from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
 from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
 from hvd_elastic.trainer.elastic import rendezvous_client  # noqa: E402
@@ -62,6 +64,13 @@ def test_names_and_numbers() -> None:
     assert hasattr(worker, "put_bytes_into_kvstore") is is_patched(), f"{WHAT_TO_DO} elastic/worker"
     assert set(vars(network.AckResponse())) == set(), f"{WHAT_TO_DO} network.AckResponse: wire lets it be built"
     assert pickle.dumps(network.AckResponse()), WHAT_TO_DO
+
+
+def test_the_look_for_gloo_that_a_start_does_without() -> None:
+    assert [*inspect.signature(stock_horovodrun._has_gloo).parameters] == ["verbose"]
+    assert inspect.getsource(launch._run_elastic).count("gloo_built(verbose=") == 1, f"{WHAT_TO_DO} runner/launch"
+    if is_patched():
+        assert launch.gloo_built(verbose=False), "a build with our patches lacks Gloo"
 
 
 def test_the_message_of_the_reset_limit() -> None:

@@ -278,10 +278,10 @@ def test_beginning_again_asks_for_the_minimum() -> None:
     line = ["-np", "4", "--min-np", "2", "--host-discovery-script", script, "--gloo", "python", "train.py", "-np", "9"]
     command = parse(line)
     assert (command.start, command.minimum) == (4, 2)
-    program = command.argv[: -len(line)]
+    assert command.arguments == tuple(line)
     again = command.beginning_with(2)
-    assert again == (*program, *line[:7], "-np", "2", *line[7:])
-    assert parse(again[len(program) :]).start == 2
+    assert again == (*line[:7], "-np", "2", *line[7:])
+    assert parse(again).start == 2
     dashes = parse([*line[:7], "--", "python", "train.py"]).beginning_with(2)
     assert dashes[-5:] == ("-np", "2", "--", "python", "train.py")
 
@@ -294,9 +294,10 @@ def test_the_program_is_of_this_environment_if_it_has_one(
     monkeypatch.setattr(sys, "executable", str(python))
     if beside:
         (tmp_path / "horovodrun").touch()
-    argv = parse(["-np", "4", "--host-discovery-script", "/run/hvd-elastic/discover-hosts", "true"]).argv
+    command = parse(["-np", "4", "--host-discovery-script", "/run/hvd-elastic/discover-hosts", "true"])
     ours = (str(python), "-P", "-m", "hvd_elastic.launcher.stock_horovodrun")
-    assert argv[: -len(("-np", "4", "--host-discovery-script", "", "true"))] == (ours if beside else ("horovodrun",))
+    assert command.program == (ours if beside else ("horovodrun",))
+    assert command.may_wait is beside
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The supervisor of `horovodrun` and signals. A shell stands for horovodrun."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from hvd_elastic.discovery.snapshot import Snapshot, uptime_seconds, write_snaps
 from hvd_elastic.horovod import patch_set
 from hvd_elastic.launcher import supervisor as supervisor_module
 from hvd_elastic.launcher.core.supervision import Finish
-from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, Exit
+from hvd_elastic.system.child_processes import children
 
 SUPERVISE = """
 import sys
@@ -26,8 +28,14 @@ from hvd_elastic.launcher import supervisor
 from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
 supervisor._END_SECONDS = 1000.0
 run_dir, script = sys.argv[1:]
-command = HorovodrunCommand(argv=("sh", "-c", script), start=1, minimum=1, run_dir=Path(run_dir), training_words=0)
+command = HorovodrunCommand(program=("sh", "-c", script), arguments=(), start=1, minimum=1, run_dir=Path(run_dir),
+    training_words=0)
 sys.exit(supervisor.supervise(command).exit_code)
+"""
+SUPERVISE_ARGUMENTS = """
+import sys
+from hvd_elastic.launcher import horovodrun_command, supervisor
+sys.exit(supervisor.supervise(horovodrun_command.parse(sys.argv[1:])).exit_code)
 """
 WORKER = "echo > started; until [ -e over ]; do sleep 0.1; done"
 STUBBORN = f"trap '' TERM; sh -c 'sh -c \"{WORKER}\" & wait' & wait"
@@ -40,6 +48,41 @@ def listed(run_dir: Path) -> Path:
     now = uptime_seconds()
     write_snapshot(run_dir, Snapshot(hosts=(), generation=1, uptime_seconds=now, unix_seconds=int(time.time())))
     return run_dir
+
+
+def test_horovodrun_imports_before_there_is_a_list_and_begins_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("horovod")
+    script = tmp_path / HOSTS_SCRIPT
+    arguments = ["-np", "1", "--host-discovery-script", str(script), "true"]
+    process = subprocess.Popen([sys.executable, "-c", SUPERVISE_ARGUMENTS, *arguments], cwd=tmp_path)
+    try:
+        _until(lambda: any(map(_has_imported_horovod, children(process.pid))))
+        assert process.poll() is None
+        script.write_text("#!/bin/sh\necho > asked\nexit 1\n")  # the first failure of it ends horovodrun
+        script.chmod(0o755)
+        listed(tmp_path)
+        assert process.wait(60) != 0
+        assert (tmp_path / "asked").exists(), "horovodrun has begun"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _has_imported_horovod(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        names = Path(f"/proc/{pid}/maps").read_text()
+        return "stock_horovodrun" in Path(f"/proc/{pid}/cmdline").read_text() and "_psutil" in names
+    return False
+
+
+def test_a_horovodrun_that_waits_ends_with_its_supervisor(tmp_path: Path) -> None:
+    arguments = ["-np", "1", "--host-discovery-script", str(tmp_path / HOSTS_SCRIPT), "true"]
+    process = subprocess.Popen([sys.executable, "-c", SUPERVISE_ARGUMENTS, *arguments], cwd=tmp_path)
+    _until(lambda: children(process.pid))
+    waiting = children(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert not any(Path(f"/proc/{pid}").exists() for pid in waiting)
 
 
 @contextmanager
