@@ -6,7 +6,8 @@ find them in their pod. This module imports nothing of ours, so that every room 
 The way of a job's data, from the pods to the training process::
 
     worker pod ──(watch, reach test)──► discovery ──► SNAPSHOT_FILE ──► HOSTS_SCRIPT ──► horovodrun
-                                                            └─────────────────────────► hvd-elastic launch
+                                                            ├─────────────────────────► hvd-elastic launch
+                                                └──► EXPECTED_FILE ─────────────────────────────┘
     launcher ──(ssh, or a local process)──► ADOPT_FILE ──(AF_UNIX)──► entry point ──► standby = training process
     training process ──► HEARTBEAT_FILE, FIGURES_FILE, WAIT_FILE ──► entry point ──(READY_PORT)──► discovery ──► ledger
 """
@@ -224,6 +225,10 @@ SNAPSHOT_FILE: Final = "hosts"
 COUNT is the number of host lines. GENERATION grows by one with each change of them. UPTIME (whole seconds of
 /proc/uptime, which does not jump) and UNIX (for people) say when the API server last confirmed the list. STATE is a
 value of SnapshotState. A file without its `end` line is incomplete and must not be used."""
+
+EXPECTED_FILE: Final = "expected-workers"
+"""In RUN_DIR of the launcher. Replaced by rename(2). A line `UID ADDRESS` for each worker that is in the snapshot, or
+may soon be: `hvd-elastic launch` opens a connection to each ahead of need. It makes nobody a host."""
 
 BEGUN_FILE: Final = "begun"
 """In RUN_DIR of the launcher, written by the sidecar, empty: ANNOTATION_BEGUN is set, or a worker trains."""

@@ -10,7 +10,7 @@ from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
 from hvd_elastic.discovery.rules.node_signals import DELETED
-from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules, LeftOut, Reason, Verdict, judge
+from hvd_elastic.discovery.rules.pod_verdict import SOON, EligibilityRules, LeftOut, Reason, Verdict, judge
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import WorkerState
 
@@ -33,6 +33,10 @@ class Inventory:
         """UID to address of every pod of this job that may answer."""
         self.address_changes = 0
         """Grows with each change of `addresses`."""
+        self.expected: dict[str, str] = {}
+        """UID to address of every pod that is offered, or may be in a moment."""
+        self.expected_changes = 0
+        """Grows with each change of `expected`."""
         self._rules = rules
         self._index = EligibilityIndex()
         self._quarantine: frozenset[str] = frozenset()
@@ -79,6 +83,7 @@ class Inventory:
                 self._blocking.discard(pod.uid)
                 self._index.remove(pod.uid)
                 self.address_changes += self.addresses.pop(pod.uid, None) is not None
+                self.expected_changes += self.expected.pop(pod.uid, None) is not None
                 self.workers.pop(pod.uid, None)
                 return self.pods.pop(pod.uid, None) is not None
             case _:
@@ -160,7 +165,9 @@ class Inventory:
         self._blocking = {uid for uid, pod in pods.items() if pod.may_block}
         self._index = EligibilityIndex()
         self.addresses.clear()
+        self.expected.clear()
         self.address_changes += 1
+        self.expected_changes += 1
         self.workers = {uid: worker for uid, worker in self.workers.items() if uid in pods}
         self._judge(pods)
         return changed
@@ -184,17 +191,14 @@ class Inventory:
             node = self.nodes.get(pod.node) or self._deleted_nodes.get(pod.node)
             verdict = judge(pod, self._rules, node, self.workers.get(uid), self._quarantine)
             changed |= self._index.put(uid, verdict)
+            is_expected = verdict.reason in SOON if isinstance(verdict, LeftOut) else True
+            address = self.addresses.get(uid, "") if is_expected else ""
+            self.expected_changes += _set_address(self.expected, uid, address)
         return changed
 
     def _update_address(self, pod: PodView) -> None:
         address = pod.ip if pod.phase == "Running" and ":" not in pod.ip and self._is_own(pod) else ""
-        if address == self.addresses.get(pod.uid, ""):
-            return
-        self.address_changes += 1
-        if address:
-            self.addresses[pod.uid] = address
-        else:
-            del self.addresses[pod.uid]
+        self.address_changes += _set_address(self.addresses, pod.uid, address)
 
     @staticmethod
     def _is_usable(verdict: Verdict | None) -> bool:
@@ -202,3 +206,14 @@ class Inventory:
 
     def _is_own(self, pod: PodView) -> bool:
         return pod.owner_uid == self._rules.owner_uid
+
+
+def _set_address(addresses: dict[str, str], uid: str, address: str) -> bool:
+    """Set a pod's address, or remove it if it is empty; return whether that changed anything."""
+    if address == addresses.get(uid, ""):
+        return False
+    if address:
+        addresses[uid] = address
+    else:
+        del addresses[uid]
+    return True

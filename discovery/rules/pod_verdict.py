@@ -12,6 +12,7 @@ start the worker answers first: the kubelet calls it Ready some tenths of a seco
 from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView
 from hvd_elastic.discovery.snapshot import Host
@@ -51,6 +52,10 @@ class Reason(StrEnum):
     """A younger pod has the same address: this one is left over from before its node restarted."""
     NODE_AT_RISK = "node-at-risk"
     """The node may go soon, and the job has enough workers without this one."""
+
+
+SOON: Final = frozenset({Reason.NOT_READY, Reason.OFFERED_ANEW, Reason.NOT_ASKED})
+"""Reasons of a pod that runs, and may be offered in a moment."""
 
 
 class AtRisk(StrEnum):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from hvd_elastic.discovery.expected_workers import write_expected
 from hvd_elastic.discovery.hosts_script import write_script
 from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.discovery.kube import watch
@@ -139,7 +140,7 @@ class Sidecar:
         self._was_suspect = False
         self._has_begun = False
         self._launcher_drain = LauncherDrain(options.run_dir)
-        self._targets_version = 0
+        self._targets_version = self._expected_version = 0
         self._stopped = threading.Event()
         self._launchers = self._launcher_job() if options.looks_after_launcher else None
         metrics.observe(lambda: self.eligible, self._prober, self._contact_age, self._figures)
@@ -390,6 +391,7 @@ class Sidecar:
         if not due or now < self._last_update + MIN_GAP_SECONDS:
             return
         assert self._state.last_contact is not None
+        self._update_expected()
         before = self._publisher.last
         complete = self._updater.update(
             self._state.inventory, listed=listed, last_contact=self._state.last_contact, now=now
@@ -398,6 +400,12 @@ class Sidecar:
         if self._state.oldest_change is not None and self._publisher.last is not before:
             self._metrics.latency.observe(self._clock() - self._state.oldest_change)
         self._state.oldest_change = None
+
+    def _update_expected(self) -> None:
+        inventory = self._state.inventory
+        if self._expected_version != inventory.expected_changes:
+            self._expected_version = inventory.expected_changes
+            write_expected(self._options.run_dir, inventory.expected)
 
     def _update_targets(self) -> None:
         inventory = self._state.inventory

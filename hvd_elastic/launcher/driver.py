@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
+from hvd_elastic.discovery.expected_workers import ExpectedWorker
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.actions import (
     Action,
@@ -97,6 +98,7 @@ class Driver:
         self._ranks: dict[int, int] = {}
         """The present rank of each process, by number: it labels the process's output."""
         self._listed: tuple[Host, ...] = ()
+        self._expected: tuple[ExpectedWorker, ...] = ()
         self._finish: FinishJob | None = None
         self._server: RendezvousServer | None = None
         self._report_is_stale = False
@@ -128,6 +130,10 @@ class Driver:
     def hosts_seen(self, hosts: tuple[Host, ...]) -> None:
         """The source reports these hosts."""
         self._events.put(lambda: self._update_hosts(hosts))
+
+    def workers_expected(self, workers: tuple[ExpectedWorker, ...]) -> None:
+        """The source says that these are its hosts, or may soon be."""
+        self._events.put(lambda: self._prepare_for(workers))
 
     def connections_changed(self) -> None:
         """A connection to a host came up or went down, or its address is known. Of thousands few need a look."""
@@ -206,9 +212,13 @@ class Driver:
     def _update_hosts(self, hosts: tuple[Host, ...]) -> None:
         """Show the world those hosts on which a command could be started at once."""
         self._listed = hosts
-        self._runner.expect(hosts)
+        self._runner.expect(hosts, self._expected)
         self._world.hosts_seen(tuple(filter(self._runner.is_open, hosts)), self._clock())
         self._report_is_stale = True
+
+    def _prepare_for(self, workers: tuple[ExpectedWorker, ...]) -> None:
+        self._expected = workers
+        self._runner.expect(self._listed, workers)
 
     def _look_at_connections(self) -> None:
         self._connections_are_stale = False  # before the look: a change meanwhile brings another one

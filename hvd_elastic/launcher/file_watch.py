@@ -1,4 +1,4 @@
-"""Waits for a file to be replaced, through inotify: within milliseconds, without polling every second."""
+"""Waits for files of one folder to be replaced, through inotify: within milliseconds, without polling every second."""
 
 import ctypes
 import errno
@@ -17,7 +17,7 @@ _EVENT: Final = struct.Struct("iIII")
 
 
 class FileWatch:
-    """Waits for `path` to be written or renamed into place. Its folder must exist.
+    """Waits for any of `paths` to be written or renamed into place. They are in one folder, which must exist.
 
     Where inotify is not available (its instances are limited per user, 128 by default), `wait` looks at the file every
     POLL_SECONDS instead.
@@ -25,10 +25,11 @@ class FileWatch:
 
     POLL_SECONDS: Final = 0.02
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = _inotify(path.parent)
-        self._seen = self._identity()
+    def __init__(self, *paths: Path) -> None:
+        self._paths = paths
+        self._names = {os.fsencode(path.name) for path in paths}
+        self._fd = _inotify(paths[0].parent)
+        self._seen = self._identities()
 
     def __enter__(self) -> "FileWatch":
         return self
@@ -40,13 +41,13 @@ class FileWatch:
             os.close(self._fd)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Whether the file was replaced. False after the time-out, or if another file in the folder has changed."""
+        """Whether one was replaced. False after the time-out, or if another file in the folder has changed."""
         if self._fd is None:
             return self._poll(timeout_seconds)
         ready, _, _ = select.select([self._fd], [], [], timeout_seconds)
-        return bool(ready) and self._names_our_file(os.read(self._fd, 65536))
+        return bool(ready) and self._names_one_of_ours(os.read(self._fd, 65536))
 
-    def _names_our_file(self, data: bytes) -> bool:
+    def _names_one_of_ours(self, data: bytes) -> bool:
         offset = 0
         names = set()
         while offset < len(data):
@@ -54,19 +55,23 @@ class FileWatch:
             offset += _EVENT.size
             names.add(data[offset : offset + length].rstrip(b"\0"))
             offset += length
-        return os.fsencode(self._path.name) in names
+        return not self._names.isdisjoint(names)
 
     def _poll(self, timeout_seconds: float) -> bool:
         select.select([], [], [], min(timeout_seconds, self.POLL_SECONDS))
-        before, self._seen = self._seen, self._identity()
+        before, self._seen = self._seen, self._identities()
         return before != self._seen
 
-    def _identity(self) -> tuple[int, int] | None:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns
+    def _identities(self) -> list[tuple[int, int] | None]:
+        return [_identity(path) for path in self._paths]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _inotify(folder: Path) -> int | None:

@@ -10,22 +10,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from hvd_elastic.discovery.expected_workers import ExpectedWorker, read_expected
 from hvd_elastic.discovery.snapshot import Host, MissingSnapshotError, SnapshotError, read_snapshot
 from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_flag, parse_script_output
 from hvd_elastic.launcher.file_watch import FileWatch
 from hvd_elastic.launcher.launch_settings import LaunchSettings
-from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, SNAPSHOT_FILE
+from hvd_elastic.mpijob.contract import EXPECTED_FILE, HOSTS_SCRIPT, SNAPSHOT_FILE
 
 logger = logging.getLogger(__name__)
 
 Publish = Callable[[tuple[Host, ...]], None]
+Expect = Callable[[tuple[ExpectedWorker, ...]], None]
 
 
 class HostSource(Protocol):
     """Reports the hosts, from a thread of its own."""
 
-    def run(self, publish: Publish, stop: threading.Event) -> None:
-        """Publish the hosts whenever they may have changed, until `stop` is set."""
+    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
+        """Publish the hosts whenever they may have changed, until `stop` is set.
+
+        `expect` is told of workers that may soon be hosts, where the source knows of any.
+        """
 
 
 def host_source(settings: LaunchSettings) -> HostSource:
@@ -49,7 +54,7 @@ class FixedHosts:
     def __init__(self, hosts: tuple[Host, ...]) -> None:
         self._hosts = hosts
 
-    def run(self, publish: Publish, stop: threading.Event) -> None:
+    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
         """Publish once."""
         publish(self._hosts)
         stop.wait()
@@ -65,21 +70,25 @@ class SnapshotSource:
         self._folder = folder
         self._complaint = ""
         self._has_read = False
+        self._expected: tuple[ExpectedWorker, ...] = ()
 
-    def run(self, publish: Publish, stop: threading.Event) -> None:
+    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
         """Publish each new snapshot within milliseconds."""
         while not stop.is_set():
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._watch(publish, stop)
+                self._watch(publish, stop, expect)
             except OSError as error:
                 self._complain(error)
                 stop.wait(self.LOOK_AGAIN_SECONDS)
 
-    def _watch(self, publish: Publish, stop: threading.Event) -> None:
+    def _watch(self, publish: Publish, stop: threading.Event, expect: Expect | None) -> None:
         """Raises OSError where the folder cannot be watched."""
-        with FileWatch(self._folder / SNAPSHOT_FILE) as watch:
+        names = (SNAPSHOT_FILE,) if expect is None else (SNAPSHOT_FILE, EXPECTED_FILE)
+        with FileWatch(*(self._folder / name for name in names)) as watch:
             while not stop.is_set():
+                if expect is not None:
+                    self._read_expected(expect)
                 hosts = self._read()
                 if hosts is not None:
                     publish(hosts)
@@ -93,6 +102,13 @@ class SnapshotSource:
             return None
         self._complaint, self._has_read = "", True
         return snapshot.hosts
+
+    def _read_expected(self, expect: Expect) -> None:
+        with contextlib.suppress(OSError):  # only the time for a connection is lost
+            expected = read_expected(self._folder)
+            if expected != self._expected:
+                self._expected = expected
+                expect(expected)
 
     def _complain(self, error: Exception) -> None:
         # The rest of the message holds an age that changes each second.
@@ -116,7 +132,7 @@ class ScriptSource:
         self._pause, self._timeout = pause_seconds, timeout_seconds
         self._complaint = ""
 
-    def run(self, publish: Publish, stop: threading.Event) -> None:
+    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
         """Publish the hosts after each run that can be trusted."""
         while not stop.is_set():
             try:

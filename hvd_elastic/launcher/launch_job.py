@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import logging
 import math
 import secrets
@@ -132,7 +133,8 @@ class _Launch:
             stack.callback(self._runner.close)
             stack.callback(self._workers.end_all)
             stack.callback(stopping.set)
-            threading.Thread(target=source.run, args=(self._hosts_seen, stopping), name="hosts", daemon=True).start()
+            run = functools.partial(source.run, self._hosts_seen, stopping, expect=self._driver.workers_expected)
+            threading.Thread(target=run, name="hosts", daemon=True).start()
             return self._driver.run(self._server)
 
     def _hosts_seen(self, hosts: tuple[Host, ...]) -> None:

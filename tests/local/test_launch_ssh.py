@@ -2,6 +2,7 @@
 
 import contextlib
 import getpass
+import logging
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.discovery.expected_workers import ExpectedWorker
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
@@ -180,6 +182,44 @@ def test_a_leaving_host_keeps_its_connection_until_its_process_has_left(tmp_path
     assert process.stdout is not None
     assert (process.stdout.read(), process.wait(timeout=20)) == (b"left\n", 0)
     _until(lambda: not sshd.sessions())
+    runner.close()
+
+
+def test_a_worker_that_is_expected_has_its_connection_before_it_is_a_host(tmp_path: Path, sshd: Daemon) -> None:
+    host = Host(address="127.0.0.1", slots=1, alias="uid-1", pod="a")
+    worker, later = (ExpectedWorker(uid=uid, address="127.0.0.1") for uid in ("uid", "later"))
+    runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
+    runner.expect((), (worker,))
+    _until(lambda: runner.is_open(host))
+    [session] = sshd.sessions()
+    for hosts in ((host,), (), (host,)):  # its process dies, and another one comes
+        runner.expect(hosts, (worker,))
+        assert runner.is_open(host)
+    assert sshd.sessions() == [session]
+    runner.expect((), (later,))  # another pod has the address
+    _until(lambda: runner.is_open(host) and session not in sshd.sessions())
+    runner.expect(())
+    _until(lambda: not sshd.sessions())
+    runner.close()
+
+
+def test_nothing_is_said_of_a_worker_whose_sshd_is_not_up_until_it_is_a_host(
+    tmp_path: Path, sshd: Daemon, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sshd refuses for as long as it does not run, and the pause between two tries is over when a host needs it."""
+    monkeypatch.setattr(SshCommandRunner, "RETRY_SECONDS", (1000.0,))
+    host = Host(address="127.0.0.1", slots=1, alias="uid-1", pod="a")
+    worker = ExpectedWorker(uid="uid", address="127.0.0.1")
+    sshd.process.kill()
+    sshd.process.wait()
+    caplog.set_level(logging.INFO)
+    runner = SshCommandRunner(tmp_path, port=sshd.port, identity_file=str(sshd.identity), changed=lambda: None)
+    runner.expect((), (worker,))
+    [master] = runner._masters.values()
+    _until(lambda: master.failures)
+    assert not caplog.records
+    runner.expect((host,), (worker,))
+    _until(lambda: "Connection refused" in caplog.text)
     runner.close()
 
 

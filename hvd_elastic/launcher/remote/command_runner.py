@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from hvd_elastic.discovery.expected_workers import ExpectedWorker
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, NOT_EXECUTABLE, NOT_FOUND
 from hvd_elastic.launcher.remote.host_addresses import HostAddresses
@@ -42,9 +43,10 @@ class RunningCommand:
 class CommandRunner(Protocol):
     """Starts commands on hosts."""
 
-    def expect(self, hosts: tuple[Host, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...], workers: tuple[ExpectedWorker, ...] = ()) -> None:
         """These hosts are to be used: open what takes time ahead of need, drop what is not needed any more.
 
+        `workers` may soon be hosts, or are: what is open for them stays, and nothing is said of what cannot be opened.
         Returns at once. Called again whenever the hosts, or what is known of them, may have changed.
         """
 
@@ -68,7 +70,7 @@ class LocalCommandRunner:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    def expect(self, hosts: tuple[Host, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...], workers: tuple[ExpectedWorker, ...] = ()) -> None:
         """Nothing to prepare."""
 
     def is_open(self, host: Host) -> bool:
@@ -104,24 +106,29 @@ class MixedCommandRunner:
         """`local`: None to use `remote` for this machine, too."""
         self._local, self._remote, self._addresses = local, remote, addresses
 
-    def expect(self, hosts: tuple[Host, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...], workers: tuple[ExpectedWorker, ...] = ()) -> None:
         """See CommandRunner."""
-        self._addresses.expect(host.address for host in hosts)
-        known = (host for host in hosts if self._addresses.is_known(host.address))
-        self._remote.expect(tuple(host for host in known if self._runner_for(host) is self._remote))
+        self._addresses.expect([host.address for host in hosts] + [worker.address for worker in workers])
+        self._remote.expect(
+            tuple(host for host in hosts if self._is_remote(host.address)),
+            tuple(worker for worker in workers if self._is_remote(worker.address)),
+        )
 
     def is_open(self, host: Host) -> bool:
         """See CommandRunner."""
-        return self._addresses.is_known(host.address) and self._runner_for(host).is_open(host)
+        return self._addresses.is_known(host.address) and self._runner_for(host.address).is_open(host)
 
     def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
         """See CommandRunner."""
-        return self._runner_for(host).start(host, command, environment)
+        return self._runner_for(host.address).start(host, command, environment)
 
     def close(self) -> None:
         """See CommandRunner."""
         self._addresses.expect(())
         self._remote.close()
 
-    def _runner_for(self, host: Host) -> CommandRunner:
-        return self._local if self._local and self._addresses.is_local(host.address) else self._remote
+    def _is_remote(self, address: str) -> bool:
+        return self._addresses.is_known(address) and self._runner_for(address) is self._remote
+
+    def _runner_for(self, address: str) -> CommandRunner:
+        return self._local if self._local and self._addresses.is_local(address) else self._remote

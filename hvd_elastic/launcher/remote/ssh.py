@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from hvd_elastic.discovery.expected_workers import ExpectedWorker
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.remote.command_runner import RunningCommand
@@ -92,21 +93,33 @@ class SshCommandRunner:
         self._masters: dict[str, _MasterConnection] = {}
         self._retired: list[_MasterConnection] = []
 
-    def expect(self, hosts: tuple[Host, ...]) -> None:
+    def expect(self, hosts: tuple[Host, ...], workers: tuple[ExpectedWorker, ...] = ()) -> None:
         """See CommandRunner."""
-        wanted = {host.address for host in hosts}
+        listed = {host.address for host in hosts}
+        uids = {worker.address: worker.uid for worker in workers}
         with self._lock:
-            gone = [self._masters.pop(address) for address in list(self._masters) if address not in wanted]
-            new = [address for address in sorted(wanted) if address not in self._masters]
-            for address in new:
-                # A path of its own: the last master of this address may still be on its way to its end.
-                path = self._folder / str(next(self._numbers))
-                self._masters[address] = _MasterConnection(address, path, self._ssh, self._changed)
+            gone = [
+                self._masters.pop(address)
+                for address, master in list(self._masters.items())
+                if not (address in listed or address in uids) or not master.leads_to(uids.get(address))
+            ]
+            new = [
+                self._masters.setdefault(address, self._master_to(address, uids.get(address)))
+                for address in sorted((listed | uids.keys()) - self._masters.keys())
+            ]
+            needed = [master for address, master in self._masters.items() if address in listed]
             self._retired = [*filter(_MasterConnection.is_running, self._retired), *gone]
         for master in gone:
             master.retire()
-        for address in new:
-            self._masters[address].start()
+        for master in needed:
+            master.need()
+        for master in new:
+            master.start()
+
+    def _master_to(self, address: str, uid: str | None) -> "_MasterConnection":
+        # A path of its own: the last master of this address may still be on its way to its end.
+        path = self._folder / str(next(self._numbers))
+        return _MasterConnection(address, path, self._ssh, self._changed, uid=uid)
 
     def is_open(self, host: Host) -> bool:
         """See CommandRunner."""
@@ -193,23 +206,50 @@ class SshSession(RunningCommand):
 
 
 class _MasterConnection:
-    """OpenSSH's master connection to one host (ssh_config(5), ControlMaster). Opened again whenever it ends."""
+    """OpenSSH's master connection to one host (ssh_config(5), ControlMaster). Opened again whenever it ends.
+
+    Until somebody needs it nothing is said of failures: a worker that has just been made may not have its sshd yet.
+    """
 
     def __init__(
-        self, address: str, path: Path, ssh: Callable[[str, Path | None], list[str]], changed: Callable[[], None]
+        self,
+        address: str,
+        path: Path,
+        ssh: Callable[[str, Path | None], list[str]],
+        changed: Callable[[], None],
+        *,
+        uid: str | None,
     ) -> None:
+        """`uid`: the pod's, if it is known."""
         self.is_open = False
         self.path = path
         self._process: subprocess.Popen[bytes] | None = None
         self.sessions: list[subprocess.Popen[bytes]] = []
         """The commands that run over it."""
         self._address, self._ssh, self._changed = address, ssh, changed
+        self._uid = uid
+        self._is_needed = False
         self._dropped = threading.Event()
+        self._wake = threading.Event()
+        """Ends the pause before the next try."""
+        self.failures = 0
+        """In a row."""
         self._complaint = ""
         self._thread = threading.Thread(target=self._run, name=f"ssh {address}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def need(self) -> None:
+        """A host of the list is to be used through it: try at once, and say what is in the way."""
+        if not self._is_needed:
+            self._is_needed = True
+            self._wake.set()
+
+    def leads_to(self, uid: str | None) -> bool:
+        """Whether it leads to the pod with this UID, as far as is known."""
+        self._uid = self._uid or uid
+        return uid is None or uid == self._uid
 
     def is_running(self) -> bool:
         return self._thread.is_alive()
@@ -219,7 +259,7 @@ class _MasterConnection:
 
         A host that is to leave trains on until the next rendezvous: its connection must outlive its place in the list.
         """
-        self._dropped.set()
+        self._give_up()
         threading.Thread(target=self._end_after_sessions, name=f"ssh {self._address} ends", daemon=True).start()
 
     def _end_after_sessions(self) -> None:
@@ -231,26 +271,37 @@ class _MasterConnection:
         self.drop()
 
     def drop(self) -> None:
-        self._dropped.set()
+        self._give_up()
         if self._process:
             self._process.terminate()
 
+    def _give_up(self) -> None:
+        self._dropped.set()
+        self._wake.set()
+
     def _run(self) -> None:
-        failures = 0
         while not self._dropped.is_set():
             opened = False
+            self._wake.clear()
+            if self._dropped.is_set():  # before the clear
+                return
             try:
                 self.path.unlink(missing_ok=True)
                 opened = self._hold_open()
             except OSError as error:
                 self._complain(f"ssh cannot be started: {error}")
-            failures = 0 if opened else failures + 1
-            if not self._dropped.is_set():
+            self.failures = 0 if opened else self.failures + 1
+            if self._dropped.is_set():
+                return
+            if self._is_needed:
                 logger.info("the ssh connection to %s %s", self._address, "was lost" if opened else "failed")
-                retry = SshCommandRunner.RETRY_SECONDS
-                self._dropped.wait(retry[min(failures, len(retry) - 1)])
+            retry = SshCommandRunner.RETRY_SECONDS
+            if self._wake.wait(retry[min(self.failures, len(retry) - 1)]):
+                self.failures = 0
 
     def _complain(self, text: str) -> None:
+        if not self._is_needed:
+            return
         if text and text != self._complaint and not self._dropped.is_set():
             logger.warning("%s: %s", self._address, text)
         self._complaint = text

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.expected_workers import read_expected
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.rules import unused_hosts
 from hvd_elastic.discovery.sidecar.launcher_drain import DRAIN_SECONDS, LauncherDrain
@@ -78,6 +79,19 @@ def test_a_worker_is_offered_when_it_answers_though_its_kubelet_has_not_called_i
     put(api, 1)
     workers.closed.add("127.0.1.1")
     running.shows(1)
+
+
+def test_the_launcher_hears_of_a_worker_before_the_worker_is_warm(api: KubeApi, start: Start) -> None:
+    put(api, 0)
+    api.put(PODS, pod(1, ready=False))
+    running = start(settle_seconds=3600.0, max_workers=2)
+    until(lambda: [worker.address for worker in read_expected(running.folder)] == ["127.0.1.1", "127.0.1.2"])
+    assert running.hosts() is None, "the first list waits for it"
+    put(api, 1)
+    running.shows(0, 1)
+    api.put(PODS, pod(1, disrupted="PreemptionByScheduler"))
+    running.shows(0)
+    until(lambda: [worker.address for worker in read_expected(running.folder)] == ["127.0.1.1"])
 
 
 def test_the_first_list_does_not_wait_for_one_that_has_no_place(api: KubeApi, start: Start) -> None:

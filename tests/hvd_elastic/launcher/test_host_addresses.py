@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from hvd_elastic.discovery.expected_workers import ExpectedWorker
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.remote import host_addresses
 from hvd_elastic.launcher.remote.command_runner import LocalCommandRunner, MixedCommandRunner
@@ -84,9 +85,10 @@ class Remote(LocalCommandRunner):
     def __init__(self) -> None:
         super().__init__()
         self.expected: tuple[Host, ...] = ()
+        self.workers: tuple[ExpectedWorker, ...] = ()
 
-    def expect(self, hosts: tuple[Host, ...]) -> None:
-        self.expected = hosts
+    def expect(self, hosts: tuple[Host, ...], workers: tuple[ExpectedWorker, ...] = ()) -> None:
+        self.expected, self.workers = hosts, workers
 
 
 def test_hosts_are_used_while_dns_is_asked_for_others(dns: Dns) -> None:
@@ -100,6 +102,9 @@ def test_hosts_are_used_while_dns_is_asked_for_others(dns: Dns) -> None:
     runner.expect((here, there, user))
     assert runner.is_open(there)
     assert remote.expected == (there, user)
+    ours, others = (ExpectedWorker(uid="a", address=address) for address in ("127.0.0.1", "10.1.2.9"))
+    runner.expect((here, there, user), (ours, others))
+    assert remote.workers == (others,)
 
 
 def _in_time(call: Callable[[], object]) -> None:

@@ -5,8 +5,24 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.discovery.expected_workers import ExpectedWorker, write_expected
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.launcher.host_sources import SnapshotSource
+
+
+def test_workers_are_expected_before_there_is_a_list(tmp_path: Path) -> None:
+    stop, expected = threading.Event(), queue.SimpleQueue[tuple[ExpectedWorker, ...]]()
+    arguments = (lambda _: None, stop)
+    thread = threading.Thread(target=SnapshotSource(tmp_path).run, args=arguments, kwargs={"expect": expected.put})
+    thread.start()
+    worker = ExpectedWorker(uid="a", address="10.0.0.1")
+    write_expected(tmp_path, {worker.uid: worker.address})
+    assert expected.get(timeout=20) == (worker,)
+    write_expected(tmp_path, {})
+    assert expected.get(timeout=20) == ()
+    stop.set()
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_a_folder_that_cannot_be_watched_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
