@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hvd_elastic.launcher import stock_horovodrun
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, Exit, HvdElasticError
 from hvd_elastic.mpijob.lint.job import launcher_command_line
 from hvd_elastic.mpijob.lint.job.container_command import ContainerCommand, ShellWord
@@ -71,5 +72,5 @@ def parse(arguments: Sequence[str]) -> HorovodrunCommand:
 def _program() -> tuple[str, ...]:
     """Horovodrun of this environment, or whatever is on PATH where this one has none."""
     if Path(sys.executable).with_name(PROGRAM).exists():
-        return (sys.executable, "-P", "-m", "hvd_elastic.launcher.stock_horovodrun")
+        return (sys.executable, "-P", "-c", stock_horovodrun.CODE)
     return (PROGRAM,)

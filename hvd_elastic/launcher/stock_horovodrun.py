@@ -1,7 +1,7 @@
-"""`horovodrun` as it is, but for what its start and its rendezvous server cost.
+"""`horovodrun` as it is, but for what its start, its look at the hosts and its rendezvous server cost.
 
-    python -m hvd_elastic.launcher.stock_horovodrun ARGUMENTS... COMMAND...
-    python -m hvd_elastic.launcher.stock_horovodrun --arguments-from DESCRIPTOR
+    python -c CODE ARGUMENTS... COMMAND...
+    python -c CODE --arguments-from DESCRIPTOR
 
 With the second form it imports Horovod, and then reads the arguments from that descriptor, each ended by a zero byte.
 So its imports are done when the launcher knows what to run. At the descriptor's end without any, it ends, with 0.
@@ -13,6 +13,10 @@ resets what does not fit. A worker tries three times, half a second apart (`MAX_
 
 **Whether Horovod has Gloo.** horovodrun finds out by a process that imports torch (`gloo_built` and
 `_check_extension_lambda` in `horovod/common/util.py`), which is most of its start. Builds with our patches always do.
+
+**What a command costs.** horovodrun starts a new Python for each run of the discovery script, once a second, and for
+each worker (`safe_shell_exec.py`), and multiprocessing has that import the main module again. Of a horovodrun that was
+started as a script that is all of its launcher. A program that was given with `-c` has no module to import.
 """
 
 import os
@@ -23,6 +27,7 @@ from typing import Final
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.launcher.protocol.rendezvous_server import BACKLOG
 
+CODE: Final = "from hvd_elastic.launcher.stock_horovodrun import main; main()"
 ARGUMENTS_FROM: Final = "--arguments-from"
 
 
@@ -55,7 +60,3 @@ def _received(descriptor: int) -> Sequence[str]:
 
 def _has_gloo(verbose: bool = False) -> bool:  # noqa: ARG001 - Horovod's signature
     return True
-
-
-if __name__ == "__main__":
-    main()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher import stock_horovodrun
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.core.supervision import (
     Decision,
@@ -295,7 +296,7 @@ def test_the_program_is_of_this_environment_if_it_has_one(
     if beside:
         (tmp_path / "horovodrun").touch()
     command = parse(["-np", "4", "--host-discovery-script", "/run/hvd-elastic/discover-hosts", "true"])
-    ours = (str(python), "-P", "-m", "hvd_elastic.launcher.stock_horovodrun")
+    ours = (str(python), "-P", "-c", stock_horovodrun.CODE)
     assert command.program == (ours if beside else ("horovodrun",))
     assert command.may_wait is beside
 
