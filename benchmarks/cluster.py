@@ -32,7 +32,7 @@ from tests.cluster.kube import cluster as kube
 from tests.cluster.kube import store, waiting
 from tests.cluster.kube.errors import DeadlineError
 from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.pods import OLD_SECONDS, pod, wait_ready
+from tests.cluster.pods import OLD_SECONDS, pod, wait_for_any_moment, wait_ready
 from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
 from tests.cluster.timeline import Timeline
 
@@ -158,6 +158,7 @@ def give_back(load: Inference) -> None:
 
 def ask(load: Inference, timeline: Timeline, found: Found, row: str | None) -> None:
     """Inference asks for one GPU; note how long it waited, under `row` if there is one."""
+    wait_for_any_moment()
     asked = timeline.mark("inference 0 → 1")
     load.scale(1)
     load.wait(1)

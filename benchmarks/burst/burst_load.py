@@ -9,6 +9,7 @@ from benchmarks.burst.measured_burst import Burst, Measured
 from tests.cluster.inference import Inference
 from tests.cluster.kube import waiting
 from tests.cluster.pod_watch import PodWatch
+from tests.cluster.pods import wait_for_any_moment
 from tests.cluster.timeline import Sighting
 
 WITHIN_SECONDS = 180.0
@@ -29,6 +30,7 @@ class BurstLoad:
 
     def burst(self, kind: str, gpus: int) -> None:
         """Ask for so many GPUs at once, wait until all of them are had, and note it."""
+        wait_for_any_moment()
         began = time.time()
         self.load.scale(gpus)
         self.until_running(INFERENCE, gpus)

@@ -1,6 +1,8 @@
 """Single pods of a test: what runs beside a job, and programs run inside."""
 
+import random
 import subprocess
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,6 +19,18 @@ SAFE: Final[dict[str, Any]] = {
 """What Pod Security `restricted` asks of a container."""
 OLD_SECONDS: Final = 5.0
 """Age of a pod that is to end at once. A kubelet that has only just started a pod takes seconds to end it."""
+LOOK_SECONDS: Final = 1.0
+"""How often a kubelet looks at its containers (Kubernetes 1.34, `pkg/kubelet/kubelet.go`, `genericPlegRelistPeriod`).
+The end of a pod waits for the next look (`pod_workers.go`, `podWorkerLoop`), and so does the word that a pod runs."""
+
+
+def wait_for_any_moment() -> None:
+    """Wait for a random part of LOOK_SECONDS.
+
+    Whatever follows something that a kubelet has told comes at the same time before the kubelet's next look: it would
+    always just reach that look, or just miss it.
+    """
+    time.sleep(random.uniform(0.0, LOOK_SECONDS))
 
 
 def pod(
