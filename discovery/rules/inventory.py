@@ -191,7 +191,7 @@ class Inventory:
             node = self.nodes.get(pod.node) or self._deleted_nodes.get(pod.node)
             verdict = judge(pod, self._rules, node, self.workers.get(uid), self._quarantine)
             changed |= self._index.put(uid, verdict)
-            is_expected = verdict.reason in SOON if isinstance(verdict, LeftOut) else True
+            is_expected = not isinstance(verdict, LeftOut) or verdict.reason in SOON
             address = self.addresses.get(uid, "") if is_expected else ""
             self.expected_changes += _set_address(self.expected, uid, address)
         return changed

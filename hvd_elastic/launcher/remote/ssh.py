@@ -97,15 +97,16 @@ class SshCommandRunner:
         """See CommandRunner."""
         listed = {host.address for host in hosts}
         uids = {worker.address: worker.uid for worker in workers}
+        wanted = listed | uids.keys()
         with self._lock:
             gone = [
                 self._masters.pop(address)
                 for address, master in list(self._masters.items())
-                if not (address in listed or address in uids) or not master.leads_to(uids.get(address))
+                if address not in wanted or not master.leads_to(uids.get(address))
             ]
             new = [
                 self._masters.setdefault(address, self._master_to(address, uids.get(address)))
-                for address in sorted((listed | uids.keys()) - self._masters.keys())
+                for address in sorted(wanted - self._masters.keys())
             ]
             needed = [master for address, master in self._masters.items() if address in listed]
             self._retired = [*filter(_MasterConnection.is_running, self._retired), *gone]
@@ -280,20 +281,18 @@ class _MasterConnection:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._dropped.is_set():
-            opened = False
-            self._wake.clear()
-            if self._dropped.is_set():  # before the clear
+        while True:
+            self._wake.clear()  # before the look: whoever gives it up later ends the pause
+            if self._dropped.is_set():
                 return
+            opened = False
             try:
                 self.path.unlink(missing_ok=True)
                 opened = self._hold_open()
             except OSError as error:
                 self._complain(f"ssh cannot be started: {error}")
             self.failures = 0 if opened else self.failures + 1
-            if self._dropped.is_set():
-                return
-            if self._is_needed:
+            if self._is_needed and not self._dropped.is_set():
                 logger.info("the ssh connection to %s %s", self._address, "was lost" if opened else "failed")
             retry = SshCommandRunner.RETRY_SECONDS
             if self._wake.wait(retry[min(self.failures, len(retry) - 1)]):

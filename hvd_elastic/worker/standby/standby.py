@@ -110,8 +110,8 @@ def _defer_compiler() -> bool:
 def _out_of_collections() -> Iterator[None]:
     """Keep what is made meanwhile out of Python's searches for unreachable objects, now and later.
 
-    What is imported stays. torch makes some 300,000 objects, and each search of them takes a tenth of a second: one
-    before `hvd.init()`, two in the first steps, and more as training goes on, while all other ranks wait.
+    What is imported stays. torch makes some 300,000 objects, and a search of them takes a tenth of a second: one came
+    before `hvd.init()`, and others come as training goes on, while all other ranks wait.
     """
     gc.disable()
     try:

@@ -54,8 +54,7 @@ def test_horovodrun_imports_before_there_is_a_list_and_begins_with_it(tmp_path: 
     pytest.importorskip("horovod")
     script = tmp_path / HOSTS_SCRIPT
     arguments = ["-np", "1", "--host-discovery-script", str(script), "true"]
-    process = subprocess.Popen([sys.executable, "-c", SUPERVISE_ARGUMENTS, *arguments], cwd=tmp_path)
-    try:
+    with supervising(tmp_path, *arguments) as process:
         _until(lambda: any(map(_has_imported_horovod, children(process.pid))))
         assert process.poll() is None
         script.write_text("#!/bin/sh\necho > asked\nexit 1\n")  # the first failure of it ends horovodrun
@@ -63,9 +62,6 @@ def test_horovodrun_imports_before_there_is_a_list_and_begins_with_it(tmp_path: 
         listed(tmp_path)
         assert process.wait(60) != 0
         assert (tmp_path / "asked").exists(), "horovodrun has begun"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _has_imported_horovod(pid: int) -> bool:
@@ -77,12 +73,23 @@ def _has_imported_horovod(pid: int) -> bool:
 
 def test_a_horovodrun_that_waits_ends_with_its_supervisor(tmp_path: Path) -> None:
     arguments = ["-np", "1", "--host-discovery-script", str(tmp_path / HOSTS_SCRIPT), "true"]
-    process = subprocess.Popen([sys.executable, "-c", SUPERVISE_ARGUMENTS, *arguments], cwd=tmp_path)
-    _until(lambda: children(process.pid))
-    waiting = children(process.pid)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    with supervising(tmp_path, *arguments) as process:
+        _until(lambda: children(process.pid))
+        waiting = children(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
     assert not any(Path(f"/proc/{pid}").exists() for pid in waiting)
+
+
+@contextmanager
+def supervising(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A supervisor of the real horovodrun with these arguments."""
+    process = subprocess.Popen([sys.executable, "-c", SUPERVISE_ARGUMENTS, *arguments], cwd=folder)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
