@@ -55,6 +55,24 @@ def test_a_difference_is_shown_and_not_written(cluster: JobsCluster) -> None:
     assert cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == "train:1"
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_the_sidecar_and_the_autoscaler_note_meanwhile_is_no_difference(
+    cluster: JobsCluster, dry_run: bool
+) -> None:
+    submit(cluster.client(), spec())
+    cluster.annotate(status="step 1", begun="true", autoscaler="grew")
+
+    def note(request: Request) -> None:
+        if request.method == "PATCH" and request.path.startswith(JOBS):
+            cluster.annotate(status="step 2", autoscaler="shrank")
+
+    cluster.fault = note
+    done = submit(cluster.client(), spec(), dry_run=dry_run)
+    assert cluster.job()["metadata"]["annotations"]["hvd-elastic.dev/status"] == "step 2"
+    assert {one.change for one in done.objects} == {"unchanged"}
+    assert not any(one.diff for one in done.objects)
+
+
 def test_what_was_decided_since_stays(cluster: JobsCluster) -> None:
     """The number of workers of `scale`, and whether the job is suspended."""
     submit(cluster.client(), spec(suspend=True))
