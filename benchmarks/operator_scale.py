@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.operator.control_plane import API_SERVER, CONTROLLERS, OPERATOR, SCHEDULER, SIDECAR
-from benchmarks.operator.measured_scale import Change, MeasuredScale, Moment, Pace, kept
-from benchmarks.operator.scaled_job import measure
+from benchmarks.mpi_operator.control_plane import API_SERVER, CONTROLLERS, OPERATOR, SCHEDULER, SIDECAR
+from benchmarks.mpi_operator.measured_scale import Change, MeasuredScale, Moment, Pace, kept
+from benchmarks.mpi_operator.scaled_job import measure
 from benchmarks.report.growth import growth
 from benchmarks.report.record import Column, Record, Table, Value
 from tests.cluster import jobs

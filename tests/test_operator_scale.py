@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.operator.measured_scale import (
+from benchmarks.mpi_operator.measured_scale import (
     Change,
     MeasuredChange,
     MeasuredScale,
@@ -14,7 +14,7 @@ from benchmarks.operator.measured_scale import (
     kept,
     sync_times,
 )
-from benchmarks.operator.scaled_job import moments, pod_moments
+from benchmarks.mpi_operator.scaled_job import moments, pod_moments
 from benchmarks.operator_scale import change_table, start_table
 from tests.cluster.kube.errors import DeadlineError
 from tests.cluster.pod_lives import PodLife

@@ -95,6 +95,7 @@ def test_an_aim_is_met_at_its_bound_and_missed_beyond_it() -> None:
     assert missed == {(False, 2.1), (False, math.inf), (True, 1.9)}
     assert {key for key, outcome in outcomes.items() if outcome is Outcome.UNKNOWN} == {(False, None), (True, None)}
     assert Aim(what="", bound=2.0, measured=math.inf).found == "never"
+    assert Aim(what="", bound=math.inf, measured=math.inf).outcome is Outcome.MISSED, "neither came"
 
 
 def test_the_page_begins_with_every_aim_and_what_became_of_it(page: Path) -> None:

@@ -34,8 +34,9 @@ class Aim:
         """Whether the figure keeps to the bound."""
         if self.measured is None:
             return Outcome.UNKNOWN
-        is_met = self.measured >= self.bound if self.is_least else self.measured <= self.bound
-        return Outcome.MET if is_met else Outcome.MISSED
+        is_within = self.measured >= self.bound if self.is_least else self.measured <= self.bound
+        never = math.isinf(self.measured) and not self.is_least
+        return Outcome.MET if is_within and not never else Outcome.MISSED
 
     @property
     def promised(self) -> str:

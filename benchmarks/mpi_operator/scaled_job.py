@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.operator import control_plane
-from benchmarks.operator.measured_scale import Change, MeasuredChange, MeasuredScale, Moment, Pace, sync_times
+from benchmarks.mpi_operator import control_plane
+from benchmarks.mpi_operator.measured_scale import Change, MeasuredChange, MeasuredScale, Moment, Pace, sync_times
 from benchmarks.sidecar.sidecar_process import answer, names, sidecar_process
 from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, Role
 from tests.cluster import jobs
