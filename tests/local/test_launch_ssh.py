@@ -74,6 +74,7 @@ def sshd(tmp_path: Path) -> Iterator[Daemon]:
         if process.poll() is not None:
             pytest.skip(f"sshd does not run here: {(folder / 'log').read_text()}")
         time.sleep(0.02)
+    _until(lambda: not daemon.sessions())  # the probe's has ended
     yield daemon
     for pid in daemon.sessions():
         with contextlib.suppress(ProcessLookupError):
