@@ -1,7 +1,5 @@
 """Loads a worker's micro-batches of an epoch with torch's DataLoader."""
 
-import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,14 +11,13 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.worker import WorkerInfo
 
+from hvd_elastic.trainer.data import loader_processes
 from hvd_elastic.trainer.data.batch_plan import BatchPlan
 from hvd_elastic.trainer.data.drawn_order import DrawnOrder
 from hvd_elastic.trainer.data.library_stream import is_hugging_face_stream
 from hvd_elastic.trainer.data.randomness import PassSeeds
 from hvd_elastic.trainer.data.sample_certificate import SampleHash
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
-
-logger = logging.getLogger(__name__)
 
 Collate = Callable[[list[Any]], Any]
 
@@ -33,15 +30,6 @@ _WORKER_OPTIONS: Final = (
     "timeout",
 )
 """DataLoader options that have no meaning without loader processes."""
-
-_MOST_DEATHS: Final = 3
-"""A script with a DataLoader of its own keeps its loader processes. After this many deaths the error is raised."""
-
-_DEATH_REPORT_SECONDS: Final = 1.0
-"""If a connection to a loader process breaks because it died, torch reports the death within this time."""
-
-_worker_deaths: list[str] = []
-"""torch's messages about the loader processes of this process that died."""
 
 
 def load(
@@ -67,10 +55,11 @@ def load(
         hashed: hashes the samples of each micro-batch; None: nothing is certified.
         options: for DataLoader: `num_workers`, `pin_memory`, `prefetch_factor` ...
     """
+    loader_processes.THIS_PROCESS.install()
     if order is None:
         assert isinstance(plan, EpochPlan)
         stream = _StreamShare(plan, dataset, collate or default_collate, seeds)
-        usable = _without_workers(options) if _worker_deaths else options
+        usable = _without_workers(options) if loader_processes.THIS_PROCESS.deaths else options
         for batch, micro_batch in DataLoader(stream, batch_size=None, collate_fn=_identity, **usable):
             yield batch, _with_digest(micro_batch, hashed)
         return
@@ -104,7 +93,7 @@ def _batches(
 ) -> Iterator[Any]:
     """Yield the batches. `taken` gets the samples of each, before the batch is yielded."""
     yielded = 0
-    if options.get("num_workers") and not _worker_deaths:
+    if options.get("num_workers") and not loader_processes.THIS_PROCESS.deaths:
         loader = DataLoader(
             dataset, batch_sampler=_BatchSampler(plan, order, dataset, seeds, taken), collate_fn=collate, **options
         )
@@ -114,7 +103,7 @@ def _batches(
                 yield batch
             return
         except (RuntimeError, ConnectionError, EOFError) as error:
-            if not is_lost_process(error):
+            if not loader_processes.THIS_PROCESS.is_lost(error):
                 raise
     taken.clear()
     rest = _BatchSampler(plan, order, dataset, seeds, taken, skip=yielded)
@@ -123,31 +112,6 @@ def _batches(
 
 def _without_workers(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in _WORKER_OPTIONS}
-
-
-def is_lost_process(error: Exception) -> bool:
-    """Whether `error` means that a loader process was killed: /dev/shm is full (SIGBUS), or memory is short (SIGKILL).
-
-    torch reports it from a signal handler, as a RuntimeError anywhere in the training thread. A ConnectionError or
-    EOFError may come a moment earlier. From then on the training process loads the data itself: slower, and without
-    shared memory.
-    """
-    text = str(error if isinstance(error, RuntimeError) else _wait_for_death_report())
-    if not text.startswith("DataLoader worker (pid"):
-        return False
-    if not _worker_deaths:
-        logger.warning("%s From now on data is loaded in the training process.", text)
-    _worker_deaths.append(text)
-    return len(_worker_deaths) <= _MOST_DEATHS
-
-
-def _wait_for_death_report() -> RuntimeError | None:
-    """Wait for torch's report. A batch's memory is fetched from its loader process, and that may fail first."""
-    try:
-        time.sleep(_DEATH_REPORT_SECONDS)
-    except RuntimeError as error:  # raised by torch's signal handler
-        return error
-    return None
 
 
 def is_iterable(dataset: object) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
+from hvd_elastic.trainer.data import loader_processes
 from hvd_elastic.trainer.elastic import (
     departure,
     distributed_samplers,
@@ -61,6 +62,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
 
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
         eased_wait.install()
+        loader_processes.THIS_PROCESS.install()
         hvd.init()
         if world_membership.THIS_PROCESS.pass_gate():
             patch_check.warn_of_missing_patches()
@@ -86,12 +88,9 @@ def patch_run() -> None:
 def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R]) -> R:
     from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
-    timer, must_restore = ResetTimer(state), False
+    timer = ResetTimer(state)
     while True:
         try:
-            if must_restore:  # within the try: the death of a second loader process may interrupt it
-                state.restore()
-                must_restore = False
             if timer.cause is not None:
                 _next_world(state, updates, timer)
             state.sync()
@@ -104,11 +103,11 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
         except (RuntimeError, ConnectionError, EOFError) as error:
-            if not (isinstance(error, HorovodInternalError) or _is_lost_loader(error)):
-                raise
-            must_restore = True
+            if not (isinstance(error, HorovodInternalError) or loader_processes.THIS_PROCESS.is_lost(error)):
+                raise  # a lost loader process is no mistake of the script
             timer.interrupted(events.PauseCause.FAILURE)
             logger.warning("a process was lost, back to the last commit: %s", error)
+            state.restore()
 
 
 def _end_training(state: ElasticState) -> None:
@@ -148,13 +147,6 @@ def _size() -> int:
     import horovod.torch as hvd
 
     return int(hvd.size())
-
-
-def _is_lost_loader(error: Exception) -> bool:
-    """Whether a loader process was killed. That is not a mistake of the script: its training process goes on."""
-    from hvd_elastic.trainer.data.loader import is_lost_process
-
-    return is_lost_process(error)
 
 
 def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) -> None:

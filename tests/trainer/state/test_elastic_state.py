@@ -1,7 +1,6 @@
 """A real State in a world of one worker. Tests with several workers are in tests/local/test_training.py."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,7 +16,7 @@ import pytest
 import torch
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from hvd_elastic.mpijob.contract import (
     CHECKPOINT_REQUEST_FILE,
@@ -28,7 +27,7 @@ from hvd_elastic.mpijob.contract import (
     NO_SUCCESSOR_FILE,
     Exit,
 )
-from hvd_elastic.trainer.data import loader
+from hvd_elastic.trainer.data import loader_processes
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
 from hvd_elastic.trainer.state import copies
@@ -149,7 +148,7 @@ def slow_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SignalError(Exception):
-    """Stands for what the handler of a signal raises, such as torch's for a loader process that was killed."""
+    """Stands for what the handler of a signal raises, which may come between any two lines."""
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -267,8 +266,8 @@ class Deadly(Dataset[int]):
 
 
 def test_a_killed_loader_process_costs_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch reports it in the training thread at any point: in the loader, or in the middle of a step."""
-    monkeypatch.setattr(loader, "_worker_deaths", [])
+    """Nor a step: the training process goes on with the batches that it was not given."""
+    monkeypatch.setattr(loader_processes.THIS_PROCESS, "deaths", [])
     state = State(taken=[])
 
     @run
@@ -280,51 +279,12 @@ def test_a_killed_loader_process_costs_no_sample(monkeypatch: pytest.MonkeyPatch
 
     train(state)
     assert sorted(state.taken) == sorted([*range(40)] * 2)
-    assert len(loader._worker_deaths) == 1
-
-
-def test_a_second_loader_process_that_dies_during_the_way_back_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are killed for want of memory, and torch reports each in the training thread, wherever that is."""
-    monkeypatch.setattr(loader, "_worker_deaths", [])
-    state: Any = State(count=0)
-    load, reports = state._state_objects.load, [1, 2]
-
-    def interrupted(*args: Any, **options: Any) -> None:
-        if reports:
-            die()
-        load(*args, **options)
-
-    def die() -> None:
-        raise RuntimeError(f"DataLoader worker (pid {reports.pop()}) is killed by signal: Killed.")
-
-    monkeypatch.setattr(state._state_objects, "load", interrupted)
-
-    @run
-    def train(state: Any) -> int:
-        count: int = state.count
-        if reports:
-            state.count = 5
-            die()
-        return count
-
-    assert train(state) == 0
-    assert len(loader._worker_deaths) == 2
-
-
-def test_a_batch_of_a_killed_loader_process_is_not_an_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch's memory is fetched from that process, and the fetch may fail before torch reports the death."""
-    monkeypatch.setattr(loader, "_worker_deaths", [])
-    batches = iter(DataLoader(range(40), num_workers=1))  # type: ignore[arg-type]
-    next(batches)
-    (process,) = multiprocessing.active_children()
-    timer = threading.Timer(0.1, process.kill)
-    timer.start()
-    assert loader.is_lost_process(ConnectionResetError("by peer"))
-    timer.join()
+    assert len(loader_processes.THIS_PROCESS.deaths) == 1
+    assert state.samples.repeated == 0
 
 
 def test_a_broken_connection_of_the_script_is_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "_DEATH_REPORT_SECONDS", 0.01)
+    monkeypatch.setattr(loader_processes, "_DEATH_REPORT_SECONDS", 0.01)
     state = State()
 
     @run
