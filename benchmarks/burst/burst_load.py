@@ -51,6 +51,10 @@ class BurstLoad:
         """Wait until exactly so many pods of a name run, and none of them is told to end."""
         self._until(f"{count} pods {prefix}* run", lambda: self._running(prefix) == count)
 
+    def come_to_run(self, prefix: str, count: int, *, within_seconds: float) -> bool:
+        """Whether exactly so many pods of a name run in time."""
+        return waiting.reached(lambda: self._running(prefix) == count, within_seconds, every_seconds=0.05)
+
     def measured(self) -> list[Measured]:
         """All that was found, with the machine's load as it is now."""
         load = os.getloadavg()[0]
