@@ -80,8 +80,10 @@ class Chaos:
         return str(chance.choice(running)["metadata"]["name"])
 
     def _delete(self, name: str, *, by_force: bool) -> None:
-        how = ["--grace-period=0", "--force"] if by_force else ["--wait=false"]
-        self._job.kubectl("delete", "pod", name, *how)
+        how = ["--grace-period=0", "--force"] if by_force else []
+        # A launcher's pod has a finalizer of the Job controller, which may look away for a minute after outages of the
+        # API server: client-go doubles the time until its next try, up to 30 s and as much again at random.
+        self._job.kubectl("delete", "pod", name, "--wait=false", *how)
 
 
 @pytest.fixture
