@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from benchmarks.faulted.victim import Victim
 from benchmarks.systems.torchelastic import TORCHELASTIC
+from tests.cluster import pods
 from tests.cluster.faults import signal_processes
 from tests.cluster.object_store import ObjectStore
 
@@ -50,7 +51,7 @@ def _signal(number: signal.Signals) -> Callable[[Victim], object]:
 
 
 def _lose_launcher(victim: Victim) -> None:
-    victim.job.kubectl("delete", "pod", victim.launcher, "--grace-period=0", "--force")
+    pods.delete(victim.job.kubectl, victim.launcher, by_force=True)
 
 
 def _link(victim: Victim) -> Any:

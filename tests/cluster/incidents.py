@@ -163,13 +163,12 @@ class FaultInjector:
             [victim],
             why=("preempted", by, ""),
             words=f"preempted by {by}",
-            undo=lambda: kubectl("delete", "pod", name, "--wait=false"),
+            undo=lambda: pods.delete(kubectl, name),
         )
 
     def _delete(self) -> ExpectedRecord:
         victim = self._chance.choice(self._workers)
-        how = self._chance.choice([["--wait=false"], ["--grace-period=0", "--force"]])
-        self._job.kubectl("delete", "pod", _name(victim), *how)
+        pods.delete(self._job.kubectl, _name(victim), by_force=self._chance.choice([False, True]))
         return self._without([victim], why=("deleted", "", ""), words="deleted, nothing says by whom")
 
     def _evict(self) -> ExpectedRecord:
@@ -209,7 +208,7 @@ class FaultInjector:
                 "the launcher has ended", lambda: _exit_code(kubectl.find("pod", name)), within_seconds=60
             )
         else:
-            kubectl("delete", "pod", name, *(["--grace-period=0", "--force"] if how == "force" else ["--wait=false"]))
+            pods.delete(kubectl, name, by_force=how == "force")
         told = "the launcher was taken away (deleted)" if code is None else f"ends with exit code {code}"
         return ExpectedRecord(
             record=LedgerRecord(launchers=((uid, code, reason),)), survivors=frozenset(), words=((name, told),)

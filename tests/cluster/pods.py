@@ -61,6 +61,15 @@ def pod(
     }
 
 
+def delete(kubectl: Kubectl, name: str, *, by_force: bool = False) -> None:
+    """Tell a pod to end; by force, take it away without its grace period. Does not wait until it is gone.
+
+    A launcher's pod has a finalizer of the Job controller, which may look away for a minute after outages of the API
+    server: client-go doubles the pause before its next try, up to 30 s and as much again at random (`reflector.go`).
+    """
+    kubectl("delete", "pod", name, "--wait=false", *(["--grace-period=0", "--force"] if by_force else []))
+
+
 def wait_ready(kubectl: Kubectl, name: str, *, within_seconds: float = 120) -> str:
     """Wait until a pod is Ready; return its address."""
 

@@ -12,7 +12,7 @@ from hvd_elastic.autoscale.demand_store import DEMAND_NAME, from_text
 from hvd_elastic.autoscale.leadership import LEASE_NAME
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, ENV_EVENTS, Role
 from hvd_elastic.policy.reserve import DemandHistory, reserve
-from tests.cluster import inference, jobs
+from tests.cluster import inference, jobs, pods
 from tests.cluster.jobs import Job
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl
@@ -95,9 +95,9 @@ def wait_shared(kubectl: Kubectl, started: list[Job], gpus: int) -> None:
 
     def reached() -> bool:
         sizes = [job.account.size for job in started]
-        pods = [pod for job in started for pod in job.pods(Role.WORKER)]
+        workers = [pod for job in started for pod in job.pods(Role.WORKER)]
         given = max(len(started), gpus - kept(kubectl))
-        return sum(wanted(kubectl).values()) == given == sum(sizes) == len(pods) and min(sizes) >= 1
+        return sum(wanted(kubectl).values()) == given == sum(sizes) == len(workers) and min(sizes) >= 1
 
     waiting.until(
         f"three jobs share {gpus} GPUs",
@@ -130,7 +130,7 @@ def test_autoscale(cluster: Site, namespace: Kubectl, timeline: Timeline) -> Non
 
     timeline.mark("the leader is killed")
     first = leader(namespace)
-    namespace("delete", "pod", first, "--grace-period=0", "--force", "--wait=false")
+    pods.delete(namespace, first, by_force=True)
     waiting.until("another leads", lambda: leader(namespace) not in {"", first}, within_seconds=SOON)
 
     timeline.mark("inference 1 -> 0")

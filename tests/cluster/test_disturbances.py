@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference
+from tests.cluster import inference, pods
 from tests.cluster.faults import kill_training
 from tests.cluster.jobs import Job
 from tests.cluster.kube import waiting
@@ -132,7 +132,7 @@ def test_worker_replaced_under_its_name(scenario: Scenario) -> None:
     """A pod that is deleted without grace is back under its name within a second, at another address or the same."""
     gone = scenario.timeline.mark("deleted without grace")
     name = scenario.job.pods(Role.WORKER)[1]["metadata"]["name"]
-    scenario.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+    pods.delete(scenario.kubectl, name, by_force=True)
     scenario.job.wait_smaller(SIZE, since=gone)
     scenario.job.wait_size(SIZE, since=gone)
     assert not scenario.account.skipped()
@@ -180,7 +180,7 @@ def test_launcher_lost(scenario: Scenario) -> None:
     gone = scenario.timeline.mark("launcher deleted without grace")
     # A launcher that another test has ended may still be there.
     lost = next(pod["metadata"] for pod in job.pods(Role.LAUNCHER) if _runs(pod))
-    scenario.kubectl("delete", "pod", lost["name"], "--grace-period=0", "--force")
+    pods.delete(scenario.kubectl, lost["name"], by_force=True)
     waiting.until(
         "another launcher runs",
         lambda: [pod for pod in job.pods(Role.LAUNCHER) if pod["metadata"]["uid"] != lost["uid"] and _runs(pod)],

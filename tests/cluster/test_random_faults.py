@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference
+from tests.cluster import inference, pods
 from tests.cluster.faults import SSHD, STANDBY, end_sidecar, signal_processes
 from tests.cluster.inference import Inference
 from tests.cluster.jobs import Job
@@ -57,13 +57,13 @@ class Chaos:
                     signal_processes(self._job, name, program, number)
                 case Fault.DELETE | Fault.FORCE:
                     name = self._name(Role.WORKER, chance)
-                    self._delete(name, by_force=fault is Fault.FORCE)
+                    pods.delete(self._job.kubectl, name, by_force=fault is Fault.FORCE)
                 case Fault.SIDECAR:
                     name = self._name(Role.LAUNCHER, chance)
                     end_sidecar(self._job, name)
                 case Fault.LAUNCHER_DRAINED | Fault.LAUNCHER_LOST:
                     name = self._name(Role.LAUNCHER, chance)
-                    self._delete(name, by_force=fault is Fault.LAUNCHER_LOST)
+                    pods.delete(self._job.kubectl, name, by_force=fault is Fault.LAUNCHER_LOST)
                 case Fault.API_SERVER:
                     name = ""
                     self._site.local().restart_api_server(away_seconds=3)
@@ -78,12 +78,6 @@ class Chaos:
         """A pod that runs. Raises IndexError if none does."""
         running = [pod for pod in self._job.pods(role) if pod["status"].get("phase") == "Running"]
         return str(chance.choice(running)["metadata"]["name"])
-
-    def _delete(self, name: str, *, by_force: bool) -> None:
-        how = ["--grace-period=0", "--force"] if by_force else []
-        # A launcher's pod has a finalizer of the Job controller, which may look away for a minute after outages of the
-        # API server: client-go doubles the time until its next try, up to 30 s and as much again at random.
-        self._job.kubectl("delete", "pod", name, "--wait=false", *how)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs
+from tests.cluster import inference, jobs, pods
 from tests.cluster.jobs import Job
 from tests.cluster.kube import waiting
 from tests.cluster.kube.kubectl import Kubectl
@@ -62,7 +62,7 @@ def test_a_worker_that_starts_takes_the_state_over(cluster: Site, namespace: Kub
     job.wait_size(2)
     last, first = _bound(job)
     left = timeline.mark("one of two is deleted")
-    namespace("delete", "pod", first["name"], "--wait=false")
+    pods.delete(namespace, first["name"])
     job.wait_size(1, since=left)
     known = {last["uid"], first["uid"]}
     waiting.until(
@@ -73,7 +73,7 @@ def test_a_worker_that_starts_takes_the_state_over(cluster: Site, namespace: Kub
         seen=job.describe,
     )
     gone = timeline.mark("the other one is deleted, while the next one starts")
-    namespace("delete", "pod", last["name"], "--wait=false")
+    pods.delete(namespace, last["name"])
     waiting.until("it is gone", lambda: last["uid"] not in _uids(job, Role.WORKER), within_seconds=120)
     job.wait_size(2, since=gone)
     nothing_lost(job.account)
