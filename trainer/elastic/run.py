@@ -103,8 +103,9 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
         except (RuntimeError, ConnectionError, EOFError) as error:
+            # A killed loader process is no mistake of the script.
             if not (isinstance(error, HorovodInternalError) or loader_processes.THIS_PROCESS.is_lost(error)):
-                raise  # a lost loader process is no mistake of the script
+                raise
             timer.interrupted(events.PauseCause.FAILURE)
             logger.warning("a process was lost, back to the last commit: %s", error)
             state.restore()
