@@ -214,7 +214,7 @@ class MixedJob(Training):
         last = self.events("step")[-1]
         formed = max(event["time"] for event in self.events() if event["event"] in {"joined", "reset"})
         if self._struck_at < formed < last["time"]:
-            assert not self.processes(), f"they have not left: {self.struck}"
+            assert not self.processes(), f"they have not left: {self.struck}\n{self.said()}"
             self.left.append((time.time(), last["step"]))
         self.sigkill(self.processes())
         self.goes_on(lambda: self.size() == 0, "nobody trains")
