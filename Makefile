@@ -8,11 +8,13 @@ STAMP := $(VENV)/.setup
 BENCHMARKS := $(filter-out bursts cluster faults job_start operator_scale recorded_days simulation_truth,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
 CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
 
+NEED_DEBOOTSTRAP := sh tools/need.sh 'command -v debootstrap && test -e /usr/share/keyrings/debian-archive-keyring.gpg' "debootstrap debian-archive-keyring"
+
 SEEDS ?= 10
 FIRST_SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu test-image test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-gpu test-image test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -64,6 +66,14 @@ report: $(STAMP)  ## what any machine can measure, on one page: out/report/index
 
 release: $(STAMP)  ## build wheel and sdist into dist/ and try the wheel out; uploads nothing
 	sh tools/release.sh $(VENV)
+
+test-distributions: $(STAMP)  ## the README's two commands on fresh Debian 12, 13 and testing (root, Linux; WRITE=yes: into the docs)
+	$(NEED_DEBOOTSTRAP)
+	$(BIN)/python -m tests.distributions $(if $(WRITE),--write)
+
+test-distributions-part: $(STAMP)  ## of these, on Debian 13: make demo, and the tests that differ by distribution; keeps its caches
+	$(NEED_DEBOOTSTRAP)
+	$(BIN)/python -m tests.distributions --part --warm trixie
 
 test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, Linux, Go)
 	$(BIN)/pytest tests/cluster -m cluster -p tests.flaky

@@ -1,0 +1,1 @@
+"""The README's two commands on fresh Debian releases, as a newcomer types them (`make test-distributions`)."""
