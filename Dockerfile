@@ -8,9 +8,9 @@
 # The layers go from what changes least to what changes most: system, dependencies (torch: gigabytes), Horovod, and last
 # this project, so that a new version of it is a small layer.
 
-# Any Debian or Ubuntu whose python3 is 3.11 to 3.13. This is debian:bookworm-20260918-slim; its digest is from
-# docker-library/repo-info, repos/debian/remote/bookworm-20260918-slim.md. Raise it together with SNAPSHOT.
-ARG BASE=docker.io/library/debian@sha256:3783cc01769c7b2b1b83a5c5ad96c815348e28ed7da68e2e3687004faa906251
+# Any Debian or Ubuntu whose python3 is 3.11 to 3.13. This is debian:trixie-20260918-slim; its digest is from
+# docker-library/repo-info, repos/debian/remote/trixie-20260918-slim.md. Raise it together with SNAPSHOT.
+ARG BASE=docker.io/library/debian@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a
 # The day whose packages of Debian are taken, and where from. Empty: apt keeps the sources of BASE.
 ARG SNAPSHOT=20260918T000000Z
 ARG SNAPSHOT_ARCHIVE=http://snapshot.debian.org/archive
@@ -98,10 +98,6 @@ ENV DEBIAN_FRONTEND=noninteractive
 ARG ACCELERATOR
 COPY --from=wheels / /wheels/
 COPY --from=lock /src/cuda-compiler.txt /opt/cuda-compiler.txt
-COPY mpijob/__init__.py mpijob/contract.py /src/hvd_elastic/mpijob/
-COPY hvd_elastic/__init__.py /src/hvd_elastic/
-COPY hvd_elastic/horovod /src/hvd_elastic/horovod
-# What `hvd-elastic install-horovod` does, from the files that decide it alone: another verb must not compile it again.
 # NVIDIA's compiler stays in this stage; CUDA's libraries and NCCL are torch's.
 RUN case "$ACCELERATOR" in \
     cpu | cuda) ;; \
@@ -110,16 +106,30 @@ RUN case "$ACCELERATOR" in \
     && if test -z "$(ls /wheels)"; then \
         apt-get update \
         && apt-get install -y --no-install-recommends g++ make patch python3-dev \
+        && rm -rf /var/lib/apt/lists/* \
         && if test "$ACCELERATOR" = cuda; then \
             SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
             uv pip install --quiet --no-cache --python /opt/hvd-elastic/bin/python --no-deps --require-hashes \
                 --requirement /opt/cuda-compiler.txt; \
-        fi \
+        fi; \
+    fi
+COPY mpijob/__init__.py mpijob/contract.py /src/hvd_elastic/mpijob/
+COPY hvd_elastic/__init__.py /src/hvd_elastic/
+COPY hvd_elastic/horovod /src/hvd_elastic/horovod
+# What `hvd-elastic install-horovod` does, from the files that decide it alone: another verb must not compile it again.
+# Nor must a change of these files that is not in the wheel: it is kept in the builder's cache by its recipe, and by the
+# release whose compiler and C library made it.
+RUN --mount=type=cache,id=hvd-elastic-horovod,target=/var/cache/horovod,sharing=locked \
+    if test -z "$(ls /wheels)"; then \
+        . /etc/os-release \
         && cd /src \
-        && /opt/hvd-elastic/bin/python -u -c "import pathlib; from hvd_elastic.horovod import wheel_build as build; \
-            build.wheel(build.read_recipe(), pathlib.Path('/wheels'), progress=print)"; \
-    fi \
-    && find /wheels -mindepth 2 -name '*.whl' -exec mv {} /wheels/ ';'
+        && wheel=$(/opt/hvd-elastic/bin/python -u -c "import functools, pathlib, sys; \
+            from hvd_elastic.horovod import wheel_build as build; \
+            say = functools.partial(print, file=sys.stderr); \
+            print(build.wheel(build.read_recipe(), pathlib.Path(sys.argv[1]), progress=say))" \
+            "/var/cache/horovod/$ID-${VERSION_ID:-$VERSION_CODENAME}") \
+        && cp "$wheel" /wheels/; \
+    fi
 
 FROM dependencies AS runtime
 ARG NETWORK
@@ -129,6 +139,11 @@ ARG EFA_INSTALLER_SHA256
 COPY --chmod=0755 docker/install-network /usr/local/sbin/
 RUN install-network "$NETWORK" "$EFA_INSTALLER" "$EFA_INSTALLER_SHA256"
 COPY --chmod=0644 docker/sshd_config docker/ssh_config /etc/ssh/
+# OpenSSH from 9.8 on refuses an address for a while whose connections break off before the login. Here that is the
+# launcher's, whose process died and was made again. An older one does not start with a word that it does not know.
+RUN if /usr/sbin/sshd -G -o PerSourcePenalties=no >/dev/null 2>&1; then \
+        echo "PerSourcePenalties no" >>/etc/ssh/sshd_config; \
+    fi
 COPY --chmod=0755 docker/ssh /usr/local/bin/ssh
 COPY --from=horovod /wheels/horovod-*.whl /opt/wheels/
 RUN uv pip install --quiet --no-cache --offline --python /opt/hvd-elastic/bin/python --no-deps --compile-bytecode \

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
     """The root folder of a Debian as its image has it."""
     (tmp_path / "etc/apt/sources.list.d").mkdir(parents=True)
     (tmp_path / "etc/apt/sources.list.d/debian.sources").write_text("Types: deb\nURIs: http://deb.debian.org/debian\n")
-    (tmp_path / "etc/os-release").write_text('ID=debian\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian 12"\n')
+    (tmp_path / "etc/os-release").write_text('ID=debian\nVERSION_CODENAME=trixie\nPRETTY_NAME="Debian 13"\n')
     return tmp_path
 
 
@@ -56,9 +56,9 @@ def uris(root: Path) -> set[str]:
 def test_apt_takes_the_packages_of_one_day(root: Path) -> None:
     assert run("debian-snapshot", DAY, ARCHIVE, ROOT=str(root)).returncode == 0
     assert uris(root) == {
-        f"{ARCHIVE}/debian/{DAY}/dists/bookworm",
-        f"{ARCHIVE}/debian/{DAY}/dists/bookworm-updates",
-        f"{ARCHIVE}/debian-security/{DAY}/dists/bookworm-security",
+        f"{ARCHIVE}/debian/{DAY}/dists/trixie",
+        f"{ARCHIVE}/debian/{DAY}/dists/trixie-updates",
+        f"{ARCHIVE}/debian-security/{DAY}/dists/trixie-security",
     }
 
 

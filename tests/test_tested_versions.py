@@ -12,8 +12,8 @@ from tests.mpijob import modules
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tested-versions.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<version>\d[^|]*) \| `(?P<pin>[^|`]+)` \|$", re.MULTILINE)
-DEBIANS = {"bookworm": "12"}
-DEBIAN_PYTHON = {"12": "3.11"}
+DEBIANS = {"trixie": "13"}
+DEBIAN_PYTHON = {"13": "3.13"}
 """python3 of a Debian (packages.debian.org/python3)."""
 
 PACKAGES = {
@@ -51,12 +51,16 @@ def of_go(folder: str, module: str) -> str:
 
 
 def of_lock(package: str) -> str:
-    """The version for the Python of the tests: the first of a package that is locked several times."""
+    """The version, or the one for the oldest Python and the one for those after it."""
     lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
-    found = [one for one in lock["package"] if one["name"] == package]
-    oldest = [one for one in found if any("< '3.12'" in marker for marker in one.get("resolution-markers", ()))]
-    (chosen,) = oldest or found
-    return str(chosen["version"])
+    return " and ".join(str(one["version"]) for one in lock["package"] if one["name"] == package)
+
+
+def oldest_python() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = re.match(r">=(3\.\d+)", project["requires-python"])
+    assert found
+    return found[1]
 
 
 def debian() -> str:
@@ -71,7 +75,7 @@ def test_the_table_says_what_is_pinned() -> None:
     pinned |= {what: of_lock(package) for what, package in PACKAGES.items()}
     pinned["Horovod"] = f"{wheel_build.VERSION}+hvdelastic.{patch_set.NUMBER}"
     pinned["Debian of the image"] = debian()
-    pinned["Python"] = DEBIAN_PYTHON[debian()]
+    pinned["Python"] = f"{oldest_python()} and {DEBIAN_PYTHON[debian()]}"
     assert {row["what"]: row["version"] for row in ROW.finditer(PAGE)} == pinned
     assert all((ROOT / row["pin"]).is_file() for row in ROW.finditer(PAGE))
 
@@ -88,4 +92,5 @@ def test_schemas_and_the_requirements_name_the_same_versions() -> None:
 
 
 def test_the_cluster_builds_its_image_over_the_debian_of_the_dockerfile() -> None:
-    assert {"12": "bookworm"}[debian()] == images.SUITE
+    assert DEBIANS[images.SUITE] == debian()
+    assert DEBIAN_PYTHON[debian()] == "{}.{}".format(*images.PYTHON)

@@ -60,17 +60,32 @@ def test_no_key_is_baked_in(pod: Kubectl) -> None:
 @pytest.mark.core
 def test_ssh_accepts_the_jobs_key_and_no_other(pod: Kubectl) -> None:
     """horovodrun's `StrictHostKeyChecking=no` is on the command line, and does not win."""
-    _shell(pod, "cd ~/.ssh && ssh-keygen -q -t ecdsa -N '' -f id_rsa && cp id_rsa.pub authorized_keys")
-    _shell(pod, "/usr/sbin/sshd -E /tmp/sshd.log")
     options = "-o PasswordAuthentication=no -o StrictHostKeyChecking=no"
     login = f"ssh {options} 127.0.0.1 'echo in as $(id -u); command -v python'"
-    said = waiting.until("ssh lets us in", lambda: _try(pod, login), within_seconds=20)
-    assert said == "in as 1000\n/opt/hvd-elastic/bin/python\n"
+    assert _first_login(pod, login) == "in as 1000\n/opt/hvd-elastic/bin/python\n"
     _shell(
         pod, "cd ~/.ssh && cp id_rsa.pub was.pub && ssh-keygen -q -t ecdsa -N '' -f other && cp other.pub id_rsa.pub"
     )
     assert _try(pod, login) is None
     assert "Host key verification failed" in _shell(pod, f"{login} 2>&1 || true")
+
+
+@pytest.mark.core
+def test_ssh_lets_in_whose_connections_broke_off(pod: Kubectl) -> None:
+    """A launcher's do when it is killed, and its next container has the same address."""
+    assert _first_login(pod, "ssh 127.0.0.1 id -u") == "1000\n"
+    program = """import socket
+for _ in range(40):
+    with socket.create_connection(("127.0.0.1", 2222)) as connection:
+        connection.recv(100)"""
+    _shell(pod, f"python - <<'EOF'\n{program}\nEOF")
+    # sshd has seen the end of each once it has no child left.
+    waiting.until(
+        "sshd is alone",
+        lambda: _shell(pod, "cat /proc/$(cat /tmp/sshd.pid)/task/*/children") == "",
+        within_seconds=20,
+    )
+    assert _shell(pod, "ssh 127.0.0.1 id -u") == "1000\n"
 
 
 def test_a_users_own_image(cluster: Site, namespace: Kubectl) -> None:
@@ -83,6 +98,15 @@ def test_a_users_own_image(cluster: Site, namespace: Kubectl) -> None:
     machine.load_image(images.layout(), tag, name)
     _run(namespace, "own", name)
     assert _shell(namespace, "python own.py", pod="own") == "tomli_w\n"
+
+
+def _first_login(pod: Kubectl, command: str) -> str:
+    """Make the job's key, start sshd with it, and return what ssh's command says once it is let in."""
+    _shell(pod, "cd ~/.ssh && ssh-keygen -q -t ecdsa -N '' -f id_rsa && cp id_rsa.pub authorized_keys")
+    _shell(pod, "/usr/sbin/sshd -E /tmp/sshd.log -o PidFile=/tmp/sshd.pid")
+    said = waiting.until("ssh lets us in", lambda: _try(pod, command), within_seconds=20)
+    assert said is not None
+    return said
 
 
 def _run(kubectl: Kubectl, name: str, image: str) -> None:

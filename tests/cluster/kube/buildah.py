@@ -1,5 +1,6 @@
 """buildah over one store in the cache: a build takes from its layers what has not changed."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +17,15 @@ _CHROOT = ("--isolation=chroot", "--network=host")
 def call(*arguments: str) -> str:
     """Call buildah over the store; return its output. Raises ClusterError with the end of both outputs if it fails."""
     where = [f"--root={folders.cache()}/buildah", "--runroot=/run/hvd-elastic-buildah", "--storage-driver=overlay"]
-    return run_program("buildah", *where, *arguments)
+    # Below TMPDIR is also what a build keeps between its runs (`RUN --mount=type=cache`): the compiled Horovod.
+    temporary = folders.cache() / "buildah-tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return run_program("buildah", *where, *arguments, TMPDIR=str(temporary))
 
 
-def run_program(*command: str) -> str:
+def run_program(*command: str, **environment: str) -> str:
     """Run a program; return its output. Raises ClusterError with the end of both outputs if it fails."""
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    done = subprocess.run(command, env=os.environ | environment, text=True, capture_output=True, check=False)
     if done.returncode:
         raise ClusterError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
     return done.stdout

@@ -21,8 +21,11 @@ from tests.cluster.kube.buildah import run_program
 from tests.cluster.kube.store import Layout
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
-SUITE: Final = "bookworm"
-BASE: Final = f"localhost/hvd-elastic-base:{SUITE}"
+SUITE: Final = "trixie"
+PYTHON: Final = (3, 13)
+"""python3 of that Debian, and so of the pods. This machine's may be another."""
+_BASES: Final = "localhost/hvd-elastic-base"
+BASE: Final = f"{_BASES}:{SUITE}"
 REPOSITORY: Final = "hvd-elastic.test/image"
 _BELOW: Final = "runtime"
 """The stage of the Dockerfile below which nothing of ours is: gigabytes that change when uv.lock or Horovod does."""
@@ -109,8 +112,8 @@ def _publish_below(image: str) -> None:
 def _forget_others(wanted: str) -> None:
     """Keep one state of the code: each other Horovod or torch below it would keep some ten gigabytes."""
     names = buildah.call("images", "--noheading", "--format={{.Name}}:{{.Tag}}").split()
-    kept = {f"{REPOSITORY}:{tag}" for tag in (*_STAGES, wanted)}
-    others = {name for name in names if name.startswith(REPOSITORY)} - kept
+    kept = {BASE, *(f"{REPOSITORY}:{tag}" for tag in (*_STAGES, wanted))}
+    others = {name for name in names if name.startswith((_BASES, REPOSITORY))} - kept
     if others:
         buildah.call("rmi", "--force", *sorted(others))
     buildah.call("rmi", "--prune", "--force")
@@ -176,7 +179,7 @@ def _mirror() -> str:
 def _collect_wheels(into: Path) -> None:
     """Offer this machine's Horovod wheel to the build, where it fits: built on the same Debian and Python."""
     system = platform.freedesktop_os_release().get("VERSION_CODENAME")
-    if system == SUITE and sys.version_info[:2] == (3, 11):
+    if system == SUITE and sys.version_info[:2] == PYTHON:
         recipe = wheel_build.read_recipe()
         shutil.copy(wheel_build.wheel(recipe, folders.cache() / "horovod", progress=print), into)
 
