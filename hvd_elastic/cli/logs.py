@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,17 +21,13 @@ _INTERRUPTED: Final = 130
 """The exit code of what Ctrl-C ended, as shells report it."""
 
 
-class _Duration(click.ParamType[int]):
+def _duration(text: str) -> int:
     """Seconds, written as kubectl writes them: `90s`, `10m`, `1h30m`."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = _DURATION.fullmatch(str(value))
-        seconds = sum(int(part or 0) * unit for part, unit in zip(match.groups(), _UNITS, strict=True)) if match else 0
-        if seconds < 1:
-            self.fail(f"{value!r} is not a time such as 90s, 10m or 1h30m", param, ctx)
-        return seconds
+    match = _DURATION.fullmatch(text)
+    seconds = sum(int(part or 0) * unit for part, unit in zip(match.groups(), _UNITS, strict=True)) if match else 0
+    if seconds < 1:
+        raise click.BadParameter(f"{text!r} is not a time such as 90s, 10m or 1h30m")
+    return seconds
 
 
 @click.command
@@ -39,7 +35,7 @@ class _Duration(click.ParamType[int]):
 @click.option("-f", "--follow", is_flag=True, help="Go on over resizes and new launchers until the job has ended.")
 @click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, help="Only this rank; may be repeated.")
 @click.option("--launcher", is_flag=True, help="Only the launcher's own lines; with --rank, these too.")
-@click.option("--since", type=_Duration(), metavar="TIME",
+@click.option("--since", type=_duration, metavar="TIME",
               help="Only what is no older than this (90s, 10m, 1h30m), of all launchers.")  # fmt: skip
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of those asked for.")
 @click.option("-p", "--previous", is_flag=True, help="The launcher before the last one.")

@@ -101,7 +101,9 @@ def _is_given(spec: JobSpec, key: str) -> bool:
     """Whether a key has a value of its own. `restarts` promises something by its default too."""
     if key == "restarts":
         return key in spec.model_fields_set
-    return bool(getattr(spec, key) != JobSpec.model_fields[key].get_default(call_default_factory=True))
+    # Before 2.12 pydantic asks for the data even where the factory takes none.
+    default = JobSpec.model_fields[key].get_default(call_default_factory=True, validated_data={})
+    return bool(getattr(spec, key) != default)
 
 
 def _way_out(spec: JobSpec, key: str) -> str:

@@ -7,6 +7,7 @@ The docstring under a field is its documentation in the schema, in `--help` and 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Interval
 from pydantic import Field
 
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
@@ -32,7 +33,7 @@ from hvd_elastic.mpijob.description.section import Section
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.description.volume_spec import Data, Output
 
-Count = Annotated[int, Field(ge=1, le=100_000)]
+Count = Annotated[int, Interval(ge=1, le=100_000)]
 Samples = Annotated[int, Field(ge=1)]
 Percent = Annotated[int, Field(ge=1, le=100)]
 

@@ -44,10 +44,9 @@ class Lars(optim.SGD):
     ("kind", "options"),
     [
         (optim.LBFGS, {}),
-        (optim.Adafactor, {}),
         (optim.SparseAdam, {}),
         (Lars, {"lr": 0.0}),
-        *([(optim.Muon, {})] if hasattr(optim, "Muon") else []),
+        *((getattr(optim, name), {}) for name in ("Adafactor", "Muon") if hasattr(optim, name)),
     ],
 )
 def test_what_does_not_is_refused_by_name(kind: Any, options: dict[str, Any]) -> None:

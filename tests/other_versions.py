@@ -1,0 +1,85 @@
+"""The tests with other versions of the libraries than uv.lock has.
+
+    python -m tests.other_versions lowest [PYTEST ARGUMENTS]    the lowest that pyproject.toml allows
+    python -m tests.other_versions newest [PYTEST ARGUMENTS]    the newest on the package index
+
+Each has a virtual environment beside the cache of Horovod's wheels, which is brought to what is resolved now before each
+run. Horovod is built for the torch in it. Packages without a wheel for this Python are not taken: a bound that only a
+compiler makes true is none.
+"""
+
+import fcntl
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from hvd_elastic.horovod import wheel_build
+
+ROOT: Final = Path(__file__).parents[1]
+PROJECT: Final = ("pyproject.toml", "--all-extras", "--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")
+RESOLUTIONS: Final = {
+    "lowest": ("--resolution", "lowest-direct"),
+    "newest": ("--group", "loaders", "--group", "bridges"),
+}
+"""Arguments of `uv pip compile`. The libraries of others come newest alone: no user gets their bounds from here."""
+
+TESTED: Final = (
+    "tests/mpijob",
+    "tests/priorityclasses",
+    "tests/discovery",
+    "tests/trainer",
+    "tests/hvd_elastic",
+    "--ignore=tests/hvd_elastic/worker",
+    "tests/hvd_elastic/worker/test_adoption.py",
+    "tests/local/test_run.py",
+    "tests/local/test_training.py",
+    "tests/local/test_figures.py",
+)
+"""All that calls a library. Left out are most of the jobs and pods that are hurt in many ways: hours of waiting, in which
+a library's version changes nothing once one job of each launcher has run."""
+PARALLEL: Final = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
+"""As `make test` does."""
+
+
+def resolve(which: str) -> str:
+    """The pinned requirements of all extras and of the tests: the tests' own are the newest that fit the others."""
+    with_tests = (*PROJECT, "--group", "test")
+    if which == "newest":
+        return _uv("pip", "compile", *with_tests, *RESOLUTIONS[which])
+    bounds = _uv("pip", "compile", *PROJECT, *RESOLUTIONS[which])
+    return _uv("pip", "compile", *with_tests, "--constraints", "-", "pyproject.toml", given=bounds)
+
+
+def environment(which: str, folder: Path) -> Path:
+    """Bring the virtual environment in `folder` to what is resolved now; return its Python."""
+    python = folder / "bin" / "python"
+    _uv("venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
+    here = ("--quiet", "--python", str(python))
+    _uv("pip", "sync", *here, "--only-binary", ":all:", "-", given=resolve(which))
+    _uv("pip", "install", *here, "--no-deps", "pip", "--editable", str(ROOT))
+    subprocess.run([python, "-m", "hvd_elastic.cli", "install-horovod"], cwd=ROOT, check=True)
+    return python
+
+
+def run(which: str, arguments: Sequence[str]) -> int:
+    """Run the tests that call libraries; return pytest's exit code."""
+    folder = wheel_build.default_cache().parent / "versions" / f"{which}-{sys.implementation.cache_tag}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        python = environment(which, folder)
+        subprocess.run([sys.executable, "-m", "uv", "pip", "list", "--python", str(python)], check=True)
+        marked = "not cluster and not gpu and not image"
+        pytest = [str(python), "-m", "pytest", *TESTED, "-m", marked, *PARALLEL, *arguments]
+        return subprocess.run(pytest, cwd=ROOT, check=False).returncode
+
+
+def _uv(*arguments: str, given: str = "") -> str:
+    command = [sys.executable, "-m", "uv", *arguments]
+    return subprocess.run(command, cwd=ROOT, input=given, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2:]))
