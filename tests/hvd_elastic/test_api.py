@@ -7,6 +7,8 @@ import pytest
 import hvd_elastic
 from hvd_elastic import trainer
 
+pytestmark = pytest.mark.process
+
 
 def python(code: str) -> str:
     """What a fresh interpreter prints."""
@@ -82,7 +84,7 @@ train(state)
 """
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.parametrize("imports", IMPORTS)
 @pytest.mark.parametrize(("init", "decorator"), [("hvd.init()", "elastic.run"), ("elastic.init()", "hvd.elastic.run")])
 def test_horovods_names_and_ours_mix_in_plain_python(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.training import training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 LATE_SECONDS = 3
 SHORT_LOOKS = 5_000

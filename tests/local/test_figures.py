@@ -12,7 +12,7 @@ from hvd_elastic.mpijob.contract import ENV_READY_ADDRESS
 from tests.hvd_elastic.worker.pods import eventually
 from tests.local.test_run import mark, start
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 __all__ = ["mark"]
 

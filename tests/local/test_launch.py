@@ -15,6 +15,8 @@ from hvd_elastic.mpijob.contract import Exit
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
+pytestmark = pytest.mark.process
+
 POINTS = ["start", "barrier", "init", "sync", "step"]
 """Where a newcomer may die: before it asks, at the barrier, after its release, in the first exchange, in training."""
 

@@ -13,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 LAUNCH = (sys.executable, "-m", "hvd_elastic.cli", "launch", "-np", "1", "--network-interface", "lo")
 CHATTY = "yes 'a long line' | head -c 1000000; yes 'an error' | head -c 1000000 >&2; echo done > done"
 

@@ -12,7 +12,7 @@ from hvd_elastic.mpijob.contract import SnapshotState
 from hvd_elastic.worker import drain
 from tests.local.training import HOSTS, Training, training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 def offer(job: Training, *aliases: str, generation: int) -> None:

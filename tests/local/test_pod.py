@@ -12,7 +12,7 @@ from horovod.runner.http.http_server import RendezvousServer
 
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, make_yard
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 SCRIPT = """
 import sys

@@ -18,7 +18,7 @@ import pytest
 
 from hvd_elastic.local import local_run
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 SCRIPT = """\
 import os, sys, time

@@ -11,7 +11,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from tests.local import forkserver
 from tests.local.training import SCRIPT, Training, training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 LENGTH, EPOCHS = 303, 6
 

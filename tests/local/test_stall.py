@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE
 from hvd_elastic.worker.waits_answer import waits_line
 from tests.local.training import training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 HEAD = """
 import time

@@ -10,7 +10,7 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_EVENTS
 from tests.local import forkserver
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 SCRIPT = """
 import horovod.torch as hvd

@@ -14,7 +14,7 @@ from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write
 from tests.local.harness import WORKER, Job, own_addresses
 from tests.local.harness import job as make_job
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 FLAGS = ("-np", "1", "--min-np", "1", "--max-np", "2", "--blacklist-cooldown-range", "1", "2")
 A, B, C = own_addresses()

@@ -15,7 +15,7 @@ from hvd_elastic.mpijob.contract import Exit
 from tests.local import forkserver
 from tests.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 LENGTH = 303
 

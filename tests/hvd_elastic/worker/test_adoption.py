@@ -11,6 +11,8 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, ENV_READY_ADDRESS, ENV_RUN_DIR, Exit
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard, eventually
 
+pytestmark = pytest.mark.process
+
 INIT = "import os, sys, time, signal\nimport horovod.torch as hvd\n"
 
 WAITER = (
@@ -146,9 +148,16 @@ def test_a_newer_command_replaces_the_process_without_a_new_generation(yard: Yar
         assert pod.ready(state="training").generation == 1
 
 
+def stays_until(released: Path) -> str:
+    """A script that does not leave before this file is there."""
+    waits = f"while not os.path.exists({str(released)!r}): time.sleep(0.01)"
+    return WAITER.replace("sys.exit(5)", f"{waits}\n    sys.exit(5)")
+
+
 def test_of_two_commands_that_wait_the_newer_one_is_served(yard: Yard) -> None:
-    yard.write(WAITER.replace("sys.exit(5)", "time.sleep(0.5); sys.exit(5)"))
-    with yard.pod() as pod:
+    released = yard.folder / "released"
+    yard.write(stays_until(released))
+    with yard.pod(end_seconds=DEADLINE_SECONDS) as pod:
         pod.ready()
         first_line(pod.adopt())
         second, third = pod.adopt(), None
@@ -157,17 +166,20 @@ def test_of_two_commands_that_wait_the_newer_one_is_served(yard: Yard) -> None:
         output, _ = second.communicate(timeout=DEADLINE_SECONDS)
         assert second.returncode == Exit.HOST_CHANGE
         assert b"another command came" in output
+        released.touch()
         assert first_line(third).startswith("training")
 
 
 def test_a_command_that_waits_and_goes_leaves_a_new_generation(yard: Yard) -> None:
-    yard.write(WAITER.replace("sys.exit(5)", "time.sleep(0.5); sys.exit(5)"))
-    with yard.pod() as pod:
+    released = yard.folder / "released"
+    yard.write(stays_until(released))
+    with yard.pod(end_seconds=DEADLINE_SECONDS) as pod:
         pod.ready()
         first_line(pod.adopt())
         second = pod.adopt()
         eventually(lambda: "replaces process" in pod.log_text, "the second command waits")
         second.kill()
+        released.touch()
         pod.ready(generation=2)
 
 

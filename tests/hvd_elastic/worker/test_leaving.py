@@ -23,6 +23,8 @@ from hvd_elastic.system.job_key import request_key
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
+pytestmark = pytest.mark.process
+
 TRAINS_UNTIL_REMOVED = (
     INIT
     + """

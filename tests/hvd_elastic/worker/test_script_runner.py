@@ -12,6 +12,8 @@ from hvd_elastic.worker.slot_commands import standby_command
 from hvd_elastic.worker.standby.program import Program, read_program
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard
 
+pytestmark = pytest.mark.process
+
 LOOK = """
 import sys, json
 print(__name__, __file__, __spec__ and __spec__.name, sys.argv, sys.path[0], type(__builtins__), sorted(globals()))

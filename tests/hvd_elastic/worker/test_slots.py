@@ -12,6 +12,8 @@ from hvd_elastic.mpijob.contract import Exit
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually, make_yard
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
+pytestmark = pytest.mark.process
+
 
 def adopt(pod: Pod, rank: int) -> subprocess.Popen[bytes]:
     client = pod.adopt(env={"HOROVOD_LOCAL_RANK": str(rank)})
@@ -111,7 +113,7 @@ train(state)
 """
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_solo_standbys_know_their_slots_and_become_one_world(tmp_path: Path) -> None:
     """Alone each is rank 0 of 1, yet takes the GPU that is its own."""
     yard = make_yard(tmp_path, real=True)

@@ -3,8 +3,12 @@
 import os
 import signal
 
+import pytest
+
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
+
+pytestmark = pytest.mark.process
 
 
 def stand_in(yard: Yard, body: str) -> list[str]:

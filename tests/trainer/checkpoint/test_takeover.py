@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from tests.trainer.checkpoint.proxy import Fault, Faults
 from tests.trainer.elastic.test_faults import INTERVAL, SCRIPT, Faulty, check_steps, faulty
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 def is_durable(job: Faulty, host: str) -> bool:

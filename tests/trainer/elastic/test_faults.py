@@ -23,7 +23,7 @@ from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 from tests.hvd_elastic.worker.pods import Yard, make_yard
 from tests.local.training import Event, Training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("train_faulty.py")
 LENGTH, BATCH, INTERVAL = 110, 20, 5

@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainer.elastic.bare_world import bare_world, ends
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 STATE = ("size", "rank", "add", "remove")
 OPERATIONS = ("allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier")

@@ -7,7 +7,7 @@ from typing import Any
 import horovod
 import pytest
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(params=["static", "elastic"])

@@ -7,7 +7,7 @@ import pytest
 from tests.trainer.elastic.bare_world import ends, world
 
 CASES = Path(__file__).with_name("sharded_cases.py")
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 
 def run_cases(size: int, *arguments: str) -> None:

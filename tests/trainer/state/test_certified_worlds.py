@@ -6,7 +6,7 @@ import pytest
 
 from tests.local.training import training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 SCRIPT = """
 import json
