@@ -64,6 +64,7 @@ def test_who_ignores_sigterm_has_the_grace(start: Callable[[str], Host]) -> None
     until(lambda: host.gone(100.1 + taken_hosts.GRACE_SECONDS))
 
 
+@pytest.mark.process
 def test_the_last_hosts_are_taken_and_started_again(tmp_path: Path) -> None:
     def command(place: int) -> tuple[Sequence[str], dict[str, str]]:
         return [sys.executable, "-c", f"import time; print({place}, flush=True); time.sleep(600)"], dict(os.environ)

@@ -7,8 +7,6 @@ import pytest
 import hvd_elastic
 from hvd_elastic import trainer
 
-pytestmark = pytest.mark.process
-
 
 def python(code: str) -> str:
     """What a fresh interpreter prints."""
@@ -37,6 +35,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert python(code) == ""
 
 
+@pytest.mark.process
 def test_the_contract_needs_no_other_module() -> None:
     code = "import sys, hvd_elastic.mpijob.contract; print(*sorted(m for m in sys.modules if 'hvd_elastic' in m))"
     ours = python(code).split()
@@ -51,11 +50,14 @@ IMPORTS = [
 LOOK = "print(hvd.init.__dict__.get('patched', False), hvd.elastic.run is elastic.trainer.elastic.run.run)\n"
 
 
+@pytest.mark.process
+@pytest.mark.core
 @pytest.mark.parametrize("imports", IMPORTS)
 def test_importing_it_leaves_horovod_as_it_is(imports: str) -> None:
     assert python(imports + "import hvd_elastic.trainer.elastic.run\n" + LOOK) == "False False"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("imports", IMPORTS)
 @pytest.mark.parametrize("use", ["elastic.init()\n", "elastic.run(print)\n"])
 def test_init_and_run_patch_horovod(imports: str, use: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, ROOT, Yard, make_yard
 
-pytestmark = pytest.mark.process
 
 MODULES = ("trainer.py", "discovery.py", "mpijob.py", "priorityclasses.py", "system.py", "worker.py")
 PACKAGES = tuple(f"{name.removesuffix('.py')}/__init__.py" for name in MODULES)
@@ -89,6 +88,7 @@ def test_plain_python_with_our_state(tmp_path: Path, files: tuple[str, ...]) -> 
     assert output.splitlines() == [PRINTED, TRAINED]
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.parametrize("verb", ["run", "launch"])
 def test_the_command_line(tmp_path: Path, verb: str) -> None:

@@ -49,6 +49,7 @@ def test_verbs_stand_in_the_order_of_the_alphabet() -> None:
     assert list(VERBS) == sorted(VERBS)
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_a_verb_that_is_not_there_is_bad_input() -> None:
     done = hvd_elastic("tarin")
@@ -58,6 +59,7 @@ def test_a_verb_that_is_not_there_is_bad_input() -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_an_error_is_a_message_and_a_code_and_no_traceback(tmp_path: Path) -> None:
     done = hvd_elastic("demo", "--data", str(tmp_path), "--output", str(tmp_path / "out"))
@@ -68,6 +70,7 @@ def test_an_error_is_a_message_and_a_code_and_no_traceback(tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_a_reader_that_goes_away_is_no_error() -> None:
     words = f"{sys.executable} -m hvd_elastic.cli generate --name a --image b -- python train.py"

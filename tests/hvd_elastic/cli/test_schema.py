@@ -15,6 +15,7 @@ def test_it_prints_the_schema() -> None:
     assert json.loads(ran.output) == schema()
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_help_imports_nothing_heavy() -> None:
     code = (

@@ -180,6 +180,7 @@ def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -> None:
@@ -267,6 +268,7 @@ def test_a_source_that_is_another_is_not_built(tmp_path: Path) -> None:
         wheel(other, tmp_path / "cache", progress=quiet)
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
@@ -276,6 +278,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").glob("*/*.whl"))
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_the_command_says_where_the_wheel_is() -> None:
     command = [sys.executable, "-m", "hvd_elastic.cli", "install-horovod", "--wheel-only"]

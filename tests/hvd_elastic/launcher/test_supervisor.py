@@ -50,6 +50,7 @@ def listed(run_dir: Path) -> Path:
     return run_dir
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_horovodrun_imports_before_there_is_a_list_and_begins_with_it(tmp_path: Path) -> None:
     pytest.importorskip("horovod")
@@ -123,6 +124,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
         assert process.wait(30) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("last_words", "code"),

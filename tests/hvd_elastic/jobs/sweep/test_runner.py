@@ -160,6 +160,7 @@ def test_a_pod_that_is_told_to_end_has_not_done_its_work(api: KubeApi) -> None:
         assert process.wait(DEADLINE_SECONDS) == 143
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_a_pod_whose_jobs_have_ended_has(api: KubeApi) -> None:
     put(api, "a")

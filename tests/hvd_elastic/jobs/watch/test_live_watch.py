@@ -64,6 +64,7 @@ def terminal(*words: str) -> Iterator[Terminal]:
         made.close()
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_a_job_from_the_list_and_back(training: KubeApi) -> None:
     with terminal("watch", "-A") as screen:
@@ -79,6 +80,7 @@ def test_a_job_from_the_list_and_back(training: KubeApi) -> None:
         assert termios.tcgetattr(screen.inner) == screen.before
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_ctrl_c_leaves_the_job_alone_and_the_terminal_whole(training: KubeApi) -> None:
     with terminal("watch", "train") as screen:
