@@ -30,6 +30,7 @@ def test_an_unknown_name_is_reported_as_python_does() -> None:
         _ = hvd_elastic.Stat
 
 
+@pytest.mark.process
 def test_importing_it_imports_nothing_heavy() -> None:
     code = "import sys, hvd_elastic.trainer; print(*{'torch', 'horovod', 'numpy', 'boto3'} & set(sys.modules))"
     assert python(code) == ""

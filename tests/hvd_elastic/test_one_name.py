@@ -11,6 +11,8 @@ import pytest
 
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, ROOT, Yard, make_yard
 
+pytestmark = pytest.mark.process
+
 
 MODULES = ("trainer.py", "discovery.py", "mpijob.py", "priorityclasses.py", "system.py", "worker.py")
 PACKAGES = tuple(f"{name.removesuffix('.py')}/__init__.py" for name in MODULES)
@@ -78,7 +80,6 @@ def test_a_worker_that_adopts(yard: Yard, files: tuple[str, ...], command: tuple
         assert pod.run(cwd=yard.folder) == (0, f"{PRINTED}\n")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("files", OWN_FILES)
 def test_plain_python_with_our_state(tmp_path: Path, files: tuple[str, ...]) -> None:
     yard = make_yard(tmp_path, real=True)
@@ -89,7 +90,6 @@ def test_plain_python_with_our_state(tmp_path: Path, files: tuple[str, ...]) -> 
 
 
 @pytest.mark.core
-@pytest.mark.process
 @pytest.mark.parametrize("verb", ["run", "launch"])
 def test_the_command_line(tmp_path: Path, verb: str) -> None:
     """`run` starts worker pods' entry points, which adopt; this `launch` starts the script itself."""

@@ -49,6 +49,7 @@ train(elastic.State(step=0))
 """
 
 
+@pytest.mark.core
 def test_ranks_that_wait_leave_the_cores_to_others(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     with training(tmp_path) as job:

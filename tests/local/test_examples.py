@@ -68,6 +68,7 @@ def test_the_elastic_script_learns_on_several_workers() -> None:
     assert last_accuracy(done.stdout) > 0.8
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(600)
 def test_the_script_with_everything_goes_on_over_a_resize(tmp_path: Path) -> None:
@@ -97,6 +98,7 @@ def test_the_script_with_everything_stops_early_on_all_workers() -> None:
     assert "stopped early: " in done.stdout
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(600)
 def test_the_trainer_with_everything_goes_on_over_a_resize(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def get(job: Job, path: str) -> tuple[int, str, str]:
     return response.status, response.headers["Content-Type"], body
 
 
+@pytest.mark.core
 def test_the_metrics_count_what_has_happened(job: Job) -> None:
     status, kind, body = get(job, "/metrics")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")

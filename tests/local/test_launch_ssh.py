@@ -98,6 +98,7 @@ def launch(job: Job, sshd: Daemon, *flags: str) -> None:
     job.start(command, None)
 
 
+@pytest.mark.core
 def test_trains_and_resizes_over_ssh(job: Job, sshd: Daemon) -> None:
     job.environment["VALUE"] = value = "a 'quoted' $HOME \"value\"\nof two lines"
     job.hosts("a", "b")
@@ -148,6 +149,7 @@ def test_the_launcher_does_not_wait_for_workers_that_it_cannot_reach(job: Job, s
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.core
 def test_a_lost_master_is_opened_again(job: Job, sshd: Daemon) -> None:
     job.hosts("a")
     launch(job, sshd, "-np", "2", "--elastic-timeout", "60", "--verbose")

@@ -39,6 +39,7 @@ def options(**more: str) -> dict[str, str]:
     return {"SHARDED": "1", "LENGTH": str(LENGTH), "EPOCHS": str(EPOCHS), "STEP_SECONDS": "0.3", "MICRO": "20", **more}
 
 
+@pytest.mark.core
 def test_it_grows_loses_a_process_and_shrinks(tmp_path: Path, undisturbed: Training) -> None:
     """2 -> 3, a SIGKILL that costs no committed step, and 1: the losses of the plain optimizer all along."""
     with training(tmp_path, **options()) as job:

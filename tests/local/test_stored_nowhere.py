@@ -42,6 +42,7 @@ def run(folder: Path, state: str, **environment: str) -> tuple[str, list[dict[st
     return done.stderr, [line for line in lines if line["event"] == "checkpoint"]
 
 
+@pytest.mark.core
 def test_a_state_that_is_never_stored_is_told_at_the_start(tmp_path: Path) -> None:
     said, (event,) = run(tmp_path, "hvd.elastic.TorchState", **{ENV_CHECKPOINT: f"file://{tmp_path}/store"})
     assert f"checkpoint: file://{tmp_path}/store stays empty, because the state is a TorchState, which lives in" in said

@@ -19,6 +19,8 @@ def hvd_elastic(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
     code = (
         "import sys, json\n"

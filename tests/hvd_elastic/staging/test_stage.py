@@ -112,6 +112,7 @@ def test_a_copier_that_was_killed_goes_on_where_it_was(
     assert not list((folder / STATE_FOLDER / "incoming").iterdir())
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_a_copier_that_was_killed_within_a_large_object_goes_on_there(
     staged: Stage, put: Put, folder: Path, endpoint: str, bucket: str

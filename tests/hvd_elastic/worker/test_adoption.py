@@ -36,6 +36,7 @@ def first_line(client: subprocess.Popen[bytes]) -> str:
     return client.stdout.readline().decode()
 
 
+@pytest.mark.core
 def test_the_command_gets_the_launchers_world_in_the_process_that_waited(yard: Yard, tmp_path: Path) -> None:
     yard.write(
         INIT
@@ -71,6 +72,7 @@ print("to stderr", file=sys.stderr)
         ]
 
 
+@pytest.mark.core
 def test_exit_codes_travel_and_each_replaced_process_is_a_new_generation(yard: Yard) -> None:
     yard.write(
         INIT + "hvd.init()\nend = os.environ['END']\nos.kill(os.getpid(), 9) if end == 'kill' else sys.exit(int(end))"
@@ -92,6 +94,7 @@ def test_after_success_no_standby_is_started(yard: Yard) -> None:
         assert pod.end() == 0
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_to_the_client_reach_the_training_process(yard: Yard, number: int) -> None:
     yard.write(WAITER)
@@ -105,6 +108,7 @@ def test_signals_to_the_client_reach_the_training_process(yard: Yard, number: in
         assert (client.returncode, output) == (5, f"stopped by {int(number)}\n".encode())
 
 
+@pytest.mark.core
 def test_a_cut_connection_ends_the_training_process(yard: Yard) -> None:
     """No signal comes through a cut ssh connection: the reader of the output is gone, and that is all."""
     yard.write(WAITER.replace('print("stopped by", number, flush=True)', "open('stopped', 'w').close()"))
@@ -131,6 +135,7 @@ def test_a_killed_client_ends_the_training_process_even_one_that_ignores_sigterm
         pod.ready(generation=2)
 
 
+@pytest.mark.core
 def test_a_newer_command_replaces_the_process_without_a_new_generation(yard: Yard) -> None:
     """A restarted launcher sees this very host: it must not find it renamed by its own arrival."""
     yard.write(WAITER)

@@ -138,6 +138,7 @@ def launcher(room: Yard) -> Launcher:
     return Launcher(room=room, address=address, program=sshd)
 
 
+@pytest.mark.core
 def test_as_pid_1_of_user_1000_with_a_read_only_root(room: Yard) -> None:
     room.write(TRAINS_UNTIL_REMOVED.replace('print("up"', 'print("up", os.getuid(), os.getppid()'))
     with room.pod(wrapper=wrapper(room), env={"HOME": "/"}) as pod:
@@ -160,6 +161,7 @@ def in_room(pod: Pod, room: Yard) -> subprocess.Popen[bytes]:
     return client
 
 
+@pytest.mark.core
 def test_over_ssh_a_cut_connection_ends_training_and_the_last_exit_code_travels(room: Yard, launcher: Launcher) -> None:
     room.write(WAITER)
     with room.pod(wrapper=wrapper(room), options=(), sshd=launcher.sshd) as pod:

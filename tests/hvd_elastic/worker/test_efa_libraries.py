@@ -86,6 +86,7 @@ def test_a_worker_without_them_does_not_start(yard: Yard, libraries: Path) -> No
         assert "this image lacks libfabric.so.1 (libfabric) and libnccl-net.so (aws-ofi-nccl)" in pod.log_text
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_a_worker_with_them_becomes_ready(yard: Yard, libraries: Path) -> None:
     yard.write(WAITER)

@@ -64,6 +64,7 @@ def test_a_silent_connection_is_let_go(yard: Yard) -> None:
             eventually(lambda: pod.descriptors() <= before, "the entry point lost its patience")
 
 
+@pytest.mark.core
 def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:
@@ -85,6 +86,7 @@ def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
         assert not (pod.run_dir / HEARTBEAT_FILE).exists()
 
 
+@pytest.mark.core
 def test_only_who_has_the_jobs_key_may_ask_for_anything(yard: Yard) -> None:
     yard.write(WAITER)
     (yard.folder / SSH_KEY).parent.mkdir()
@@ -148,6 +150,7 @@ def test_a_worker_without_a_launcher_ends(yard: Yard) -> None:
         assert pod.process.wait(DEADLINE_SECONDS) == Exit.NO_LAUNCHER
 
 
+@pytest.mark.core
 def test_messages_that_are_no_requests_are_refused(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:

@@ -50,6 +50,7 @@ def ask(pod: Pod) -> TrainingFigures | None:
     return read_figures(pod.address, timeout_seconds=20.0)
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_discovery_reads_them_until_the_process_ends(yard: Yard) -> None:
     yard.write(WAITER)

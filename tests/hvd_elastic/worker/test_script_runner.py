@@ -88,6 +88,7 @@ def test_scripts(yard: Yard, source: str) -> None:
     assert (ours.stdout, ours.stderr, ours.returncode) == (stock.stdout, stock.stderr, stock.returncode)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "arguments", [["-m", "pkg", "a"], ["-m", "pkg.inner"], ["-Wignore", "folder"], ["app.zip", "b"]]
 )

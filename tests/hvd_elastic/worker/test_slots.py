@@ -21,6 +21,7 @@ def adopt(pod: Pod, rank: int) -> subprocess.Popen[bytes]:
     return client
 
 
+@pytest.mark.core
 def test_the_pod_is_ready_when_all_its_standbys_wait(yard: Yard) -> None:
     yard.write(INIT + "hvd.init()\nprint(os.environ['HOROVOD_LOCAL_RANK'], os.getpid())\nsys.exit(8)")
     with yard.pod(slots=3) as pod:
@@ -43,6 +44,7 @@ def test_a_rank_beyond_the_slots_is_refused(yard: Yard) -> None:
         assert (code, "this worker has 2 slots" in output) == (Exit.BAD_INPUT, True)
 
 
+@pytest.mark.core
 def test_a_lost_slot_closes_the_host_until_the_others_have_left(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod(slots=2) as pod:

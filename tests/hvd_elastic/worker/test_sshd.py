@@ -22,6 +22,7 @@ def starts(yard: Yard) -> int:
     return path.read_text().count("started") if path.exists() else 0
 
 
+@pytest.mark.core
 def test_sshd_is_started_again_when_it_dies(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod(options=(), sshd=stand_in(yard, "exec sleep 99")) as pod:

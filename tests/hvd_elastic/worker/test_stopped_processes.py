@@ -55,6 +55,7 @@ def standbys(pod: Pod) -> list[int]:
     return [pid for pid, command in pod.processes().items() if STANDBY in command]
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_a_standby_that_is_stopped_is_replaced(yard: Yard) -> None:
     yard.write(WAITER)

@@ -46,6 +46,7 @@ def test_a_share_of_the_own_host_stays_right() -> None:
     assert not is_stale(on_host, built=on_host, worker=SamplerShare(of=4, rank=3), on_host=on_host)
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(300)
 def test_a_sampler_that_is_built_once_ends_the_job_at_its_first_resize(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def seen() -> type[Seen]:
     return type("SeenOnce", (Seen,), {"tokens": {}})
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.needs_patch("rendezvous-token")
 def test_every_request_of_cpp_shows_the_token(seen: type[Seen]) -> None:

@@ -61,6 +61,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any
     return alone(folder), best_files(folder)
 
 
+@pytest.mark.core
 @pytest.mark.process
 def test_it_stops_early_and_keeps_the_best_model(undisturbed: tuple[dict[str, Any], dict[str, bytes]]) -> None:
     run, files = undisturbed

@@ -69,6 +69,7 @@ def close(left: list[float], right: list[float]) -> bool:
     return torch.allclose(torch.tensor(left), torch.tensor(right), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("environment", "clip_norm"),
@@ -116,6 +117,7 @@ def test_a_restart_goes_on_from_the_durable_checkpoint(tmp_path: Path) -> None:
     assert close(second["weights"], by_hand(4)[0])
 
 
+@pytest.mark.core
 @pytest.mark.process
 @pytest.mark.timeout(600)
 def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:

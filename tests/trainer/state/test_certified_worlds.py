@@ -45,6 +45,7 @@ train(state)
 """
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("dies_at", "by_plan"), [pytest.param(5, 8, id="in an epoch"), pytest.param(7, 2, id="at its end")]
 )
