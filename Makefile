@@ -13,8 +13,11 @@ NEED_DEBOOTSTRAP := sh tools/need.sh 'command -v debootstrap && test -e /usr/sha
 SEEDS ?= 10
 FIRST_SEED ?= 0
 
+# With it, every process that a test or the demo starts would compile torch's modules again: seconds each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu test-image test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-process test-lowest test-newest test-gpu test-image test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -28,8 +31,11 @@ $(STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/
 demo: $(STAMP)  ## train beside a made-up inference load on this machine; ends with a report and a picture
 	$(BIN)/hvd-elastic demo
 
-test: $(STAMP)  ## all tests that need neither a cluster nor a GPU nor an image
-	$(BIN)/pytest tests -m "not cluster and not gpu and not image" -n 3 --dist load --maxschedchunk 1
+test: $(STAMP)  ## all that needs no process, and each capability once with real ones: six minutes at most on two cores
+	$(BIN)/python -m tests.suite quick
+
+test-process: $(STAMP)  ## the rest that needs no cluster, GPU or image: real launchers, workers and pods; every property in earnest
+	$(BIN)/python -m tests.suite process
 
 test-gpu: $(STAMP)  ## what only a GPU can show, and what was shown on this machine; without one, the CPU's form of it
 	sh tools/nccl.sh $(VENV)

@@ -5,7 +5,6 @@ import html
 import json
 import math
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +18,7 @@ from benchmarks.report.page import Section, write_page
 from benchmarks.report.programs import CLUSTER, PROGRAMS, Program
 from benchmarks.report.record import Column, Record, Table, Value, spread
 from hvd_elastic.bench.line_chart import Axis, Line, line_chart
+from tests.debian_programs import needed
 
 
 def record() -> Record:
@@ -188,9 +188,7 @@ def test_the_picture_is_a_well_formed_part_of_the_page(page: Path) -> None:
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_real_browser_shows_it_without_a_fault_or_the_network(page: Path, tmp_path: Path, width: int) -> None:
-    browser = shutil.which("chromium")
-    if browser is None:
-        pytest.skip("there is no chromium: apt-get install chromium")
+    browser = needed("chromium")
     (page.parent / "whole.html").write_text(page.read_text().replace("</body>", f"<script>{FINDINGS}</script></body>"))
     shown = subprocess.run(
         [

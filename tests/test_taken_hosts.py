@@ -12,6 +12,8 @@ import pytest
 from benchmarks.peers import hosts as taken_hosts
 from benchmarks.peers.hosts import Host, Hosts, hosts
 
+pytestmark = pytest.mark.process
+
 LEAVES_A_CHILD = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)
@@ -64,6 +66,8 @@ def test_who_ignores_sigterm_has_the_grace(start: Callable[[str], Host]) -> None
     until(lambda: host.gone(100.1 + taken_hosts.GRACE_SECONDS))
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_the_last_hosts_are_taken_and_started_again(tmp_path: Path) -> None:
     def command(place: int) -> tuple[Sequence[str], dict[str, str]]:
         return [sys.executable, "-c", f"import time; print({place}, flush=True); time.sleep(600)"], dict(os.environ)

@@ -14,7 +14,7 @@ from hvd_elastic.trainer.telemetry.gpu_figures import Gpus
 from tests.gpu.machine import ONLY_WITH_GPU_TESTS, devices
 from tests.local.training import Training, training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("train_on_device.py")
 

@@ -30,11 +30,13 @@ def test_an_unknown_name_is_reported_as_python_does() -> None:
         _ = hvd_elastic.Stat
 
 
+@pytest.mark.process
 def test_importing_it_imports_nothing_heavy() -> None:
     code = "import sys, hvd_elastic.trainer; print(*{'torch', 'horovod', 'numpy', 'boto3'} & set(sys.modules))"
     assert python(code) == ""
 
 
+@pytest.mark.process
 def test_the_contract_needs_no_other_module() -> None:
     code = "import sys, hvd_elastic.mpijob.contract; print(*sorted(m for m in sys.modules if 'hvd_elastic' in m))"
     ours = python(code).split()
@@ -49,11 +51,14 @@ IMPORTS = [
 LOOK = "print(hvd.init.__dict__.get('patched', False), hvd.elastic.run is elastic.trainer.elastic.run.run)\n"
 
 
+@pytest.mark.process
+@pytest.mark.core
 @pytest.mark.parametrize("imports", IMPORTS)
 def test_importing_it_leaves_horovod_as_it_is(imports: str) -> None:
     assert python(imports + "import hvd_elastic.trainer.elastic.run\n" + LOOK) == "False False"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("imports", IMPORTS)
 @pytest.mark.parametrize("use", ["elastic.init()\n", "elastic.run(print)\n"])
 def test_init_and_run_patch_horovod(imports: str, use: str) -> None:
@@ -82,7 +87,7 @@ train(state)
 """
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.parametrize("imports", IMPORTS)
 @pytest.mark.parametrize(("init", "decorator"), [("hvd.init()", "elastic.run"), ("elastic.init()", "hvd.elastic.run")])
 def test_horovods_names_and_ours_mix_in_plain_python(

@@ -11,6 +11,9 @@ import pytest
 
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, ROOT, Yard, make_yard
 
+pytestmark = pytest.mark.process
+
+
 MODULES = ("trainer.py", "discovery.py", "mpijob.py", "priorityclasses.py", "system.py", "worker.py")
 PACKAGES = tuple(f"{name.removesuffix('.py')}/__init__.py" for name in MODULES)
 OWN_FILES = [pytest.param(MODULES, id="modules"), pytest.param(PACKAGES, id="packages")]
@@ -77,7 +80,6 @@ def test_a_worker_that_adopts(yard: Yard, files: tuple[str, ...], command: tuple
         assert pod.run(cwd=yard.folder) == (0, f"{PRINTED}\n")
 
 
-@pytest.mark.horovod
 @pytest.mark.parametrize("files", OWN_FILES)
 def test_plain_python_with_our_state(tmp_path: Path, files: tuple[str, ...]) -> None:
     yard = make_yard(tmp_path, real=True)
@@ -87,7 +89,7 @@ def test_plain_python_with_our_state(tmp_path: Path, files: tuple[str, ...]) -> 
     assert output.splitlines() == [PRINTED, TRAINED]
 
 
-@pytest.mark.horovod
+@pytest.mark.core
 @pytest.mark.parametrize("verb", ["run", "launch"])
 def test_the_command_line(tmp_path: Path, verb: str) -> None:
     """`run` starts worker pods' entry points, which adopt; this `launch` starts the script itself."""

@@ -27,7 +27,7 @@ QUIET = {
     "WANDB_SILENT": "true",
 }
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 def need(library: str) -> None:

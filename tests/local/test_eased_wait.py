@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.training import training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 LATE_SECONDS = 3
 SHORT_LOOKS = 5_000
@@ -49,6 +49,7 @@ train(elastic.State(step=0))
 """
 
 
+@pytest.mark.core
 def test_ranks_that_wait_leave_the_cores_to_others(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     with training(tmp_path) as job:

@@ -60,7 +60,7 @@ def test_it_learns_alone_with_plain_python(name: str) -> None:
     assert last_accuracy(done.stdout) > 0.8
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_the_elastic_script_learns_on_several_workers() -> None:
     done = run("--workers", "2", "--", "python", str(EXAMPLES / "digits_elastic.py"), "--epochs", "6")
 
@@ -68,7 +68,8 @@ def test_the_elastic_script_learns_on_several_workers() -> None:
     assert last_accuracy(done.stdout) > 0.8
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.timeout(600)
 def test_the_script_with_everything_goes_on_over_a_resize(tmp_path: Path) -> None:
     """Its step number, its scheduler and its best weights go on, and the end is the one of its number of steps."""
@@ -88,7 +89,7 @@ def test_the_script_with_everything_goes_on_over_a_resize(tmp_path: Path) -> Non
         assert rates[max(rates)] == pytest.approx(0.0, abs=1e-3)
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_the_script_with_everything_stops_early_on_all_workers() -> None:
     flags = ["--epochs", "40", "--evaluate-every", "5", "--patience", "1", "--loaders", "1"]
     done = run("--workers", "2", "--", "python", str(COMPLETE), *flags)
@@ -97,7 +98,8 @@ def test_the_script_with_everything_stops_early_on_all_workers() -> None:
     assert "stopped early: " in done.stdout
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.timeout(600)
 def test_the_trainer_with_everything_goes_on_over_a_resize(tmp_path: Path) -> None:
     """It tells each best model once, and the file of the last one holds its accuracy."""
@@ -121,7 +123,7 @@ def test_the_trainer_with_everything_goes_on_over_a_resize(tmp_path: Path) -> No
     assert re.search(r"step \d+: 2 workers(.|\n)*step \d+: 1 workers", said)
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_the_trainer_stops_early_on_all_workers(tmp_path: Path) -> None:
     flags = ["--epochs", "40", "--evaluate-every", "5", "--patience", "1", "--keep", f"file://{tmp_path}"]
     done = run("--workers", "2", "--", "python", str(TRAINER), *flags)
@@ -130,7 +132,7 @@ def test_the_trainer_stops_early_on_all_workers(tmp_path: Path) -> None:
     assert "stopped early: accuracy has not improved in 1 evaluations" in done.stdout
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_the_learning_rate_follows_the_world_size() -> None:
     script = str(EXAMPLES / "digits_learning_rate.py")
     done = run("--workers", "2", "--", "python", script, "--epochs", "4")

@@ -12,7 +12,7 @@ from hvd_elastic.mpijob.contract import ENV_READY_ADDRESS
 from tests.hvd_elastic.worker.pods import eventually
 from tests.local.test_run import mark, start
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 __all__ = ["mark"]
 
@@ -42,6 +42,7 @@ train(state)
 """
 
 
+@pytest.mark.core
 def test_rank_0_tells_how_it_trains_through_a_resize(tmp_path: Path, mark: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     checkpoints = ["--checkpoint", f"file://{tmp_path}/checkpoints", "--checkpoint-every", "1"]

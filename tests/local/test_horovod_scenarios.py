@@ -20,7 +20,7 @@ from tests.local import forkserver
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 HERE, THERE = "localhost", "127.0.0.1"
 BOTH = f"{HERE}:2 {THERE}:2"

@@ -15,6 +15,8 @@ from hvd_elastic.mpijob.contract import Exit
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
+pytestmark = pytest.mark.process
+
 POINTS = ["start", "barrier", "init", "sync", "step"]
 """Where a newcomer may die: before it asks, at the barrier, after its release, in the first exchange, in training."""
 
@@ -26,6 +28,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     assert not made.left()
 
 
+@pytest.mark.core
 def test_a_job_runs_to_its_end(job: Job) -> None:
     job.environment["WORKER_STEPS"] = "20"
     job.hosts("a", "b")
@@ -35,6 +38,7 @@ def test_a_job_runs_to_its_end(job: Job) -> None:
     assert job.status()["state"] == "ended"
 
 
+@pytest.mark.core
 def test_grows_and_shrinks_without_losing_a_step(job: Job) -> None:
     job.hosts("a", "b")
     job.launch("-np", "2", "--min-np", "1", "--max-np", "4")
@@ -63,6 +67,7 @@ def test_survivors_do_not_stand_still_while_a_newcomer_starts(job: Job) -> None:
     job.trains("a:0", "b:0")
 
 
+@pytest.mark.core
 def test_a_newcomers_death_costs_nobody_else(job: Job) -> None:
     job.hosts("a", "b")
     job.launch("-np", "2", "--gloo-timeout-seconds", "3")
@@ -93,6 +98,7 @@ def test_a_members_death_in_a_resize_costs_nobody_else(job: Job, first: bool) ->
     job.check_no_step_was_lost()
 
 
+@pytest.mark.core
 def test_a_killed_worker_and_then_rank_0(job: Job) -> None:
     job.hosts("a", "b", "c")
     job.launch("-np", "2", "--min-np", "1", "--max-np", "3")
@@ -115,6 +121,7 @@ def test_a_whole_host_with_several_processes(job: Job) -> None:
     job.trains("b:0", "b:1")
 
 
+@pytest.mark.core
 def test_a_process_that_hangs_is_written_off(job: Job) -> None:
     job.hosts("a", "b", "c")
     job.launch("-np", "2", "--min-np", "1", "--hang-timeout", "4", "--gloo-timeout-seconds", "1")
@@ -174,6 +181,7 @@ def test_the_job_begins_again_where_only_a_stopped_process_holds_the_state(job: 
     assert "taken away" in job.said()
 
 
+@pytest.mark.core
 def test_every_host_replaced_at_once_hands_the_state_over(job: Job) -> None:
     """Stock: "No hosts from previous set remaining, unable to broadcast state", and the job ends."""
     job.hosts("a", "b")
@@ -217,6 +225,7 @@ def test_a_removed_worker_that_ends_with_0_is_no_success(job: Job) -> None:
     job.trains("a:0", "b:0", "c:0")
 
 
+@pytest.mark.core
 def test_a_scripts_error_ends_the_job_at_once_with_its_message(job: Job) -> None:
     job.hosts("a", "b")
     job.launch("-np", "2")
@@ -268,6 +277,7 @@ def test_too_few_workers_at_the_start(job: Job) -> None:
     assert not job.events("started")
 
 
+@pytest.mark.core
 def test_stands_still_below_the_minimum_and_goes_on(job: Job) -> None:
     job.hosts("a", "b")
     job.launch("-np", "2", "--elastic-timeout", "30")
@@ -346,6 +356,7 @@ def test_one_process_that_ends_with_0_ends_the_job(job: Job) -> None:
     assert not job.left()
 
 
+@pytest.mark.core
 def test_taking_every_host_away_ends_nothing(job: Job) -> None:
     """The launcher stays, and begins again in place with hosts that come later."""
     job.hosts("a", "b")
@@ -371,6 +382,7 @@ def test_all_workers_lost(job: Job) -> None:
     assert job.ends() == Exit.ALL_WORKERS_LOST
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_everything(job: Job, number: int) -> None:
     job.hosts("a", "b:2")
@@ -383,6 +395,7 @@ def test_a_signal_ends_everything(job: Job, number: int) -> None:
     assert not job.left()
 
 
+@pytest.mark.core
 def test_a_new_launcher_ends_what_a_killed_one_has_left(job: Job) -> None:
     job.hosts("a", "b")
     job.launch("-np", "2")

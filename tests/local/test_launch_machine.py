@@ -8,12 +8,15 @@ import signal
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.local.harness import Job
+
+pytestmark = pytest.mark.process
 
 SAFE = "h2-1"
 """The one host that nothing happens to, so that the state survives: a job that loses it all must end. Not rank 0."""

@@ -13,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.local.harness import Job
 from tests.local.harness import job as make_job
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
@@ -46,6 +48,7 @@ def get(job: Job, path: str) -> tuple[int, str, str]:
     return response.status, response.headers["Content-Type"], body
 
 
+@pytest.mark.core
 def test_the_metrics_count_what_has_happened(job: Job) -> None:
     status, kind, body = get(job, "/metrics")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")

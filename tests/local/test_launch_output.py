@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 LAUNCH = (sys.executable, "-m", "hvd_elastic.cli", "launch", "-np", "1", "--network-interface", "lo")
 CHATTY = "yes 'a long line' | head -c 1000000; yes 'an error' | head -c 1000000 >&2; echo done > done"
 
@@ -61,6 +63,7 @@ def test_outputs_that_are_closed_change_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "done").exists()
 
 
+@pytest.mark.core
 def test_the_scripts_code_gets_through_an_unwritable_output(tmp_path: Path) -> None:
     descriptor = full_disk()
     assert launch(tmp_path, "sh", "-c", f"{CHATTY}; exit 3", stdout=descriptor, stderr=descriptor) == 3
@@ -97,6 +100,7 @@ def test_all_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
 # --- How a command ends ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [

@@ -22,11 +22,11 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from hvd_elastic.mpijob.contract import Exit
+from tests.debian_programs import needed
 from tests.local.harness import ROOT, Job
 from tests.local.harness import job as make_job
 
-SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-pytestmark = pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="no sshd on this machine")
+pytestmark = pytest.mark.process
 
 
 @dataclass
@@ -52,6 +52,8 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def sshd(tmp_path: Path) -> Iterator[Daemon]:
+    needed("ssh")
+    program = needed("sshd")
     folder = tmp_path / "sshd"
     folder.mkdir(mode=0o700)
     for name in ("host", "user"):
@@ -64,7 +66,7 @@ def sshd(tmp_path: Path) -> Iterator[Daemon]:
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
         f"StrictModes no\nPidFile none\nUsePAM no\nPasswordAuthentication no\nMaxStartups 100\n"
     )
-    process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(config)], stderr=(folder / "log").open("w"))
+    process = subprocess.Popen([program, "-D", "-e", "-f", str(config)], stderr=(folder / "log").open("w"))
     daemon = Daemon(port, folder / "user", process, config)
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
@@ -96,6 +98,7 @@ def launch(job: Job, sshd: Daemon, *flags: str) -> None:
     job.start(command, None)
 
 
+@pytest.mark.core
 def test_trains_and_resizes_over_ssh(job: Job, sshd: Daemon) -> None:
     job.environment["VALUE"] = value = "a 'quoted' $HOME \"value\"\nof two lines"
     job.hosts("a", "b")
@@ -146,6 +149,7 @@ def test_the_launcher_does_not_wait_for_workers_that_it_cannot_reach(job: Job, s
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.core
 def test_a_lost_master_is_opened_again(job: Job, sshd: Daemon) -> None:
     job.hosts("a")
     launch(job, sshd, "-np", "2", "--elastic-timeout", "60", "--verbose")

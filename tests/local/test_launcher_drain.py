@@ -12,7 +12,7 @@ from hvd_elastic.mpijob.contract import SnapshotState
 from hvd_elastic.worker import drain
 from tests.local.training import HOSTS, Training, training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 def offer(job: Training, *aliases: str, generation: int) -> None:
@@ -29,6 +29,7 @@ DURABLE = {"HVD_ELASTIC_CHECKPOINT_SECONDS": "3600"}
 """No checkpoint is due by itself."""
 
 
+@pytest.mark.core
 def test_a_launcher_that_is_drained_repeats_no_step(tmp_path: Path) -> None:
     """What the sidecar does at the launcher's end, and what the training makes of it."""
     with training(tmp_path, EPOCHS="400", HVD_ELASTIC_CHECKPOINT=f"file://{tmp_path}/store", **DURABLE) as job:

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.launcher_scale import measured
 from benchmarks.scaling.scale_figures import LAUNCH, PHASES, STOCK
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("launcher", [LAUNCH, STOCK])

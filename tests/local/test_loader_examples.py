@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = 1797
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "arguments", "samples"),

@@ -18,7 +18,7 @@ from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write
 from tests.local.harness import WORKER, Event, Job
 from tests.local.harness import job as make_job
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 HOSTS, SLOTS = 16, 4
 SECONDS: Final = 240.0

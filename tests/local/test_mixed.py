@@ -22,7 +22,7 @@ from tests.local import forkserver
 from tests.local.mixed_schedule import AimedEvent, Event, Fault, aimed, schedule
 from tests.local.training import Training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("train_mixed.py")
 SEEDS = int(os.environ.get("MIXED_SEEDS", "2"))

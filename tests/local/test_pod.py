@@ -12,7 +12,7 @@ from horovod.runner.http.http_server import RendezvousServer
 
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, make_yard
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 SCRIPT = """
 import sys
@@ -95,6 +95,7 @@ def of_script(output: str) -> str:
     return "".join(line for line in output.splitlines(keepends=True) if "hvd-elastic install-horovod" not in line)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("world", [2], indirect=True)
 def test_two_standbys_become_a_world_of_two(real: Yard, world: list[dict[str, str]]) -> None:
     real.write(SCRIPT)

@@ -18,7 +18,7 @@ import pytest
 
 from hvd_elastic.local import local_run
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 SCRIPT = """\
 import os, sys, time
@@ -109,6 +109,7 @@ def test_an_interrupt_ends_every_process(number: signal.Signals, script: str, ma
     assert processes(mark) == []
 
 
+@pytest.mark.core
 def test_hosts_go_and_come_back_while_it_runs(script: str, mark: str) -> None:
     job = start(mark, "--workers", "1:2:2", "--resize", "2:1,4:2", "--", "python", script, "100000", "-1", "-")
     assert job.stdout is not None
@@ -195,6 +196,7 @@ def kill_newest(mark: str, argument: str) -> None:
     max(found, key=lambda process: process.create_time()).kill()
 
 
+@pytest.mark.core
 def test_bad_input_is_reported_before_any_process_starts(mark: str) -> None:
     job = start(mark, "--workers", "3:2:1", "--name", "Not A Name", "--image", "a b", "--", "python", "no-such.py")
 

@@ -11,7 +11,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from tests.local import forkserver
 from tests.local.training import SCRIPT, Training, training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 LENGTH, EPOCHS = 303, 6
 
@@ -39,6 +39,7 @@ def options(**more: str) -> dict[str, str]:
     return {"SHARDED": "1", "LENGTH": str(LENGTH), "EPOCHS": str(EPOCHS), "STEP_SECONDS": "0.3", "MICRO": "20", **more}
 
 
+@pytest.mark.core
 def test_it_grows_loses_a_process_and_shrinks(tmp_path: Path, undisturbed: Training) -> None:
     """2 -> 3, a SIGKILL that costs no committed step, and 1: the losses of the plain optimizer all along."""
     with training(tmp_path, **options()) as job:

@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE
 from hvd_elastic.worker.waits_answer import waits_line
 from tests.local.training import training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 HEAD = """
 import time
@@ -57,6 +57,7 @@ def together(folder: Path, *hosts: str) -> str:
     return stall_words([wait for answer in answers for wait in waits_from_json(answer)])
 
 
+@pytest.mark.core
 def test_where_each_rank_is_stands_in_the_log(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(APART)
     evaluates = APART.splitlines().index("        time.sleep(0.05)") + 1

@@ -21,7 +21,7 @@ from hvd_elastic.horovod.patch_set import installed_patches
 from tests.local.harness import WORKER, Job, own_addresses
 from tests.local.harness import job as make_job
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 COMMAND = [sys.executable, "-S", str(WORKER), "--stock"]
 

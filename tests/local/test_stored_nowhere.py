@@ -10,7 +10,7 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_EVENTS
 from tests.local import forkserver
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 SCRIPT = """
 import horovod.torch as hvd
@@ -42,6 +42,7 @@ def run(folder: Path, state: str, **environment: str) -> tuple[str, list[dict[st
     return done.stderr, [line for line in lines if line["event"] == "checkpoint"]
 
 
+@pytest.mark.core
 def test_a_state_that_is_never_stored_is_told_at_the_start(tmp_path: Path) -> None:
     said, (event,) = run(tmp_path, "hvd.elastic.TorchState", **{ENV_CHECKPOINT: f"file://{tmp_path}/store"})
     assert f"checkpoint: file://{tmp_path}/store stays empty, because the state is a TorchState, which lives in" in said

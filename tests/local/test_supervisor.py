@@ -14,7 +14,7 @@ from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write
 from tests.local.harness import WORKER, Job, own_addresses
 from tests.local.harness import job as make_job
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 FLAGS = ("-np", "1", "--min-np", "1", "--max-np", "2", "--blacklist-cooldown-range", "1", "2")
 A, B, C = own_addresses()
@@ -46,6 +46,7 @@ def job(tmp_path: Path) -> Iterator[Supervised]:
         yield made
 
 
+@pytest.mark.core
 def test_every_host_is_taken_and_comes_back(job: Supervised) -> None:
     """Twice in a row, and once more all of them are replaced at once."""
     job.offer(A, B)
@@ -98,6 +99,7 @@ def test_a_signal_ends_the_wait_for_the_sidecar(job: Supervised) -> None:
     assert job.ends() == 128 + signal.SIGTERM
 
 
+@pytest.mark.core
 def test_a_failure_of_the_script_ends_the_job(job: Supervised) -> None:
     job.offer(A)
     job.supervise()

@@ -12,7 +12,8 @@ from tests.local.harness import HOROVODRUN
 CASES = Path(__file__).with_name("sync_cases.py")
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 def test_a_sync_leaves_all_with_the_newest_commit(tmp_path: Path) -> None:
     command = [*HOROVODRUN, "--gloo", "-np", "2", "--network-interface", "lo"]
     done = subprocess.run(

@@ -15,7 +15,7 @@ from hvd_elastic.mpijob.contract import Exit
 from tests.local import forkserver
 from tests.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 LENGTH = 303
 
@@ -44,6 +44,7 @@ def check_every_sample_once(job: Training, epochs: int) -> None:
     assert seen == {epoch: Counter(range(LENGTH)) for epoch in range(epochs)}
 
 
+@pytest.mark.core
 def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed: Training) -> None:
     """2 -> 3 -> 1 workers: every sample of every epoch once, and the loss curve of a run without resizes."""
     with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="6", STEP_SECONDS="0.15", MICRO="20") as job:
@@ -75,6 +76,7 @@ def test_a_job_grows_and_shrinks_and_nobody_can_tell(tmp_path: Path, undisturbed
         assert end["rate"] == reference["rate"]
 
 
+@pytest.mark.core
 def test_a_killed_worker_costs_a_blink(tmp_path: Path) -> None:
     """Both survivors of three learn of the death at once; with Horovod alone one waits for Gloo's time-out."""
     with training(tmp_path, LENGTH=str(LENGTH), EPOCHS="400") as job:

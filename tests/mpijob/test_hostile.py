@@ -22,8 +22,9 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from tests.mpijob import admission
 from tests.mpijob.strategies import jobs, texts
+from tests.properties import examples
 
-few = settings(max_examples=25, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 
 _TEN = re.compile(r"\$\$|\$\(([^)]*)\)")
 
@@ -90,7 +91,7 @@ def test_a_job_carries_its_own_description(job: dict[str, Any]) -> None:
         max_leaves=20,
     )
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_the_writer_is_read_back_by_readers_of_yaml_1_1_and_1_2(value: Any) -> None:
     text = dump([{"value": value}])
     assert yaml.load(text, Loader=yaml.CSafeLoader) == {"value": value}
@@ -98,14 +99,14 @@ def test_the_writer_is_read_back_by_readers_of_yaml_1_1_and_1_2(value: Any) -> N
 
 
 @given(texts)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_text_stays_text_for_our_own_reader(value: str) -> None:
     assert yaml_document.parse(dump([{"value": value}]), name="x") == ({"value": value}, [])
 
 
 @given(st.text(max_size=200) | st.text(st.sampled_from("{}[]:,-&*!|>'\"# \nab"), max_size=60))
 @example("?")
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_any_text_is_a_job_or_a_list_of_problems(text: str) -> None:
     assert all(problem.path and problem.what for problem in _problems(text))
 
@@ -129,7 +130,7 @@ values = st.recursive(
 
 
 @given(job=jobs, key=st.sampled_from(sorted(JobSpec.model_fields)), value=values)
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 def test_any_value_anywhere_is_rendered_or_refused(job: dict[str, Any], key: str, value: Any) -> None:
     try:
         manifests = render(read_job(None, job | {key: value}))

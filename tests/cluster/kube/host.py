@@ -3,28 +3,14 @@
 import os
 import platform
 import shutil
-import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.cluster.kube.errors import MissingError
+from tests.debian_programs import Tool, install
 
 CNI_PLUGINS: Final = Path("/usr/lib/cni")
 """Where Debian's containernetworking-plugins puts them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
-    """A program, and the Debian package that has it."""
-
-    program: str
-    package: str
-
-    def found(self) -> bool:
-        """Tell whether it is there: on PATH, or at its absolute path."""
-        return shutil.which(self.program) is not None
 
 
 _BUILDERS: Final = (
@@ -53,7 +39,7 @@ def require() -> None:
         MissingError: with every reason why no cluster can run here.
 
     """
-    if missing := _unfit() or _install(TOOLS):
+    if missing := _unfit() or install(TOOLS):
         way_out = "An existing cluster serves instead: set HVD_ELASTIC_E2E_KUBECONFIG to its kubeconfig."
         raise MissingError(f"no cluster can run here; {_listed(missing)}\n{way_out}")
 
@@ -65,7 +51,7 @@ def require_builders() -> None:
         MissingError: with every reason why none can be built here.
 
     """
-    if missing := _not_root("buildah and debootstrap") or _install(_BUILDERS):
+    if missing := _not_root("buildah and debootstrap") or install(_BUILDERS):
         raise MissingError(f"no image can be built here; {_listed(missing)}")
 
 
@@ -82,21 +68,6 @@ def _unfit() -> list[str]:
 
 def _not_root(parts: str) -> list[str]:
     return [f"root: {parts} need it (try sudo -E)"] if os.geteuid() != 0 else []
-
-
-def _install(tools: Sequence[Tool]) -> list[str]:
-    """Install those that are absent; return what is missing afterwards."""
-    absent = [tool for tool in tools if not tool.found()]
-    if not absent:
-        return []
-    if shutil.which("apt-get") is None:
-        return [f"{tool.program} (Debian package {tool.package})" for tool in absent]
-    packages = sorted({tool.package for tool in absent})
-    # Debian starts etcd and containerd as services when it installs them, where there is an init; ours are their own.
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    for step in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *packages]):
-        done = subprocess.run(["apt-get", *step], env=quiet, text=True, capture_output=True, check=False)
-    return [f"packages {' '.join(packages)}: apt-get says {done.stderr.strip()}"] if done.returncode else []
 
 
 def _listed(missing: list[str]) -> str:

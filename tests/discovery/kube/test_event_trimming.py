@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hvd_elastic.discovery.kube.event_trimming import trim_pod
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from tests.discovery.kubeapi import pod
+from tests.properties import examples
 
 HOSTILE = st.sampled_from(
     ['}]},"spec":{', '},"status":{', '"managedFields":[', '"nodeName":"other"', "\\", '"', "é\n", "fine"]
@@ -51,7 +52,7 @@ def test_a_trimmed_pod_reads_as_the_whole_one(event: dict[str, Any]) -> None:
     assert len(trim_pod(line)) < len(line)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(events(), st.data())
 def test_any_other_order_of_the_keys_reads_the_same(event: dict[str, Any], data: st.DataObject) -> None:
     def shuffled(value: Any) -> Any:

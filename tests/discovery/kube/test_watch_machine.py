@@ -17,6 +17,7 @@ from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
 from hvd_elastic.mpijob.contract import WorkerState
 from tests.discovery.conftest import until
 from tests.discovery.kubeapi import OWNER, PODS, Cut, KubeApi, pod
+from tests.properties import examples
 
 INDEXES = st.integers(0, 4)
 RULES = EligibilityRules(owner_uid=OWNER, min_workers=2)
@@ -131,4 +132,4 @@ class Wire(RuleBasedStateMachine):
 
 
 TestWire = Wire.TestCase
-TestWire.settings = settings(max_examples=20, stateful_step_count=20, suppress_health_check=list(HealthCheck))
+TestWire.settings = settings(max_examples=examples(20), stateful_step_count=20, suppress_health_check=list(HealthCheck))

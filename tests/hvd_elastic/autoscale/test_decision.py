@@ -11,6 +11,7 @@ from hvd_elastic.autoscale.decision import AutoscalerMemory, SharedCluster, deci
 from hvd_elastic.autoscale.shared_cluster import Placement
 from hvd_elastic.jobs.report.scaling_note import ScalingNote
 from tests.hvd_elastic.autoscale.model_cluster import START, ModelCluster, job, node, pod
+from tests.properties import examples
 
 
 def settled(cluster: ModelCluster, turns: int = 60, seconds: float = 10.0) -> ModelCluster:
@@ -139,7 +140,7 @@ def test_jobs_of_other_nodes_are_another_matter() -> None:
     nodes=st.lists(st.integers(1, 8), max_size=3),
     inference=st.lists(st.integers(0, 12), min_size=1, max_size=8),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bounds_hold_whatever_happens(jobs: list[tuple[int, int, int]], nodes: list[int], inference: list[int]) -> None:
     cluster = ModelCluster(
         jobs=[

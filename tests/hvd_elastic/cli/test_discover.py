@@ -123,6 +123,8 @@ def test_says_where_nodes_may_not_be_read(api: KubeApi, kubeconfig: Path) -> Non
     assert "nodes may not be read" in done.stderr
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_job_that_is_not_there_is_an_error(api: KubeApi, kubeconfig: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from hvd_elastic.cli import main; main()", "discover", "--job", "nobody"],
@@ -148,6 +150,8 @@ def test_a_pod_is_let_in_by_its_service_account(tmp_path: Path) -> None:
     assert access.token() == "rotated"
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_the_sidecar_serves_until_sigterm_and_ends_at_once(api: KubeApi, kubeconfig: Path, tmp_path: Path) -> None:
     environ = {**os.environ, "HVD_ELASTIC_JOB": "job", "HVD_ELASTIC_NAMESPACE": "default"}
     environ |= {"HVD_ELASTIC_MIN_WORKERS": "1", "HVD_ELASTIC_MAX_WORKERS": "2"}

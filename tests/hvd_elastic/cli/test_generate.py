@@ -2,43 +2,21 @@
 
 import io
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
-from hvd_elastic import cli
+from tests.hvd_elastic.cli.entry_point import Tool, tool
 from tests.mpijob import admission
 from tests.mpijob.examples import EXAMPLES, Example
 
 JOB = "name: a\nimage: b:1\ncommand: [python, train.py]\nworkers: {min: 1, max: 4, gpus: 1}\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Tool = Callable[..., Ran]
-
-
 @pytest.fixture
 def hvd_elastic(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    def run(*arguments: str) -> Ran:
-        monkeypatch.setattr("sys.argv", ["hvd-elastic", *arguments])
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        captured = capsys.readouterr()
-        return Ran(code=int(str(code or 0)), out=captured.out, err=captured.err)
-
-    return run
+    return tool(capsys, monkeypatch)
 
 
 @pytest.fixture

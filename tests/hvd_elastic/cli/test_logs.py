@@ -74,6 +74,8 @@ def test_bad_input_is_refused_before_the_cluster_is_asked(api: KubeApi, log: Con
     assert api.requests == []
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_ctrl_c_leaves_the_job_alone_and_says_so(log: ContainerLog) -> None:
     words = [sys.executable, "-m", "hvd_elastic.cli", "logs", "job", "-f"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -89,6 +91,8 @@ def test_ctrl_c_leaves_the_job_alone_and_says_so(log: ContainerLog) -> None:
     assert said == "job job goes on; nothing was changed\n"
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_reader_that_goes_away_is_no_error(log: ContainerLog) -> None:
     for index in range(20000):
         log.write(1 + index / 10000, f"[0]<stdout>:line {index}")

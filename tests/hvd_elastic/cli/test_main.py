@@ -19,6 +19,8 @@ def hvd_elastic(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
     code = (
         "import sys, json\n"
@@ -49,6 +51,8 @@ def test_verbs_stand_in_the_order_of_the_alphabet() -> None:
     assert list(VERBS) == sorted(VERBS)
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_verb_that_is_not_there_is_bad_input() -> None:
     done = hvd_elastic("tarin")
 
@@ -57,6 +61,8 @@ def test_a_verb_that_is_not_there_is_bad_input() -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_an_error_is_a_message_and_a_code_and_no_traceback(tmp_path: Path) -> None:
     done = hvd_elastic("demo", "--data", str(tmp_path), "--output", str(tmp_path / "out"))
 
@@ -66,6 +72,8 @@ def test_an_error_is_a_message_and_a_code_and_no_traceback(tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_reader_that_goes_away_is_no_error() -> None:
     words = f"{sys.executable} -m hvd_elastic.cli generate --name a --image b -- python train.py"
 

@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 
 from hvd_elastic.cli.schema import command
@@ -14,6 +15,8 @@ def test_it_prints_the_schema() -> None:
     assert json.loads(ran.output) == schema()
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['hvd-elastic', '--help']; from hvd_elastic import cli\n"

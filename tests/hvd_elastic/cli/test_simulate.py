@@ -2,8 +2,6 @@
 
 import csv
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +10,7 @@ import pytest
 import yaml
 
 from hvd_elastic import cli
+from tests.hvd_elastic.cli.entry_point import Tool, tool
 
 JOB = """name: train
 image: b:1
@@ -24,33 +23,13 @@ SMALL = ("--nodes", "2", "--node-gpus", "4", "--spot-nodes", "1", "--hours", "2"
 WAYS = ["static", "stock", "restart", "ours", "oracle"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Tool = Callable[..., Ran]
-
-
 @pytest.fixture
 def simulate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tool:
     """Runs `simulate` in a folder with job.yaml."""
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text(JOB)
 
-    def run(*arguments: str) -> Ran:
-        monkeypatch.setattr("sys.argv", ["hvd-elastic", "simulate", *arguments])
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        captured = capsys.readouterr()
-        return Ran(code=int(str(code or 0)), out=captured.out, err=captured.err)
-
-    return run
+    return tool(capsys, monkeypatch, "simulate")
 
 
 def test_the_ways_stand_side_by_side(simulate: Tool) -> None:

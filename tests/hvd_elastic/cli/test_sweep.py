@@ -136,6 +136,8 @@ def test_what_the_page_says_of_python_runs(cluster: SweepCluster) -> None:
     assert cluster.runner()["spec"]["suspend"] is False
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_the_runner_needs_no_client_of_people() -> None:
     """An image may lack the extra `cluster`."""
     code = (

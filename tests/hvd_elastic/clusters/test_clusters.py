@@ -19,6 +19,7 @@ from hvd_elastic.mpijob.description.job_spec import Cloud
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, pods
 from tests.mpijob.manifests.test_node_placement import admits
+from tests.properties import examples
 
 SCHEMA = Path(__file__).parent / "eksctl_schema.json"
 MACHINES = {
@@ -162,7 +163,7 @@ def test_scripts_are_scripts(cloud: Cloud, tmp_path: Path) -> None:
             subprocess.run(("shellcheck", "-s", "sh", "-"), input=text, text=True, check=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=90), min_size=1, max_size=6))
 def test_a_shell_reads_the_words_of_a_step_as_they_are(words: list[str]) -> None:
     step = Step(purpose="x", argv=("printf", "%s\\0", *words))

@@ -180,6 +180,8 @@ def one_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -> None:
     lines: list[str] = []
@@ -192,6 +194,7 @@ def test_the_source_is_pinned_patched_and_built_into_the_cache(tmp_path: Path) -
     assert any("C++20" in line for line in lines)
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_the_python_of_debian_12_unpacks_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """3.11.2 has neither the filters of archives nor the argument for them (PEP 706)."""
@@ -206,6 +209,7 @@ def test_the_python_of_debian_12_unpacks_the_source(tmp_path: Path, monkeypatch:
     assert wheel(SMALL, tmp_path / "cache", progress=quiet).read_text() == "two\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("below", "compilers"), [(None, "-j{}"), ("", "-j{}"), ("w", "w -j{}"), ("-j7", "-j7")])
 @pytest.mark.usefixtures("one_source")
 def test_there_are_as_many_compilers_as_cpus(
@@ -221,6 +225,7 @@ def test_there_are_as_many_compilers_as_cpus(
     assert (tmp_path / "makeflags").read_text() == compilers.format(len(os.sched_getaffinity(0)))
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_a_tree_that_is_kept_has_new_times_only_where_a_patch_differs(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
@@ -235,6 +240,7 @@ def test_a_tree_that_is_kept_has_new_times_only_where_a_patch_differs(tmp_path: 
     assert (tree / "source" / "one.cc").stat().st_mtime > 0
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_tools_whose_interpreter_is_gone_are_fetched_again(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
@@ -253,6 +259,7 @@ def test_tools_whose_interpreter_is_gone_are_fetched_again(tmp_path: Path) -> No
     assert not cmake.exists()
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_a_source_that_is_another_is_not_built(tmp_path: Path) -> None:
     other = replace(RECIPE, patches=(Patch.parse("other", PATCH.replace("-one", "-three")),))
@@ -261,6 +268,8 @@ def test_a_source_that_is_another_is_not_built(tmp_path: Path) -> None:
         wheel(other, tmp_path / "cache", progress=quiet)
 
 
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(HorovodBuildError, match="failed; from"):
@@ -269,6 +278,8 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").glob("*/*.whl"))
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_the_command_says_where_the_wheel_is() -> None:
     command = [sys.executable, "-m", "hvd_elastic.cli", "install-horovod", "--wheel-only"]
     if not next((wheel_build.default_cache() / wheel_build.read_recipe().key).glob("*.whl"), None):

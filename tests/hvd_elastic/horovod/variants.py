@@ -24,7 +24,7 @@ from hvd_elastic.horovod.wheel_build import Recipe
 ROOT: Final = Path(__file__).parents[3]
 TESTED: Final = ("tests/hvd_elastic/launcher", "tests/local", "tests/trainer")
 PARALLEL: Final = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
-"""As `make test` does."""
+"""As `make test-process` does with what imports torch."""
 
 
 def environment(recipe: Recipe) -> Path:

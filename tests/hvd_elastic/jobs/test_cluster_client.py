@@ -341,6 +341,8 @@ def test_no_right_is_told_with_the_role_that_grants_it() -> None:
     assert str(quota) == "exceeded quota: gpus"
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_logging_in_by_a_kubeconfig_imports_no_kubernetes_package(api: KubeApi, kubeconfig: Path) -> None:
     configure(kubeconfig, api.port)
     code = (

@@ -15,6 +15,7 @@ from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
+from tests.properties import examples
 
 LIMITS = WorldLimits(
     start=1, minimum=1, maximum=None, elastic_timeout=math.inf, reset_limit=None, restart_errors=False, settle=0.0,
@@ -162,7 +163,7 @@ fates = st.builds(
 
 
 @given(st.lists(fates, min_size=1, max_size=6), st.booleans())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_the_silent_are_written_off_and_the_slow_never(members: list[Fate], spare: bool) -> None:
     story = Standstill(members, spare=spare)
     story.run(until=1000.0)

@@ -50,6 +50,8 @@ def listed(run_dir: Path) -> Path:
     return run_dir
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_horovodrun_imports_before_there_is_a_list_and_begins_with_it(tmp_path: Path) -> None:
     pytest.importorskip("horovod")
     script = tmp_path / HOSTS_SCRIPT
@@ -71,6 +73,7 @@ def _has_imported_horovod(pid: int) -> bool:
     return False
 
 
+@pytest.mark.process
 def test_a_horovodrun_that_waits_ends_with_its_supervisor(tmp_path: Path) -> None:
     arguments = ["-np", "1", "--host-discovery-script", str(tmp_path / HOSTS_SCRIPT), "true"]
     with supervising(tmp_path, *arguments) as process:
@@ -106,6 +109,7 @@ def supervisor(folder: Path, *, ignoring: str = "") -> Iterator[subprocess.Popen
         process.wait()
 
 
+@pytest.mark.process
 def test_a_second_signal_ends_a_stubborn_horovodrun(tmp_path: Path) -> None:
     with supervisor(tmp_path) as process:
         process.send_signal(signal.SIGTERM)
@@ -120,6 +124,8 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
         assert process.wait(30) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("last_words", "code"),
     [("number of resets during elastic job exceeded limit: 3", Exit.RESET_LIMIT), ("Exit code: 5", 5)],

@@ -31,6 +31,7 @@ from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
+from tests.properties import examples
 
 
 @dataclass
@@ -364,7 +365,7 @@ class Machine(RuleBasedStateMachine):
 
 TestWorld = Machine.TestCase
 TestWorld.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -1,7 +1,6 @@
 """The kit is what the single verbs print, in a form that the real kustomize takes."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from hvd_elastic.platform_kit.kit_files import kit_files
 from hvd_elastic.platform_kit.kit_folder import write_kit
 from hvd_elastic.platform_kit.kit_parts import COMPONENTS, KitSettings, kit_parts
 from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, guard_manifests, manifest
+from tests.debian_programs import needed_go
 from tests.mpijob import admission
 from tests.mpijob.modules import cache_folder
 
@@ -48,10 +48,8 @@ def kustomize() -> Path:
     """The program, built once from its Go module and kept outside the checkout."""
     kept = cache_folder() / "sigs.k8s.io_kustomize_kustomize_v5" / VERSION / "kustomize"
     if not kept.exists():
-        if shutil.which("go") is None:
-            pytest.skip("Go is not installed: kustomize is built from its module")
         kept.parent.mkdir(parents=True, exist_ok=True)
-        install = ["go", "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"]
+        install = [needed_go(), "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"]
         environment = os.environ | {"GOBIN": str(kept.parent)}
         done = subprocess.run(
             install, cwd="/", env=environment, capture_output=True, text=True, timeout=840, check=False

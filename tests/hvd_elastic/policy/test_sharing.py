@@ -13,6 +13,7 @@ from hvd_elastic.policy import division
 from hvd_elastic.policy.job_demand import JobDemand, Speeds
 from hvd_elastic.policy.sharing import LEAST_GAIN, most_workers, share, useful_gpus
 from tests.hvd_elastic.policy.demands import demand, demands, speeds
+from tests.properties import examples
 
 gpu_counts = st.integers(0, 24)
 
@@ -111,7 +112,7 @@ def test_the_order_of_the_jobs_does_not_matter(jobs: tuple[JobDemand, ...], gpus
 
 
 @given(jobs=demands(sizes=(1, 2)), rooms=st.lists(gpu_counts, min_size=1, max_size=4))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_what_does_not_change_from_outside_comes_to_rest(jobs: tuple[JobDemand, ...], rooms: list[int]) -> None:
     """After any past: with the same GPUs for hours, each job gains or loses once more at most, and then never."""
     turns = list(played(jobs, [*rooms, *[rooms[-1]] * 200]))

@@ -16,6 +16,7 @@ from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.workload import SimulatedJob, Way
 from tests.hvd_elastic.simulate.made_days import STALLS, days, jobs, several_jobs
 from tests.hvd_elastic.simulate.made_days import day as made_day
+from tests.properties import examples
 
 WAYS = st.sampled_from(list(Way))
 PLAYED = st.sampled_from([way for way in Way if way is not Way.ORACLE])
@@ -39,7 +40,7 @@ def checked_each_moment() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(day=days(), tasks=several_jobs(), way=WAYS)
 def test_all_that_was_held_is_accounted_for(day: Day, tasks: tuple[SimulatedJob, ...], way: Way) -> None:
     with checked_each_moment():
@@ -57,7 +58,7 @@ def test_all_that_was_held_is_accounted_for(day: Day, tasks: tuple[SimulatedJob,
     assert sum(job.held for job in outcome.jobs) <= capacity + 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(day=days(), tasks=several_jobs(), way=PLAYED)
 def test_what_is_trained_grows_but_for_a_rollback_to_what_is_durable(
     day: Day, tasks: tuple[SimulatedJob, ...], way: Way
@@ -80,13 +81,13 @@ def test_what_is_trained_grows_but_for_a_rollback_to_what_is_durable(
         simulate(day, tasks, way, STALLS)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(day=days(), tasks=several_jobs(), way=WAYS)
 def test_the_same_day_comes_to_the_same(day: Day, tasks: tuple[SimulatedJob, ...], way: Way) -> None:
     assert simulate(day, tasks, way, STALLS) == simulate(day, tasks, way, STALLS)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(day=days(pod_gpus=(1,), lasting=True), task=jobs(), way=PLAYED)
 def test_inference_waits_for_the_grace_at_most_where_training_is_in_its_way(
     day: Day, task: SimulatedJob, way: Way
@@ -98,7 +99,7 @@ def test_inference_waits_for_the_grace_at_most_where_training_is_in_its_way(
     assert waiting.max <= STALLS.bind + there * task.grace_seconds
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(day=days(pod_gpus=(1,)), task=jobs(gpus=(1,)), way=PLAYED)
 def test_nobody_beats_the_oracle(day: Day, task: SimulatedJob, way: Way) -> None:
     best = simulate(day, (task,), Way.ORACLE, STALLS).jobs[0]
@@ -107,7 +108,7 @@ def test_nobody_beats_the_oracle(day: Day, task: SimulatedJob, way: Way) -> None
     assert other.useful <= other.given + 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(day=days(lasting=True), tasks=several_jobs())
 def test_ours_repeats_nothing_where_every_worker_is_told_in_time(day: Day, tasks: tuple[SimulatedJob, ...]) -> None:
     saving = [replace(task, checkpoint_every_seconds=60.0, checkpoint_seconds=0.0) for task in tasks]
@@ -115,7 +116,7 @@ def test_ours_repeats_nothing_where_every_worker_is_told_in_time(day: Day, tasks
     assert [(job.repeated, job.repeated_steps) for job in outcome.jobs] == [(0, 0)] * len(tasks)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(task=jobs(gpus=(1,)), way=PLAYED)
 def test_where_nothing_happens_only_the_start_is_lost(task: SimulatedJob, way: Way) -> None:
     quiet = replace(task, samples=float("inf"), start=task.max, checkpoint_seconds=0.0, begins=0.0)

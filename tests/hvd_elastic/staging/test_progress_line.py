@@ -51,6 +51,7 @@ def test_the_log_says_at_once_how_much_comes(endpoint: str, bucket: str, put: Pu
         )
 
 
+@pytest.mark.process
 def test_before_the_rearrangement_the_log_says_that_all_is_there(
     endpoint: str, bucket: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,8 @@ def test_what_was_not_listed_is_left_to_boto3(source: ObjectSource, asked: Asked
     assert asked == ["set/a"]
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_threads_of_a_new_process_read_at_once(endpoint: str, bucket: str, put: Put, tmp_path: Path) -> None:
     """What is imported lazily is whole before they begin."""
     for number in range(32):

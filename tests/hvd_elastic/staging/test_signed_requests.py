@@ -89,6 +89,8 @@ def test_a_bucket_that_is_not_there_is_boto3s_error(endpoint: str) -> None:
         list(source.objects())
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_copier_starts_without_boto3(endpoint: str, bucket: str, client: Any, tmp_path: Path) -> None:
     """boto3 takes half a second of CPU to import."""
     for number in range(3):

@@ -83,6 +83,7 @@ def test_a_multipart_upload_is_verified_by_its_parts(staged: Stage, put_parts: P
     assert content(folder) == {"parts.bin": b"".join(pieces)}
 
 
+@pytest.mark.process
 def test_a_copier_that_was_killed_goes_on_where_it_was(
     staged: Stage, put: Put, folder: Path, endpoint: str, bucket: str
 ) -> None:
@@ -111,6 +112,8 @@ def test_a_copier_that_was_killed_goes_on_where_it_was(
     assert not list((folder / STATE_FOLDER / "incoming").iterdir())
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_copier_that_was_killed_within_a_large_object_goes_on_there(
     staged: Stage, put: Put, folder: Path, endpoint: str, bucket: str
 ) -> None:
@@ -329,6 +332,7 @@ def test_the_gate_knows_whose_data_it_is(staged: Stage, put: Put, bucket: str, f
     assert missing(folder, f"s3://{bucket}/set/", []) is None
 
 
+@pytest.mark.process
 def test_a_gate_that_waits_takes_up_another_data_set(
     staged: Stage, put: Put, bucket: str, folder: Path, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """Real worker pods without a cluster: the entry point in its own process, and launchers' commands that it adopts.
 
-The script's `torch` and `horovod` are a few lines here, so that a pod starts in a fraction of a second; tests that are
-marked `horovod` use the real ones.
+The script's `torch` and `horovod` are a few lines here, so that a pod starts in a fraction of a second; a yard that is
+made with `real=True` has the real ones.
 """
 
 import contextlib

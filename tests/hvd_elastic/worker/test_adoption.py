@@ -11,6 +11,8 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, ENV_READY_ADDRESS, ENV_RUN_DIR, Exit
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard, eventually
 
+pytestmark = pytest.mark.process
+
 INIT = "import os, sys, time, signal\nimport horovod.torch as hvd\n"
 
 WAITER = (
@@ -34,6 +36,7 @@ def first_line(client: subprocess.Popen[bytes]) -> str:
     return client.stdout.readline().decode()
 
 
+@pytest.mark.core
 def test_the_command_gets_the_launchers_world_in_the_process_that_waited(yard: Yard, tmp_path: Path) -> None:
     yard.write(
         INIT
@@ -69,6 +72,7 @@ print("to stderr", file=sys.stderr)
         ]
 
 
+@pytest.mark.core
 def test_exit_codes_travel_and_each_replaced_process_is_a_new_generation(yard: Yard) -> None:
     yard.write(
         INIT + "hvd.init()\nend = os.environ['END']\nos.kill(os.getpid(), 9) if end == 'kill' else sys.exit(int(end))"
@@ -90,6 +94,7 @@ def test_after_success_no_standby_is_started(yard: Yard) -> None:
         assert pod.end() == 0
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_to_the_client_reach_the_training_process(yard: Yard, number: int) -> None:
     yard.write(WAITER)
@@ -103,6 +108,7 @@ def test_signals_to_the_client_reach_the_training_process(yard: Yard, number: in
         assert (client.returncode, output) == (5, f"stopped by {int(number)}\n".encode())
 
 
+@pytest.mark.core
 def test_a_cut_connection_ends_the_training_process(yard: Yard) -> None:
     """No signal comes through a cut ssh connection: the reader of the output is gone, and that is all."""
     yard.write(WAITER.replace('print("stopped by", number, flush=True)', "open('stopped', 'w').close()"))
@@ -129,6 +135,7 @@ def test_a_killed_client_ends_the_training_process_even_one_that_ignores_sigterm
         pod.ready(generation=2)
 
 
+@pytest.mark.core
 def test_a_newer_command_replaces_the_process_without_a_new_generation(yard: Yard) -> None:
     """A restarted launcher sees this very host: it must not find it renamed by its own arrival."""
     yard.write(WAITER)
@@ -146,9 +153,16 @@ def test_a_newer_command_replaces_the_process_without_a_new_generation(yard: Yar
         assert pod.ready(state="training").generation == 1
 
 
+def stays_until(released: Path) -> str:
+    """A script that does not leave before this file is there."""
+    waits = f"while not os.path.exists({str(released)!r}): time.sleep(0.01)"
+    return WAITER.replace("sys.exit(5)", f"{waits}\n    sys.exit(5)")
+
+
 def test_of_two_commands_that_wait_the_newer_one_is_served(yard: Yard) -> None:
-    yard.write(WAITER.replace("sys.exit(5)", "time.sleep(0.5); sys.exit(5)"))
-    with yard.pod() as pod:
+    released = yard.folder / "released"
+    yard.write(stays_until(released))
+    with yard.pod(end_seconds=DEADLINE_SECONDS) as pod:
         pod.ready()
         first_line(pod.adopt())
         second, third = pod.adopt(), None
@@ -157,17 +171,20 @@ def test_of_two_commands_that_wait_the_newer_one_is_served(yard: Yard) -> None:
         output, _ = second.communicate(timeout=DEADLINE_SECONDS)
         assert second.returncode == Exit.HOST_CHANGE
         assert b"another command came" in output
+        released.touch()
         assert first_line(third).startswith("training")
 
 
 def test_a_command_that_waits_and_goes_leaves_a_new_generation(yard: Yard) -> None:
-    yard.write(WAITER.replace("sys.exit(5)", "time.sleep(0.5); sys.exit(5)"))
-    with yard.pod() as pod:
+    released = yard.folder / "released"
+    yard.write(stays_until(released))
+    with yard.pod(end_seconds=DEADLINE_SECONDS) as pod:
         pod.ready()
         first_line(pod.adopt())
         second = pod.adopt()
         eventually(lambda: "replaces process" in pod.log_text, "the second command waits")
         second.kill()
+        released.touch()
         pod.ready(generation=2)
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.hvd_elastic.worker.pods import Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, first_line
 
+pytestmark = pytest.mark.process
+
 SCRIPT = INIT + "time.sleep(0.05)\nhvd.init()\nprint('training', flush=True)\ntime.sleep(0.05)\nsys.exit(3)\n"
 
 

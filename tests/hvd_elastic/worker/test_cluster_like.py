@@ -19,12 +19,12 @@ import pytest
 from hvd_elastic.mpijob.contract import SSH_PORT
 from hvd_elastic.system import child_processes
 from hvd_elastic.worker.sshd import COMMAND
+from tests.debian_programs import needed
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually, fresh_address, make_yard
 from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
 from tests.hvd_elastic.worker.test_leaving import TRAINS_UNTIL_REMOVED
 
 USER: Final = "mpiuser"
-SSHD: Final = os.environ.get("HVD_ELASTIC_TEST_SSHD") or shutil.which("sshd", path="/usr/sbin:/sbin")
 
 ROOM: Final = """
 set -e
@@ -68,7 +68,7 @@ def possible() -> bool:
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not possible(), reason="needs root and namespaces")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not possible(), reason="needs root and namespaces")]
 
 
 @pytest.fixture
@@ -103,12 +103,13 @@ class Launcher:
 
     room: Yard
     address: str
+    program: str
+    """sshd's."""
 
     @property
     def sshd(self) -> list[str]:
         """The product's own command line, with this configuration."""
-        assert SSHD is not None
-        return [SSHD, *COMMAND[1:], "-f", str(self.room.folder / "sshd_config")]
+        return [self.program, *COMMAND[1:], "-f", str(self.room.folder / "sshd_config")]
 
     def ssh(self, command: str) -> subprocess.Popen[bytes]:
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
@@ -127,16 +128,17 @@ class Launcher:
 
 @pytest.fixture
 def launcher(room: Yard) -> Launcher:
-    if SSHD is None or shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
-        pytest.skip("needs openssh-server and openssh-client")
+    needed("ssh")
+    sshd = os.environ.get("HVD_ELASTIC_TEST_SSHD") or needed("sshd")
     address, key = fresh_address(), room.folder / "id_rsa"
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(key)], check=True)
     shutil.copy(key, room.folder / "root_key")  # ssh refuses a private key that others own
     config = SSHD_CONFIG.format(address=address, port=SSH_PORT, folder=room.folder)
     (room.folder / "sshd_config").write_text(config)
-    return Launcher(room=room, address=address)
+    return Launcher(room=room, address=address, program=sshd)
 
 
+@pytest.mark.core
 def test_as_pid_1_of_user_1000_with_a_read_only_root(room: Yard) -> None:
     room.write(TRAINS_UNTIL_REMOVED.replace('print("up"', 'print("up", os.getuid(), os.getppid()'))
     with room.pod(wrapper=wrapper(room), env={"HOME": "/"}) as pod:
@@ -159,6 +161,7 @@ def in_room(pod: Pod, room: Yard) -> subprocess.Popen[bytes]:
     return client
 
 
+@pytest.mark.core
 def test_over_ssh_a_cut_connection_ends_training_and_the_last_exit_code_travels(room: Yard, launcher: Launcher) -> None:
     room.write(WAITER)
     with room.pod(wrapper=wrapper(room), options=(), sshd=launcher.sshd) as pod:

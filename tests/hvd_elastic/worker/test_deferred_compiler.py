@@ -15,6 +15,8 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_COMPILER, Exit
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, ROOT, Yard, make_yard
 
+pytestmark = pytest.mark.process
+
 HOST = """
 import contextlib, io, json, os, sys, traceback
 import torch
@@ -254,7 +256,8 @@ print(before, "torch._dynamo" in sys.modules, gc.isenabled(), gc.get_freeze_coun
 """
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.parametrize(("compiler", "expected"), [(None, "False False True True"), ("ahead", "True True True True")])
 def test_a_worker_takes_its_first_step(tmp_path: Path, compiler: str | None, expected: str) -> None:
     yard = make_yard(tmp_path, real=True)
@@ -264,7 +267,7 @@ def test_a_worker_takes_its_first_step(tmp_path: Path, compiler: str | None, exp
         assert pod.run() == (0, f"{expected}\n")
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_command_without_a_standby_defers_it_too(tmp_path: Path) -> None:
     yard = make_yard(tmp_path, real=True)
     yard.write(SCRIPT)

@@ -78,6 +78,7 @@ def test_a_plugin_that_needs_what_torch_brings_is_there(libraries: Path, caplog:
     assert "libcudart.so.13" in caplog.text
 
 
+@pytest.mark.process
 def test_a_worker_without_them_does_not_start(yard: Yard, libraries: Path) -> None:
     yard.write(WAITER)
     with yard.pod(env={ENV_EFA: "4", "LD_LIBRARY_PATH": str(libraries)}) as pod:
@@ -85,6 +86,8 @@ def test_a_worker_without_them_does_not_start(yard: Yard, libraries: Path) -> No
         assert "this image lacks libfabric.so.1 (libfabric) and libnccl-net.so (aws-ofi-nccl)" in pod.log_text
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_worker_with_them_becomes_ready(yard: Yard, libraries: Path) -> None:
     yard.write(WAITER)
     for name in (FABRIC, PLUGIN):
@@ -93,6 +96,7 @@ def test_a_worker_with_them_becomes_ready(yard: Yard, libraries: Path) -> None:
         pod.ready()
 
 
+@pytest.mark.process
 def test_adapters_are_a_number(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod(env={ENV_EFA: "many"}) as pod:

@@ -26,6 +26,8 @@ from hvd_elastic.system.job_key import request_key
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Answer, Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
+pytestmark = pytest.mark.process
+
 
 def connected(pod: Pod) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
@@ -62,6 +64,7 @@ def test_a_silent_connection_is_let_go(yard: Yard) -> None:
             eventually(lambda: pod.descriptors() <= before, "the entry point lost its patience")
 
 
+@pytest.mark.core
 def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:
@@ -83,6 +86,7 @@ def test_heartbeat_and_checkpoint_requests_pass_through(yard: Yard) -> None:
         assert not (pod.run_dir / HEARTBEAT_FILE).exists()
 
 
+@pytest.mark.core
 def test_only_who_has_the_jobs_key_may_ask_for_anything(yard: Yard) -> None:
     yard.write(WAITER)
     (yard.folder / SSH_KEY).parent.mkdir()
@@ -130,22 +134,23 @@ def test_without_a_key_nobody_may_tell_training_to_leave(yard: Yard) -> None:
 
 
 def test_a_worker_without_a_launcher_ends(yard: Yard) -> None:
-    """But not one that trains, nor one that is told that its launcher is there."""
-    yard.write(WAITER)
-    with yard.pod(env={ENV_LAUNCHER_SECONDS: "2"}) as pod:
+    """But not one that trains, nor one that is told that its launcher is there: neither ends for longer than that."""
+    limit, longer = 3.0, 4.5
+    yard.write(INIT + f"hvd.init()\ntime.sleep({longer})\nsys.exit(5)")
+    with yard.pod(env={ENV_LAUNCHER_SECONDS: str(limit)}) as pod:
         pod.ready()
-        heard = time.monotonic()
-        while time.monotonic() < heard + 3:
+        enough = time.monotonic() + longer
+
+        def was_told_for_longer() -> bool:
             assert pod.ask(b"launcher\n") is not None
-            time.sleep(0.2)
-        client = pod.adopt()
-        first_line(client)
-        time.sleep(3)
-        assert client.poll() is None
-        client.terminate()
+            return time.monotonic() > enough
+
+        eventually(was_told_for_longer, "time passes")
+        assert pod.run()[0] == 5, "it trained to its end"
         assert pod.process.wait(DEADLINE_SECONDS) == Exit.NO_LAUNCHER
 
 
+@pytest.mark.core
 def test_messages_that_are_no_requests_are_refused(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:

@@ -50,6 +50,8 @@ def ask(pod: Pod) -> TrainingFigures | None:
     return read_figures(pod.address, timeout_seconds=20.0)
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_discovery_reads_them_until_the_process_ends(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:
@@ -67,6 +69,7 @@ def test_discovery_reads_them_until_the_process_ends(yard: Yard) -> None:
         assert not (pod.run_dir / FIGURES_FILE).exists()
 
 
+@pytest.mark.process
 def test_who_asks_and_does_not_read_keeps_nobody_else_waiting(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:
@@ -82,6 +85,7 @@ def test_who_asks_and_does_not_read_keeps_nobody_else_waiting(yard: Yard) -> Non
             connection.close()
 
 
+@pytest.mark.process
 def test_a_connection_gets_one_answer(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:

@@ -23,6 +23,8 @@ from hvd_elastic.system.job_key import request_key
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
+pytestmark = pytest.mark.process
+
 TRAINS_UNTIL_REMOVED = (
     INIT
     + """
@@ -76,6 +78,7 @@ def test_without_training_the_pod_ends_at_once(yard: Yard) -> None:
         assert not (pod.run_dir / ADOPT_SOCKET).exists()
 
 
+@pytest.mark.core
 def test_it_stays_until_training_has_left_and_then_ends_at_once(yard: Yard) -> None:
     yard.write(TRAINS_UNTIL_REMOVED)
     with yard.pod(grace=600) as pod:
@@ -184,6 +187,7 @@ def test_data_loaders_of_a_killed_trainer_are_not_left_behind(yard: Yard) -> Non
         eventually(lambda: loader not in pod.processes(), "the loader is gone")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("moment", ["warming", "waiting", "training"])
 def test_a_killed_entry_point_takes_its_processes_along(yard: Yard, moment: str) -> None:
     yard.write("import time; print('warming', flush=True); time.sleep(999)" if moment == "warming" else WAITER)
@@ -229,6 +233,7 @@ def test_it_dies_with_the_process_that_started_it_where_asked(yard: Yard) -> Non
         eventually(lambda: not pod.processes(), "all processes are gone")
 
 
+@pytest.mark.core
 def test_orphans_are_reaped_and_ended_with_the_pod(yard: Yard) -> None:
     yard.write(
         INIT

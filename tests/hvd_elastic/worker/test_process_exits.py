@@ -70,6 +70,8 @@ def let_end(_pod: Pod, yard: Yard) -> None:
     (yard.folder / "over").touch()
 
 
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "end", "words"),
     [

@@ -77,6 +77,7 @@ def test_nobody_can_take_the_port_whether_it_is_open_or_not(served: Served) -> N
     assert served.answer() == b"here\n"
 
 
+@pytest.mark.process
 def test_a_script_cannot_stand_where_the_worker_is_looked_for(yard: Yard) -> None:
     yard.write(
         "import os, socket\n"

@@ -12,6 +12,8 @@ from hvd_elastic.worker.slot_commands import standby_command
 from hvd_elastic.worker.standby.program import Program, read_program
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard
 
+pytestmark = pytest.mark.process
+
 LOOK = """
 import sys, json
 print(__name__, __file__, __spec__ and __spec__.name, sys.argv, sys.path[0], type(__builtins__), sorted(globals()))
@@ -86,6 +88,7 @@ def test_scripts(yard: Yard, source: str) -> None:
     assert (ours.stdout, ours.stderr, ours.returncode) == (stock.stdout, stock.stderr, stock.returncode)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "arguments", [["-m", "pkg", "a"], ["-m", "pkg.inner"], ["-Wignore", "folder"], ["app.zip", "b"]]
 )

@@ -12,6 +12,8 @@ from hvd_elastic.mpijob.contract import Exit
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually, make_yard
 from tests.hvd_elastic.worker.test_adoption import INIT, WAITER, first_line
 
+pytestmark = pytest.mark.process
+
 
 def adopt(pod: Pod, rank: int) -> subprocess.Popen[bytes]:
     client = pod.adopt(env={"HOROVOD_LOCAL_RANK": str(rank)})
@@ -19,6 +21,7 @@ def adopt(pod: Pod, rank: int) -> subprocess.Popen[bytes]:
     return client
 
 
+@pytest.mark.core
 def test_the_pod_is_ready_when_all_its_standbys_wait(yard: Yard) -> None:
     yard.write(INIT + "hvd.init()\nprint(os.environ['HOROVOD_LOCAL_RANK'], os.getpid())\nsys.exit(8)")
     with yard.pod(slots=3) as pod:
@@ -41,6 +44,7 @@ def test_a_rank_beyond_the_slots_is_refused(yard: Yard) -> None:
         assert (code, "this worker has 2 slots" in output) == (Exit.BAD_INPUT, True)
 
 
+@pytest.mark.core
 def test_a_lost_slot_closes_the_host_until_the_others_have_left(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod(slots=2) as pod:
@@ -111,7 +115,7 @@ train(state)
 """
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_solo_standbys_know_their_slots_and_become_one_world(tmp_path: Path) -> None:
     """Alone each is rank 0 of 1, yet takes the GPU that is its own."""
     yard = make_yard(tmp_path, real=True)

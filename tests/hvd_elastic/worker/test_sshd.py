@@ -3,8 +3,12 @@
 import os
 import signal
 
+import pytest
+
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
+
+pytestmark = pytest.mark.process
 
 
 def stand_in(yard: Yard, body: str) -> list[str]:
@@ -18,6 +22,7 @@ def starts(yard: Yard) -> int:
     return path.read_text().count("started") if path.exists() else 0
 
 
+@pytest.mark.core
 def test_sshd_is_started_again_when_it_dies(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod(options=(), sshd=stand_in(yard, "exec sleep 99")) as pod:

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def test_a_process_that_has_ended_is_forgotten() -> None:
     assert tested.overdue({7: True}, STOPPED_SECONDS + 1) == []  # another one with the same number
 
 
+@pytest.mark.process
 def test_a_stopped_process_is_told_from_one_that_sleeps() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         assert not is_stopped(process.pid)
@@ -53,6 +55,8 @@ def standbys(pod: Pod) -> list[int]:
     return [pid for pid, command in pod.processes().items() if STANDBY in command]
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_standby_that_is_stopped_is_replaced(yard: Yard) -> None:
     yard.write(WAITER)
     with yard.pod() as pod:
@@ -63,6 +67,7 @@ def test_a_standby_that_is_stopped_is_replaced(yard: Yard) -> None:
         pod.ready(generation=2)
 
 
+@pytest.mark.process
 def test_the_launcher_is_told_of_a_training_process_that_is_stopped(yard: Yard) -> None:
     yard.write(TRAINS_UNTIL_REMOVED)
     with yard.pod() as pod:

@@ -11,6 +11,7 @@ from hvd_elastic.mpijob.description.json_schema import schema
 from hvd_elastic.mpijob.description.keys import KEYS
 from tests.mpijob.examples import EXAMPLES, Example
 from tests.mpijob.strategies import jobs
+from tests.properties import examples
 
 VALIDATOR = Draft202012Validator(schema())
 
@@ -27,7 +28,7 @@ def test_examples_are_valid(example: Example) -> None:
 
 
 @given(jobs)
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 def test_what_the_reader_takes_is_valid(job: dict[str, object]) -> None:
     assert [error.message for error in VALIDATOR.iter_errors(job)] == []
 

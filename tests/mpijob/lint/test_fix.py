@@ -8,10 +8,11 @@ from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.manifests.writers import yaml_stream
 from tests.mpijob.lint.mangled import mangled
 from tests.mpijob.lint.overlay import CLEAN, MANIFESTS
+from tests.properties import examples
 
 
 @given(mangled())
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), suppress_health_check=list(HealthCheck))
 def test_fixing_ends_and_leaves_nothing_fixable(documents: list[Any]) -> None:
     read, _ = lint.read(yaml_stream.dump(documents))
     after, _ = lint.fix(read)

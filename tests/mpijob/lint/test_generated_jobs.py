@@ -18,6 +18,7 @@ from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.examples import GOLDEN
 from tests.mpijob.strategies import jobs, names, texts
+from tests.properties import examples
 
 rarer = st.fixed_dictionaries(
     {},
@@ -43,7 +44,7 @@ def findings(text: str) -> list[tuple[str, str, str]]:
 
 
 @given(jobs, rarer, st.sampled_from([Target.MPIJOB, Target.MPIJOB_V1]))
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 def test_no_finding_in_what_generate_emits(job: dict[str, Any], more: dict[str, Any], target: Target) -> None:
     try:
         manifests = render(read_job(json.dumps(job | more)), target)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
+from tests.debian_programs import needed_go
 from tests.mpijob.examples import EXAMPLES, Example
 from tests.mpijob.modules import cache_folder
 from tests.mpijob.strategies import HOSTILE
@@ -30,14 +30,12 @@ ALPHABET = "0123456789eExXoObB_.+-:aynYNtfT ~'\"\\\n\t$(){}[]&*!|>%@`#,\x07\x85\
 @pytest.fixture(scope="session")
 def goyaml() -> Path:
     """The reader, built once and kept outside the checkout."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed: Kubernetes' own YAML reader is built from its module")
     content = b"".join((SOURCES / name).read_bytes() for name in ("main.go", "go.mod", "go.sum"))
     binary = cache_folder() / f"goyaml-{hashlib.sha256(content).hexdigest()[:16]}"
     if not binary.exists():
         binary.parent.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            ["go", "build", "-o", str(binary), "."],
+            [needed_go(), "build", "-o", str(binary), "."],
             cwd=SOURCES,
             capture_output=True,
             text=True,

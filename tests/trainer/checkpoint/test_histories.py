@@ -24,6 +24,7 @@ from hvd_elastic.trainer.checkpoint.reading import find_newest
 from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore, FileUpload
 from hvd_elastic.trainer.checkpoint.stores.store import StoredObject
 from hvd_elastic.trainer.checkpoint.writing import SaveRequest, prune, write
+from tests.properties import examples
 from tests.trainer.checkpoint.snapshots import same, small
 
 KEEP = 2
@@ -222,5 +223,5 @@ class Histories(RuleBasedStateMachine):
             shutil.rmtree(self.root, ignore_errors=True)
 
 
-Histories.TestCase.settings = settings(max_examples=30, stateful_step_count=12)
+Histories.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=12)
 TestHistories = Histories.TestCase

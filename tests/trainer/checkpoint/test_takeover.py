@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from tests.trainer.checkpoint.proxy import Fault, Faults
 from tests.trainer.elastic.test_faults import INTERVAL, SCRIPT, Faulty, check_steps, faulty
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 def is_durable(job: Faulty, host: str) -> bool:
@@ -42,6 +42,7 @@ def test_a_store_that_is_away_when_rank_0_dies_costs_no_step(
         check_steps(job.events("step"))
 
 
+@pytest.mark.core
 def test_the_loss_of_rank_0_while_it_stores_the_final_state_costs_nothing(tmp_path: Path) -> None:
     """Nobody has left: another one stores it."""
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/durable", ENV_CHECKPOINT_STEPS: "100000", "TEST_EPOCHS": "1"}

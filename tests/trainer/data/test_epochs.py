@@ -24,6 +24,7 @@ from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.progress import Progress, Samples, upgrade
 from hvd_elastic.trainer.telemetry import events
+from tests.properties import examples
 from tests.trainer.data.interrupted_job import FAILURE, HOSTS, RESTART, Job, Schedule
 
 
@@ -166,7 +167,7 @@ class Play(Job):
         return number > 0 and self.state.digest % number == 0
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(script=st.lists(statements, max_size=4), schedule=schedules(FAILURE, HOSTS, RESTART))
 def test_nothing_that_is_learned_depends_on_interruptions(script: list[Statement], schedule: Schedule) -> None:
     """Samples, their order, what stands between the passes and at the end of an epoch: as in an undisturbed run."""
@@ -228,7 +229,7 @@ class Learner(Job):
         state.losses = [*state.losses, losses]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(schedule=schedules(FAILURE, HOSTS), micro=st.sampled_from([None, 1, 3]), every=st.integers(1, 3))
 def test_weights_and_rates_are_those_of_an_undisturbed_run(schedule: Schedule, micro: int | None, every: int) -> None:
     undisturbed, disturbed = (Learner(each, micro=micro, every=every) for each in ({}, schedule))

@@ -20,6 +20,7 @@ from hvd_elastic.trainer.data.pass_options import PassOptions
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.progress import Cursor
+from tests.properties import examples
 from tests.trainer.data.interrupted_job import HOSTS, RESTART, Job
 from tests.trainer.data.simulated_worlds import LAST, World, committed_steps, samples_of, worlds
 
@@ -87,7 +88,7 @@ def always(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12))
 @given(kind=st.sampled_from(sorted(WEB)), played=worlds, epoch=st.integers(0, 2))
 def test_a_web_dataset_is_read_once_over_resizes(shards: str, kind: str, played: list[World], epoch: int) -> None:
     """Every worker has built its pipeline itself, at another time and with other generators."""
@@ -95,7 +96,7 @@ def test_a_web_dataset_is_read_once_over_resizes(shards: str, kind: str, played:
     assert Counter(sample for step in steps for sample in samples_of(step)) == Counter(range(LENGTH))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12))
 @given(kind=st.sampled_from(sorted(HUGGING_FACE)), played=worlds, epoch=st.integers(0, 2))
 def test_a_dataset_of_hugging_face_is_read_once_over_resizes(kind: str, played: list[World], epoch: int) -> None:
     steps = committed_steps(HUGGING_FACE[kind], options, played, epoch=epoch)
@@ -151,7 +152,7 @@ class Endless(IterableDataset[int]):
             yield number
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(played=worlds, steps=st.integers(1, 12))
 def test_a_stream_without_end_gives_the_same_over_resizes(played: list[World], steps: int) -> None:
     def options() -> PassOptions:

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).with_name("train_loaders.py")
 LENGTH = 40
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(600)
 def test_each_pass_takes_each_sample_once_over_resizes_and_a_loss(tmp_path: Path) -> None:
     with training(tmp_path) as job:
@@ -39,7 +39,8 @@ def test_each_pass_takes_each_sample_once_over_resizes_and_a_loss(tmp_path: Path
     assert min(Counter(numbers)[1] for numbers in drawn) > 5, "the heavy one"
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.timeout(300)
 def test_orders_that_differ_end_the_job_before_the_first_step(tmp_path: Path) -> None:
     with training(tmp_path, TEST_UNRULY="1") as job:

@@ -11,7 +11,8 @@ from tests.local.training import HOSTS, training
 SCRIPT = Path(__file__).with_name("train_passes.py")
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.timeout(600)
 def test_resizes_around_an_evaluation_in_mid_epoch_leave_nothing_out(tmp_path: Path) -> None:
     """3 -> 2 workers, one of which is then killed: real worlds, because shares and steps are others in each of them."""

@@ -32,6 +32,7 @@ from hvd_elastic.trainer.data.randomness import PassSeeds, SeededIndices
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.progress import Cursor
+from tests.properties import examples
 from tests.trainer.data.interrupted_job import FAILURE, HOSTS, RESTART, Job, Schedule
 from tests.trainer.data.simulated_worlds import World, committed_steps, samples_of, worlds
 
@@ -129,7 +130,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     kind=st.sampled_from(sorted(SAMPLERS)),
     played=worlds,
@@ -157,7 +158,7 @@ def draw_of(options: Callable[[], PassOptions], epoch: int) -> list[int]:
     return [sample for step in steps for sample in samples_of(step)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     played=worlds,
     number=st.integers(0, 12),
@@ -188,7 +189,7 @@ def test_batches_are_dealt_out_whole_and_once(
     assert len(left_out) < (per_step or played[-1].size) if drop_last else not left_out
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(played=worlds, batches=st.booleans(), max_steps=st.integers(1, 9))
 def test_a_sampler_without_end_gives_the_same_over_resizes(played: list[World], batches: bool, max_steps: int) -> None:
     def options() -> PassOptions:
@@ -202,7 +203,7 @@ def test_a_sampler_without_end_gives_the_same_over_resizes(played: list[World], 
     assert len(taken) == max_steps
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(schedule=st.dictionaries(st.integers(0, 30), st.sampled_from([FAILURE, HOSTS, RESTART]), max_size=5))
 def test_interruptions_change_nothing_that_a_sampler_gives(schedule: Schedule) -> None:
     """New processes, whose generators are where nobody knows, included."""

@@ -46,7 +46,8 @@ def test_a_share_of_the_own_host_stays_right() -> None:
     assert not is_stale(on_host, built=on_host, worker=SamplerShare(of=4, rank=3), on_host=on_host)
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.timeout(300)
 def test_a_sampler_that_is_built_once_ends_the_job_at_its_first_resize(tmp_path: Path) -> None:
     with training(tmp_path, BUILT="once") as job:
@@ -60,7 +61,7 @@ def test_a_sampler_that_is_built_once_ends_the_job_at_its_first_resize(tmp_path:
         assert "build it in the function that elastic.run calls" in job.said()
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("built", ["training", "callback", "updated", "fixed"])
 def test_a_script_that_renews_its_sampler_is_never_stopped(tmp_path: Path, built: str) -> None:
@@ -75,7 +76,7 @@ def test_a_script_that_renews_its_sampler_is_never_stopped(tmp_path: Path, built
         assert "DistributedSampler" not in job.said()
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(300)
 def test_a_sampler_that_a_standby_built_alone_ends_the_job_at_its_entry() -> None:
     command = [
@@ -122,7 +123,7 @@ print(len(list(sampler)))
 """
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.parametrize("resized", ["resized", "same"])
 def test_after_training_a_stale_sampler_is_told_and_no_more(tmp_path: Path, resized: str) -> None:
     script = tmp_path / "evaluate.py"

@@ -23,7 +23,7 @@ from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 from tests.hvd_elastic.worker.pods import Yard, make_yard
 from tests.local.training import Event, Training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("train_faulty.py")
 LENGTH, BATCH, INTERVAL = 110, 20, 5
@@ -103,6 +103,7 @@ def _begin_again_from_the_durable_checkpoint(job: Faulty, last: int) -> None:
     assert last - INTERVAL <= first - 1 <= last, "from the manifest that was written just before the last death"
 
 
+@pytest.mark.core
 @pytest.mark.needs_patch("init-error")
 def test_a_death_inside_init_costs_nobody_else(tmp_path: Path) -> None:
     """Stock Horovod ends all others there (exit 134): they are past the join barrier, and Gloo is forming the world."""
@@ -163,6 +164,7 @@ def test_a_death_costs_nobody_else_where_the_script_has_process_sets_of_its_own(
     check_steps(job.events("step"))
 
 
+@pytest.mark.core
 def test_when_all_pods_leave_the_job_goes_on_with_others_from_their_last_step(tmp_path: Path) -> None:
     """Two leave at once. The grace of ten minutes is not waited out for a place that no launcher can give."""
     yard = make_yard(tmp_path, real=True)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainer.elastic.bare_world import bare_world, ends
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 
 @pytest.mark.needs_patch("lost-connection")

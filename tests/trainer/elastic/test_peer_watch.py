@@ -11,6 +11,7 @@ import pytest
 
 from hvd_elastic.trainer.elastic.gloo_sockets import WorldSockets
 from hvd_elastic.trainer.elastic.peer_watch import PeerWatch, TcpInfo
+from tests.debian_programs import needed
 
 PEER = """
 import signal, socket, sys
@@ -93,12 +94,13 @@ def machine() -> Iterator[Machine]:
         f"ip -n {name} addr add {there}/30 dev {name}b",
         f"ip -n {name} link set {name}b up",
     ]
+    needed("ip")
     with contextlib.ExitStack() as stack:
         stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False, capture_output=True)
         stack.callback(subprocess.run, ["ip", "link", "del", f"{name}a"], check=False, capture_output=True)
         for command in commands:
             if subprocess.run(command.split(), check=False, capture_output=True).returncode:
-                pytest.skip("makes network namespaces: needs root and iproute2")
+                pytest.skip("makes network namespaces: only root may")
         listener = ["ip", "netns", "exec", name, sys.executable, "-c", PEER, there]
         peer = stack.enter_context(subprocess.Popen(listener, stdout=subprocess.PIPE, text=True))
         stack.callback(peer.kill)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainer.elastic.bare_world import bare_world, ends
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 STATE = ("size", "rank", "add", "remove")
 OPERATIONS = ("allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier")
@@ -20,6 +20,7 @@ def said() -> dict[str, dict[str, str]]:
     return {str(rank): dict(pairs) for rank, pairs in enumerate(lines)}
 
 
+@pytest.mark.core
 @pytest.mark.needs_patch("process-set-state")
 def test_a_set_of_a_lost_world_says_so(said: dict[str, dict[str, str]]) -> None:
     for answers in said.values():
@@ -27,6 +28,7 @@ def test_a_set_of_a_lost_world_says_so(said: dict[str, dict[str, str]]) -> None:
         assert answers["sets"] == "[0]", "nothing of it is in the next world"
 
 
+@pytest.mark.core
 @pytest.mark.needs_patch("process-set-operations")
 def test_an_operation_over_a_set_of_a_lost_world_fails_with_it(said: dict[str, dict[str, str]]) -> None:
     for answers in said.values():

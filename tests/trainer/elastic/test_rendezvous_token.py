@@ -25,7 +25,8 @@ def seen() -> type[Seen]:
     return type("SeenOnce", (Seen,), {"tokens": {}})
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.needs_patch("rendezvous-token")
 def test_every_request_of_cpp_shows_the_token(seen: type[Seen]) -> None:
     with bare_world("form", 2, handler=seen, **{TOKEN: "a word"}) as processes:
@@ -33,7 +34,7 @@ def test_every_request_of_cpp_shows_the_token(seen: type[Seen]) -> None:
     assert seen.tokens == {"GET": {"a word"}, "PUT": {"a word"}, "DELETE": {"a word"}}
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_without_a_token_cpp_shows_none(seen: type[Seen]) -> None:
     with bare_world("form", 2, handler=seen, **{TOKEN: ""}) as processes:
         assert [ends(process)[0] for process in processes] == [0, 0]

@@ -7,7 +7,7 @@ from typing import Any
 import horovod
 import pytest
 
-pytestmark = pytest.mark.horovod
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(params=["static", "elastic"])
@@ -43,6 +43,7 @@ def run(kind: dict[str, Any]) -> list[list[int]]:
     return found
 
 
+@pytest.mark.core
 @pytest.mark.needs_patch("run-function-token")
 def test_a_stranger_cannot_write_to_the_store(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_RENDEZVOUS_TOKEN", "")

@@ -61,7 +61,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any
     return alone(folder), best_files(folder)
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 def test_it_stops_early_and_keeps_the_best_model(undisturbed: tuple[dict[str, Any], dict[str, bytes]]) -> None:
     run, files = undisturbed
     evaluated = {m["step"]: m["metrics"]["distance"] for m in run["moments"] if m["kind"] == "evaluation"}
@@ -82,7 +83,7 @@ def test_it_stops_early_and_keeps_the_best_model(undisturbed: tuple[dict[str, An
     assert (stored["model"]["weight"] - 2).square().mean().item() == evaluated[best]
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_the_moments_come_in_the_order_of_the_commits(undisturbed: tuple[dict[str, Any], dict[str, bytes]]) -> None:
     run, _ = undisturbed
     kinds = [(moment["kind"], moment["step"]) for moment in run["moments"]]
@@ -93,7 +94,7 @@ def test_the_moments_come_in_the_order_of_the_commits(undisturbed: tuple[dict[st
     assert (end["why"], end["best"], end["metrics"]) == (run["why"], run["best"][0], run["evaluation"])
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("way", ["resized", "rank 0 killed"])
 def test_a_disturbed_run_ends_as_the_undisturbed_one(
@@ -121,7 +122,7 @@ def test_a_disturbed_run_ends_as_the_undisturbed_one(
     assert told == facts(run["moments"])
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("commit_every", ["1", "4"])
 def test_a_restart_goes_on_as_if_nothing_had_been(
@@ -147,7 +148,7 @@ def test_a_restart_goes_on_as_if_nothing_had_been(
     assert more["best"][:3] == run["best"][:3]
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_number_of_steps_ends_the_job_and_more_of_them_go_on(tmp_path: Path) -> None:
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"}
     first = alone(tmp_path, durable, MAX_STEPS="13", EVALUATE_EVERY="0", COMMIT_EVERY="4")
@@ -160,7 +161,7 @@ def test_a_number_of_steps_ends_the_job_and_more_of_them_go_on(tmp_path: Path) -
     assert evaluated == [8, 13, 13, 16, 24], "told again by the process that knows nothing of the first"
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     """It counted no steps: they are counted from there. The weights and the position in the data are not touched."""
     whole = alone(tmp_path / "whole", EPOCHS="3", EVALUATE_EVERY="0")
@@ -171,7 +172,7 @@ def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     assert rest["weights"] == whole["weights"]
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_callback_may_stop_training_and_may_fail(tmp_path: Path) -> None:
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"}
     run = alone(tmp_path, durable, FAIL_AT="6", STOP_AT="12")
@@ -181,7 +182,7 @@ def test_a_callback_may_stop_training_and_may_fail(tmp_path: Path) -> None:
     assert (again["steps"], again["why"]) == (12, "the test wants it")
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(600)
 def test_a_callback_stops_all_workers_at_the_same_step(tmp_path: Path) -> None:
     with training(tmp_path, KEEP=str(tmp_path / "keep"), STOP_AT="12") as job:

@@ -69,7 +69,8 @@ def close(left: list[float], right: list[float]) -> bool:
     return torch.allclose(torch.tensor(left), torch.tensor(right), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("environment", "clip_norm"),
     [({}, None), ({"MICRO": "10"}, None), ({"CLIP": "0.5", "MICRO": "10"}, 0.5), ({"COMMIT_EVERY": "4"}, None)],
@@ -83,28 +84,28 @@ def test_it_trains_like_plain_pytorch(tmp_path: Path, environment: dict[str, str
     assert found["samples"] == [LENGTH, 0, 0]
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_scheduler_may_step_with_the_optimizer(tmp_path: Path) -> None:
     found = alone(tmp_path, SCHEDULE_PER="step")
     assert close(found["weights"], by_hand(3, schedule_per="step")[0])
     assert found["rate"] == pytest.approx(0.1 * 0.5 ** (3 * STEPS_AN_EPOCH // DECAY["step"]))
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_compiled_model_trains_like_plain_pytorch(tmp_path: Path) -> None:
     found = alone(tmp_path, COMPILE="aot_eager", MICRO="10")
     assert close(found["weights"], by_hand(3)[0])
     assert found["names"] == ["1.weight", "1.bias", "3.weight", "3.bias"], "not those of the compiled module"
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_lower_precisions_reach_a_similar_loss(tmp_path: Path, precision: str) -> None:
     found = alone(tmp_path, PRECISION=precision, EPOCHS="4")
     assert found["evaluation"]["loss"] < 0.5 * by_hand(0)[1]
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_restart_goes_on_from_the_durable_checkpoint(tmp_path: Path) -> None:
     """All workers are lost after two epochs: epochs three and four are trained as without the loss."""
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints", ENV_CHECKPOINT_STEPS: str(STEPS_AN_EPOCH + 1)}
@@ -116,7 +117,8 @@ def test_a_restart_goes_on_from_the_durable_checkpoint(tmp_path: Path) -> None:
     assert close(second["weights"], by_hand(4)[0])
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.timeout(600)
 def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
     board = tmp_path / "board"
@@ -138,7 +140,7 @@ def test_resizes_change_nothing_but_the_speed(tmp_path: Path) -> None:
     assert scalars(board)["evaluation/loss"][-1] == pytest.approx(final, rel=1e-2, abs=1e-5)
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 @pytest.mark.timeout(900)
 def test_a_sharded_optimizer_clips_and_resizes_as_the_plain_one(tmp_path: Path) -> None:
     """2 -> 3 -> 2 -> 1 workers, with gradients that are accumulated and clipped."""

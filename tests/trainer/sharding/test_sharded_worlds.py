@@ -7,7 +7,7 @@ import pytest
 from tests.trainer.elastic.bare_world import ends, world
 
 CASES = Path(__file__).with_name("sharded_cases.py")
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 
 def run_cases(size: int, *arguments: str) -> None:
@@ -18,6 +18,7 @@ def run_cases(size: int, *arguments: str) -> None:
             assert said.endswith("all done\n"), said
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_a_sharded_optimizer_is_the_plain_one(size: int) -> None:
     run_cases(size)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.local.training import training
 
-pytestmark = [pytest.mark.horovod, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 SCRIPT = """
 import json
@@ -45,6 +45,7 @@ train(state)
 """
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("dies_at", "by_plan"), [pytest.param(5, 8, id="in an epoch"), pytest.param(7, 2, id="at its end")]
 )

@@ -26,7 +26,8 @@ def checked(found: dict[str, Any]) -> None:
         assert row["bus_gb_per_second"] == pytest.approx(row["bytes"] / row["median_seconds"] / 1e9)
 
 
-@pytest.mark.horovod
+@pytest.mark.core
+@pytest.mark.process
 def test_two_processes_of_horovod(tmp_path: Path) -> None:
     picture, result = tmp_path / "allreduce.svg", tmp_path / "allreduce.json"
     more = ("--device", "cpu", "--picture", str(picture), "--to", str(result))
@@ -39,7 +40,7 @@ def test_two_processes_of_horovod(tmp_path: Path) -> None:
     assert picture.read_text().startswith("<svg")
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_only_rank_0_prints() -> None:
     with world([COMMAND, *SMALL[:-2], "--device", "cpu"], 2) as processes:
         (_, first), (_, second) = [ends(process) for process in processes]
@@ -48,7 +49,7 @@ def test_only_rank_0_prints() -> None:
     assert "BUSBW" not in second
 
 
-@pytest.mark.horovod
+@pytest.mark.process
 def test_a_process_alone_is_told_how_to_start_two() -> None:
     with world([COMMAND, *SMALL, "--device", "cpu"], 1) as (alone,):
         code, said = ends(alone)
@@ -74,6 +75,7 @@ def test_two_processes_of_mpi() -> None:
     checked(json.loads(done.stdout))
 
 
+@pytest.mark.process
 def test_where_there_is_no_mpi_it_says_what_to_install() -> None:
     if has_mpi():
         pytest.skip("there is an MPI on this machine")

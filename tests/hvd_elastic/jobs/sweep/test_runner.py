@@ -150,6 +150,7 @@ def test_a_runner_outlives_the_api_server(api: KubeApi, start: Start) -> None:
     until(api, lambda: running(api) == {"b"})
 
 
+@pytest.mark.process
 def test_a_pod_that_is_told_to_end_has_not_done_its_work(api: KubeApi) -> None:
     """Its Job would be complete with exit code 0, and the jobs that wait would wait for ever."""
     put(api, "a")
@@ -159,6 +160,8 @@ def test_a_pod_that_is_told_to_end_has_not_done_its_work(api: KubeApi) -> None:
         assert process.wait(DEADLINE_SECONDS) == 143
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_pod_whose_jobs_have_ended_has(api: KubeApi) -> None:
     put(api, "a")
     put(api, "b", turn=1)

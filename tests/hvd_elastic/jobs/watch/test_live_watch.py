@@ -64,6 +64,8 @@ def terminal(*words: str) -> Iterator[Terminal]:
         made.close()
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_job_from_the_list_and_back(training: KubeApi) -> None:
     with terminal("watch", "-A") as screen:
         screen.sees("1 jobs, 1 train with")
@@ -78,6 +80,8 @@ def test_a_job_from_the_list_and_back(training: KubeApi) -> None:
         assert termios.tcgetattr(screen.inner) == screen.before
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_ctrl_c_leaves_the_job_alone_and_the_terminal_whole(training: KubeApi) -> None:
     with terminal("watch", "train") as screen:
         screen.sees("q quit")
@@ -88,6 +92,7 @@ def test_ctrl_c_leaves_the_job_alone_and_the_terminal_whole(training: KubeApi) -
     assert not [request for request in training.requests if request.method != "GET"]
 
 
+@pytest.mark.process
 def test_a_terminal_that_goes_takes_the_view_with_it(training: KubeApi) -> None:
     with terminal("watch", "train") as screen:
         screen.sees("q quit")

@@ -11,6 +11,7 @@ from hvd_elastic.simulate.engine.idle_capacity import best_division, idle_capaci
 from hvd_elastic.simulate.simulation import simulate
 from hvd_elastic.simulate.workload import SimulatedJob, Way
 from tests.hvd_elastic.simulate.made_days import STALLS, day, job, jobs, serving
+from tests.properties import examples
 
 
 def test_what_is_idle_follows_inference_and_the_nodes() -> None:
@@ -21,7 +22,7 @@ def test_what_is_idle_follows_inference_and_the_nodes() -> None:
     assert idle.waiting.max == STALLS.bind
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tasks=st.lists(jobs(gpus=(1,)), max_size=3), gpus=st.integers(0, 20))
 def test_a_division_leaves_nothing_that_a_job_could_use(tasks: list[SimulatedJob], gpus: int) -> None:
     division = best_division(tasks, gpus)
@@ -33,7 +34,7 @@ def test_a_division_leaves_nothing_that_a_job_could_use(tasks: list[SimulatedJob
         assert workers or task.min > left
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(tasks=st.lists(jobs(gpus=(1,)), min_size=1, max_size=2), spare=st.integers(0, 6))
 def test_no_other_division_gains_more(tasks: list[SimulatedJob], spare: int) -> None:
     """Where all mins fit, and speeds are concave, as drawn."""

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.lint.document.manifest_reader import read
 from hvd_elastic.mpijob.lint.fix import dump
+from tests.properties import examples
 
-few = settings(max_examples=50, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(50), suppress_health_check=list(HealthCheck))
 
 
 def test_source_ranges() -> None:

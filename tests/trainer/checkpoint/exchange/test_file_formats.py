@@ -32,6 +32,7 @@ from hvd_elastic.trainer.checkpoint.exchange.file_formats import (
     write_file,
 )
 from hvd_elastic.trainer.checkpoint.exchange.plain_content import Content, Plain
+from tests.properties import examples
 from tests.trainer.checkpoint.snapshots import same
 
 FORMATS = list(FileFormat)
@@ -87,7 +88,7 @@ def there_and_back(content: Content, file_format: FileFormat) -> Content:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @given(st.dictionaries(names, values, max_size=4))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 def test_any_content_comes_back(file_format: FileFormat, content: dict[str, Any]) -> None:
     plain = Plain().content(content)
     assert same(there_and_back(plain, file_format), plain)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hvd_elastic.trainer.checkpoint.errors import CaptureError, CorruptError
 from hvd_elastic.trainer.checkpoint.format.archive import ALIGNMENT, HEAD_BYTES, Payload, restore
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from tests.properties import examples
 from tests.trainer.checkpoint.snapshots import same
 
 
@@ -55,7 +56,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=8), values, max_size=5), st.integers(1, 300))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_snapshot_comes_back_whatever_the_parts(snapshot: dict[str, object], part: int) -> None:
     assert same(there_and_back(snapshot, part=part), snapshot)
 
@@ -156,7 +157,7 @@ def test_what_is_not_an_archive_is_refused(data: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_damaged_tree_is_refused_or_harmless(data: st.DataObject) -> None:
     """Digests detect damage earlier. A malicious archive may be refused, but must never crash or run code."""
     whole = archive({"a": torch.ones(4), "b": {"c": (1, 2.5, "x")}})

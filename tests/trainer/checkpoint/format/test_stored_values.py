@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hvd_elastic.trainer.checkpoint.errors import CaptureError, IncompatibleError
 from hvd_elastic.trainer.checkpoint.format.archive import Payload, restore
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
+from tests.properties import examples
 from tests.trainer.checkpoint.snapshots import same
 
 
@@ -162,7 +163,7 @@ values = st.recursive(
 @given(st.dictionaries(hashable, values, max_size=4))
 @example({"int64 key": {np.int64(1): 2}, "frozenset key": {frozenset({1, 2}): 3}})
 @example({"halves": "\ud800\udc00", "digits": 10**5000})
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_every_value_that_is_accepted_comes_back_equal_and_of_its_type(snapshot: dict[str, object]) -> None:
     assert same(there_and_back(snapshot), snapshot)
 
