@@ -10,8 +10,8 @@ export python
 need() { sh "$(dirname "$0")/need.sh" "$@"; }
 
 need 'command -v "$python"' "python3"
-"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || {
-    say "$("$python" --version) is not supported: Python 3.11 to 3.13 is (make PYTHON=python3.12 ...)"
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || {
+    say "$("$python" --version) is not supported: Python 3.11 to 3.14 is (make PYTHON=python3.13 ...)"
     exit 1
 }
 need '"$python" -c "import ensurepip, venv"' "python3-venv"
