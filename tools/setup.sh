@@ -22,6 +22,14 @@ need '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\"
 uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)
 "$venv/bin/pip" install -q --disable-pip-version-check "uv==$uv"
 # --inexact: Horovod is not in the lock file, since it is built for the torch that is.
+sync() { VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --inexact --active --quiet --python "$venv/bin/python" "$@"; }
+
+[ -e "$venv/.setup" ] || say "setting up: some three minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
+Horovod is compiled for this torch, and meanwhile what the tests need is fetched."
+sync --no-default-groups --extra train --extra demo
+"$venv/bin/hvd-elastic" install-horovod --wheel-only >/dev/null &
+compiler=$!
 # --group loaders, --group bridges: libraries of others, for tests alone; a wheel or an image has none of them.
-VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --all-extras --group loaders --group bridges --inexact --active --quiet --python "$venv/bin/python"
+sync --all-extras --group loaders --group bridges
+wait "$compiler"
 "$venv/bin/hvd-elastic" install-horovod >/dev/null

@@ -52,7 +52,7 @@ def _runs(runs: Sequence[DemoRun]) -> Table:
     row("  seen exactly once", [str(run.coverage.once) for run in runs])
     row("  seen again", [str(run.coverage.repeated) for run in runs])
     row("  never seen", ["-" if run.accuracy is None else str(run.coverage.missed) for run in runs])
-    row("accuracy on the test set", ["gave up" if run.accuracy is None else f"{run.accuracy:.3f}" for run in runs])
+    row("accuracy on the test set", ["ended early" if run.accuracy is None else f"{run.accuracy:.3f}" for run in runs])
     row("resizes", [str(len(run.timeline.pauses)) for run in runs])
     row("median pause, growing", [_median([p for p in run.timeline.pauses if p.grows]) for run in runs])
     row("median pause, shrinking", [_median([p for p in run.timeline.pauses if not p.grows]) for run in runs])

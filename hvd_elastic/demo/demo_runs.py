@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +28,11 @@ from hvd_elastic.mpijob.description.reader import read_job
 UNDISTURBED: Final = "undisturbed"
 LOOK_SECONDS: Final = 0.1
 """Between two looks at a run's events."""
-STOCK_SECONDS: Final = 50.0
-"""How long the stock training may take. It can stand still without end: a newcomer waits in a broadcast that the
-survivors skip (horovod issue 3494), or imports for longer than Gloo's time-out."""
+STOCK_SECONDS: Final = 25.0
+"""How long the stock training is watched, if it has grown by then."""
+STOCK_LIMIT_SECONDS: Final = 50.0
+"""How long it is watched at most. It can stand still without end: a newcomer waits in a broadcast that the survivors
+skip (horovod issue 3494), or imports for longer than Gloo's time-out."""
 PATIENCE_SECONDS: Final = 30.0
 """How much longer than its own time a phase of the load waits for training to fill its capacity."""
 
@@ -45,9 +48,9 @@ class DemoSettings:
     hosts: int = 4
     min_workers: int = 1
     seed: int = 0
-    load_seconds: float = 15.0
+    load_seconds: float = 12.0
     """Minimum length of the made-up load. The training takes longer, so that it ends at full size."""
-    epochs: int = 32
+    epochs: int = 20
     batch_size: int = 64
     step_seconds: float = 0.05
     """Minimum time of a step under load. It stands for a GPU's work and makes both launchers' steps equally long."""
@@ -69,7 +72,7 @@ class DemoRun:
     timeline: Timeline
     coverage: Coverage
     accuracy: float | None
-    """None if the run was given up before its end."""
+    """None if the run was ended before its own end."""
     seconds: float
     """From its first to its last step."""
     capacity: tuple[tuple[float, int], ...]
@@ -145,7 +148,10 @@ def _run(
         warm_up(cluster, spec, lambda _: None)
         with local_job(spec, cluster, stdout=output.fileno(), environment=environment, bare=bare) as job:
             watcher = RunWatcher(title=title, job=job, load=load, tail=EventTail(events_folder), display=display)
-            code = watcher.until_end(limit_seconds=STOCK_SECONDS if bare else math.inf)
+            code = watcher.until_end(
+                enough_seconds=STOCK_SECONDS if bare else math.inf,
+                limit_seconds=STOCK_LIMIT_SECONDS if bare else math.inf,
+            )
     if code:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
         raise DemoError(f"the run {title!r} ended with exit code {code}; the end of {log}:\n{end}")
@@ -176,24 +182,31 @@ class RunWatcher:
     display: Display
     events: list[Event] = field(default_factory=list)
     capacity: list[tuple[float, int]] = field(default_factory=list)
+    _has_grown: bool = False
     _phase: int = -1
     _newest: Event | None = None
 
-    def until_end(self, *, limit_seconds: float) -> int | None:
-        """Wait for the job's exit code; None if it still trains `limit_seconds` after its first step."""
+    def until_end(self, *, enough_seconds: float, limit_seconds: float) -> int | None:
+        """Wait for the job's exit code.
+
+        None if the job still trains `limit_seconds` after its first step, or `enough_seconds` after it and has grown.
+        """
         while True:
             code = self.job.wait(LOOK_SECONDS)
             self._look(time.time())
             if code is not None:
                 return code
-            if self.capacity and time.time() - self.capacity[0][0] > limit_seconds:
-                self.display.say(f"{self.title}: given up after {limit_seconds:.0f} s")
+            seconds = time.time() - self.capacity[0][0] if self.capacity else 0.0
+            if seconds > (enough_seconds if self._has_grown else limit_seconds):
+                self.display.say(f"{self.title}: ended after {seconds:.0f} s")
                 return None
 
     def _look(self, now: float) -> None:
         new = self.tail.read()
         self.events += new
         steps = [event for event in new if event["event"] == "step" and event["rank"] == 0]
+        sizes = [event["size"] for event in (self._newest, *steps) if event]
+        self._has_grown |= any(after > before for before, after in pairwise(sizes))
         self._newest = steps[-1] if steps else self._newest
         if self._newest:
             self._advance_load(now, self._newest["size"])

@@ -32,6 +32,9 @@ SDIST_SHA256: Final = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e22
 BUILD_REQUIREMENTS: Final = ("setuptools<81", "wheel", "packaging", "cmake==3.31.*")
 """Horovod's setup.py needs pkg_resources (gone from setuptools 81); CMake 4 rejects what its Gloo requires."""
 
+_PROGRESS_SECONDS: Final = 15.0
+"""Between two lines that say how far the compiler is."""
+
 
 class HorovodBuildError(HvdElasticError):
     """Horovod could not be built or installed. The message names what is missing, or quotes the log."""
@@ -292,14 +295,33 @@ class _Build:
         flags = environment.get("MAKEFLAGS", "")
         if "-j" not in flags:
             environment["MAKEFLAGS"] = f"{flags} -j{len(os.sched_getaffinity(0))}".strip()
-        _pip(arguments, environment=environment, output=output, log=self.log)
+        _pip(arguments, environment=environment, output=output, log=self.log, progress=self.progress)
 
 
-def _pip(arguments: tuple[str, ...], *, environment: Mapping[str, str], output: int, log: Path) -> None:
+def _pip(
+    arguments: tuple[str, ...],
+    *,
+    environment: Mapping[str, str],
+    output: int,
+    log: Path,
+    progress: Callable[[str], None] | None = None,
+) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
-    if done.returncode:
+    with subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as running:
+        while _still_runs(running):
+            if progress and (percents := re.findall(r"\[ *(\d+%)\]", log.read_text(errors="replace"))):
+                progress(f"Horovod {VERSION}: {percents[-1]} compiled")
+    if running.returncode:
         raise HorovodBuildError(f"`pip {arguments[0]}` failed; from {log}:\n{_why(log.read_text(errors='replace'))}")
+
+
+def _still_runs(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it does after a while."""
+    try:
+        process.wait(timeout=_PROGRESS_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def _why(log: str) -> str:
