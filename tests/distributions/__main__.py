@@ -32,7 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.write and (asked.part or asked.suites):
         parser.error("--write takes what ran on all releases, both commands")
     _warn_of_changes()
-    outcomes = [_try(suite, part=asked.part, warm=asked.warm) for suite in asked.suites or SUITES]
+    try:
+        outcomes = [_try(suite, part=asked.part, warm=asked.warm) for suite in asked.suites or SUITES]
+    except subprocess.CalledProcessError as error:
+        _say(f"{error}:\n{(error.output or '')[-3000:]}")
+        return 2
     table = outcome_table.rendered(outcomes, ran=_what_ran())
     print(table)
     if asked.write:

@@ -6,9 +6,9 @@ as it would into a company's base image, and never into the Dockerfile.
 
 import hashlib
 import json
-import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.horovod import wheel_build
+from tests import debian_root
 from tests.cluster.kube import buildah, folders
-from tests.cluster.kube.buildah import run_program
+from tests.cluster.kube.errors import ClusterError
 from tests.cluster.kube.store import Layout
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
@@ -35,7 +36,6 @@ _CONTEXT: Final = (
     *("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "README.md", "LICENSE"),
     *("docker", "examples", "hvd_elastic", "mpijob", "discovery", "trainer", "priorityclasses"),
 )
-_CERTIFICATES: Final = Path("/usr/local/share/ca-certificates")
 
 
 def layout() -> Layout:
@@ -150,30 +150,13 @@ def _make_base() -> None:
         return
     with tempfile.TemporaryDirectory(dir=folders.cache()) as scratch:
         root = Path(scratch) / "root"
-        run_program("debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(root), _mirror())
-        _furnish(root)
+        try:
+            debian_root.make(root, SUITE)
+        except subprocess.CalledProcessError as error:
+            raise ClusterError(f"{error}:\n{error.output[-3000:]}") from error
         container = buildah.call("from", "scratch").strip()
         buildah.call("add", "--quiet", container, str(root), "/")
         buildah.call("commit", "--quiet", "--rm", container, BASE)
-
-
-def _furnish(root: Path) -> None:
-    """Let the base reach what this machine reaches."""
-    for certificate in _CERTIFICATES.glob("*.crt"):
-        shutil.copy(certificate, root / _CERTIFICATES.relative_to("/"))
-    run_program("chroot", str(root), "update-ca-certificates")
-    if (pip := Path("/etc/pip.conf")).exists():
-        shutil.copy(pip, root / "etc/pip.conf")
-    mirror = _mirror()
-    (root / "etc/apt/sources.list").write_text(
-        f"deb {mirror} {SUITE} main\ndeb {mirror} {SUITE}-updates main\ndeb {mirror}-security {SUITE}-security main\n"
-    )
-    for package in (root / "var/cache/apt/archives").glob("*.deb"):
-        package.unlink()
-
-
-def _mirror() -> str:
-    return os.environ.get("HVD_ELASTIC_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 
 
 def _collect_wheels(into: Path) -> None:
