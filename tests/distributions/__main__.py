@@ -29,15 +29,15 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{', '.join(unknown)}: not one of {', '.join(SUITES)}")
     if os.geteuid() != 0 or sys.platform != "linux":
         parser.error("a release of its own in a folder needs root, and Linux")
-    if asked.write and (asked.part or asked.suites):
-        parser.error("--write takes what ran on all releases, both commands")
+    if asked.write and asked.suites:
+        parser.error("--write takes what ran on all releases")
     _warn_of_changes()
     try:
         outcomes = [_try(suite, part=asked.part, warm=asked.warm) for suite in asked.suites or SUITES]
     except subprocess.CalledProcessError as error:
         _say(f"{error}:\n{(error.output or '')[-3000:]}")
         return 2
-    table = outcome_table.rendered(outcomes, ran=_what_ran())
+    table = outcome_table.rendered(outcomes, ran=_what_ran(warm=asked.warm))
     print(table)
     if asked.write:
         _PAGE.write_text(outcome_table.written_into(_PAGE.read_text(encoding="utf-8"), table), encoding="utf-8")
@@ -63,10 +63,11 @@ def _tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-60:])
 
 
-def _what_ran() -> str:
+def _what_ran(*, warm: bool) -> str:
     commit = _git("rev-parse", "--short", "HEAD")
     cores = len(os.sched_getaffinity(0))
-    return f"Commit {commit}, {datetime.now(UTC).date()}, {cores} cores, nothing cached; `make demo` includes set-up:"
+    cached = "with the packages and the Horovod of an earlier run" if warm else "nothing cached"
+    return f"Commit {commit}, {datetime.now(UTC).date()}, {cores} cores, {cached}; `make demo` includes set-up:"
 
 
 def _warn_of_changes() -> None:
