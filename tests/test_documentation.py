@@ -10,7 +10,7 @@ import click
 import pytest
 import yaml
 
-from hvd_elastic.cli import VERBS
+from hvd_elastic.cli import GROUPS, VERBS
 from hvd_elastic.cli.default_command import GroupWithDefault
 
 ROOT = Path(__file__).parents[1]
@@ -82,6 +82,11 @@ def slug(heading: str) -> str:
 def test_the_readme_names_targets_of_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"))) <= targets
+
+
+def test_the_commands_are_shown_in_the_groups_of_the_help() -> None:
+    section = (DOCS / "index.md").read_text(encoding="utf-8").partition("\n## The commands\n")[2]
+    assert re.findall(r"^\*\*(.*?)\*\*", section, re.MULTILINE) == list(GROUPS)
 
 
 def test_every_page_can_be_found_from_the_navigation() -> None:

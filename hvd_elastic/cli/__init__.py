@@ -2,56 +2,76 @@
 
 import importlib
 import sys
+from itertools import chain
 from typing import Final
 
 import click
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
-VERBS: Final = {
-    "alerts": "Print alert rules for Prometheus: stalled training, too few workers, late checkpoints, crashes.",
-    "autoscale": "Share idle GPUs among several jobs, and give them back before inference asks.",
-    "bench": "Measure the network of a job, and how well the job scales over it.",
-    "checkpoints": "List, show, verify, export and import durable checkpoints, beside the job that writes them.",
-    "cluster": "Make a cluster on EKS, GKE or AKS with the cloud's own tools, or take it away.",
-    "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",
-    "dashboard": "Print a Grafana dashboard: sizes, throughput, loss, pauses, checkpoints, workers, GPUs.",
-    "delete": "Delete jobs with what stands beside them. Volumes stay unless asked for.",
-    "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
-    "discover": "Show which workers of a job may be used, and why the others may not.",
+GROUPS: Final = {
+    "Run and submit jobs": {
+        "run": "Run a job on this machine, without a cluster.",
+        "submit": "Submit a job to a cluster, or bring one that runs up to its description.",
+        "sweep": "Run one job with many values, so many at once, and compare the results.",
+        "stage": "Copy a job's data set from a bucket into its shared storage, before any GPU is asked for.",
+        "generate": "Print the Kubernetes manifests of a job.",
+        "lint": "List the hazards of any MPIJob, and how to remove them.",
+        "schema": "Print the JSON Schema of a job description.",
+    },
+    "Look at jobs": {
+        "list": "List the jobs of a namespace or of all: state, size, steps, useful time, GPU-hours.",
+        "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
+        "watch": "Watch one job or all, live: world size over time, workers with reasons, loss, inference that waits.",
+        "logs": "Print what all ranks of a job print, over resizes and launcher restarts.",
+        "events": "Tell the story of a job in order, with causes, from its ledger, its pods and the scheduler.",
+        "discover": "Show which workers of a job may be used, and why the others may not.",
+        "checkpoints": "List, show, verify, export and import durable checkpoints, beside the job that writes them.",
+        "cost": "Say what a job has held, lent and lost in GPU-seconds, and what that cost.",
+        "tensorboard": "Show a job's TensorBoard events: run TensorBoard in the cluster, and say how to reach it.",
+    },
+    "Change jobs": {
+        "scale": "Give a job another number of workers. Those that go leave training first.",
+        "suspend": "Give all GPUs of a job back until it is resumed.",
+        "resume": "Start a suspended job again.",
+        "restart": "Begin a job anew from its last durable checkpoint, whether it goes on or has ended.",
+        "delete": "Delete jobs with what stands beside them. Volumes stay unless asked for.",
+    },
+    "Set up a cluster": {
+        "cluster": "Make a cluster on EKS, GKE or AKS with the cloud's own tools, or take it away.",
+        "doctor": "Look whether a cluster has what elastic training needs, and say how to mend what is missing.",
+        "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
+        "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
+        "platform-kit": "Write what a platform team sets up once for all jobs into a folder, as a kustomize base.",
+        "alerts": "Print alert rules for Prometheus: stalled training, too few workers, late checkpoints, crashes.",
+        "dashboard": "Print a Grafana dashboard: sizes, throughput, loss, pauses, checkpoints, workers, GPUs.",
+    },
+    "Measure and decide": {
+        "simulate": "Simulate a cluster's day with some jobs, in several ways side by side, or choose a job's numbers.",
+        "profile": "Say how long a job's steps take at any size, from what it has reported at some.",
+        "bench": "Measure the network of a job, and how well the job scales over it.",
+        "autoscale": "Share idle GPUs among several jobs, and give them back before inference asks.",
+    },
+    "On this machine": {
+        "demo": "Train beside a made-up inference load on this machine, and report what it cost.",
+        "install-horovod": "Build Horovod for the installed torch, once, and install it.",
+        "launch": "Start and drive an elastic Horovod job: horovodrun's flags, but no single failure ends it.",
+        "horovodrun": "Run the stock launcher, and begin again in place when its workers were taken away.",
+    },
+}
+"""Name and one-line help of each verb that people call, in the order of `--help`."""
+
+OF_PODS: Final = {
+    "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
     "discovery-sidecar": "Keep the launcher's list of workers up to date. Runs beside the launcher in its pod.",
-    "doctor": "Look whether a cluster has what elastic training needs, and say how to mend what is missing.",
-    "events": "Tell the story of a job in order, with causes, from its ledger, its pods and the scheduler.",
-    "generate": "Print the Kubernetes manifests of a job.",
-    "horovodrun": "Run the stock launcher, and begin again in place when its workers were taken away.",
-    "install-horovod": "Build Horovod for the installed torch, once, and install it.",
-    "launch": "Start and drive an elastic Horovod job: horovodrun's flags, but no single failure ends it.",
-    "lint": "List the hazards of any MPIJob, and how to remove them.",
-    "list": "List the jobs of a namespace or of all: state, size, steps, useful time, GPU-hours.",
-    "logs": "Print what all ranks of a job print, over resizes and launcher restarts.",
-    "operator-role": "Print the right that the MPI Operator 0.8 lacks to resume suspended jobs.",
-    "platform-kit": "Write what a platform team sets up once for all jobs into a folder, as a kustomize base.",
-    "priorityclasses": "Print the PriorityClasses of inference, launchers and workers.",
-    "profile": "Say how long a job's steps take at any size, from what it has reported at some.",
-    "restart": "Begin a job anew from its last durable checkpoint, whether it goes on or has ended.",
-    "resume": "Start a suspended job again.",
-    "run": "Run a job on this machine, without a cluster.",
-    "scale": "Give a job another number of workers. Those that go leave training first.",
-    "schema": "Print the JSON Schema of a job description.",
-    "simulate": "Simulate a cluster's day with some jobs, in several ways side by side, or choose a job's numbers.",
-    "stage": "Copy a job's data set from a bucket into its shared storage, before any GPU is asked for.",
     "stage-copier": "Copy what is below a URL into a folder, or the rest of it. Runs in the pod of a stage.",
     "stage-gate": "Wait until a folder holds a whole data set. Runs in a job's pods before everything else.",
-    "status": "Say the truth about a job: what it does, who left it and why, what it waits for.",
-    "submit": "Submit a job to a cluster, or bring one that runs up to its description.",
-    "suspend": "Give all GPUs of a job back until it is resumed.",
-    "sweep": "Run one job with many values, so many at once, and compare the results.",
     "sweep-runner": "Resume the next job of a sweep when one ends. Runs in the cluster beside them.",
-    "tensorboard": "Show a job's TensorBoard events: run TensorBoard in the cluster, and say how to reach it.",
-    "watch": "Watch one job or all, live: world size over time, workers with reasons, loss, inference that waits.",
-    "worker": "Run as PID 1 of a worker pod: sshd, a warm standby of the job, readiness, adoption.",
 }
-"""Name and one-line help of each verb. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
+"""Verbs that only the pods of a job or a sweep call. `--help` leaves them out; each answers its own."""
+
+VERBS: Final = {verb: text for group in (*GROUPS.values(), OF_PODS) for verb, text in group.items()}
+"""All of them. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
 
 
 class _LazyGroup(click.Group):
@@ -69,8 +89,10 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(ctx)])
+        width = max(map(len, chain(*GROUPS.values())))
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

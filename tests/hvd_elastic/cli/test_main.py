@@ -1,6 +1,7 @@
 """The front door: what every verb shares."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -8,8 +9,11 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from hvd_elastic.cli import VERBS
+from hvd_elastic.cli import GROUPS, OF_PODS, VERBS, cli
+
+CLI = Path(__file__).parents[3] / "hvd_elastic" / "cli"
 
 HEAVY = ("torch", "horovod", "kubernetes", "boto3", "pydantic", "yaml", "rich", "numpy", "matplotlib")
 
@@ -21,7 +25,7 @@ def hvd_elastic(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.core
 @pytest.mark.process
-def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys, json\n"
         "from hvd_elastic.cli import cli\n"
@@ -31,9 +35,39 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
 
-    *help_lines, imported = done.stdout.splitlines()
-    assert json.loads(imported) == []
-    assert all(any(line.strip().startswith(verb) for line in help_lines) for verb in VERBS)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_help_has_the_groups_in_order_and_nothing_that_only_pods_call() -> None:
+    lines = CliRunner().invoke(cli, ["--help"]).stdout.splitlines()
+
+    listed: dict[str, list[str]] = {}
+    for line in lines[lines.index("Options:") :]:
+        if heading := re.match(r"(\S.*):$", line):
+            verbs = listed[heading[1]] = []
+        elif row := re.match(r"  ([a-z-]+)  +\S", line):
+            verbs.append(row[1])
+    assert list(listed) == ["Options", *GROUPS]
+    assert [listed[title] for title in GROUPS] == [list(verbs) for verbs in GROUPS.values()]
+
+
+def test_every_verb_is_in_one_group_or_a_pods() -> None:
+    listed = [verb for verbs in (*GROUPS.values(), OF_PODS) for verb in verbs]
+
+    files = (
+        file
+        for file in CLI.glob("*.py")
+        if re.search(r"^def command\(", file.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert sorted(listed) == sorted(file.stem.replace("_", "-") for file in files)
+
+
+@pytest.mark.parametrize("verb", OF_PODS)
+def test_what_only_pods_call_still_answers_help(verb: str) -> None:
+    answer = CliRunner().invoke(cli, [verb, "--help"])
+
+    assert answer.exit_code == 0
+    assert answer.stdout.startswith(f"Usage: cli {verb} ")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -45,10 +79,6 @@ def test_every_verb_is_a_file_with_a_command_that_says_what_it_does(verb: str) -
     context = click.Context(module.command)
     options = [option for option in module.command.params if isinstance(option, click.Option) and not option.hidden]
     assert [option.opts for option in options if not (option.get_help_record(context) or ("", ""))[1]] == []
-
-
-def test_verbs_stand_in_the_order_of_the_alphabet() -> None:
-    assert list(VERBS) == sorted(VERBS)
 
 
 @pytest.mark.core
