@@ -86,6 +86,7 @@ def there_and_back(content: Content, file_format: FileFormat) -> Content:
         return read_file(path)
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 @given(st.dictionaries(names, values, max_size=4))
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
@@ -103,6 +104,7 @@ class Tied(nn.Module):
         self.output.weight = self.embedding.weight
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_tied_weights_are_tied_again(file_format: FileFormat) -> None:
     content = there_and_back(Plain().content(Tied().state_dict()), file_format)
@@ -148,6 +150,7 @@ def test_others_read_the_folder_with_torch_distributed_checkpoint(tmp_path: Path
     assert same(dict(other.state_dict()), dict(model.state_dict()))
 
 
+@pytest.mark.distribution
 def test_what_others_wrote_is_read(tmp_path: Path) -> None:
     model = Tied()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -241,6 +244,7 @@ def test_a_dtype_that_safetensors_lacks_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_nothing_is_replaced_unless_asked_for(file_format: FileFormat, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -260,6 +264,7 @@ def test_nothing_is_replaced_unless_asked_for(file_format: FileFormat, tmp_path:
         write(tmp_path / "none" / "file", {}, file_format)
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_damage_is_told(file_format: FileFormat, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -283,6 +288,26 @@ def test_what_is_no_such_file_is_told(tmp_path: Path) -> None:
     torch.save([1], tmp_path / "list.pt")
     with pytest.raises(ExchangeError, match="holds a list, not a dictionary"):
         read_file(tmp_path / "list.pt")
+
+
+PATHS_OF_INDEXES = {
+    "until 3.12, and from 3.14 on": b"cpathlib\nPosixPath\n",
+    "3.13": b"cpathlib._local\nPosixPath\n",
+}
+"""How a pickle names the class of `Path` that was written by one Python or another."""
+
+
+@pytest.mark.distribution
+@pytest.mark.parametrize("written_by", PATHS_OF_INDEXES)
+def test_a_folder_is_read_whatever_python_wrote_it(written_by: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    write(folder, {"a": torch.arange(3)}, FileFormat.DCP)
+    own = f"c{type(folder).__module__}\nPosixPath\n".encode()
+    index = pickle.loads((folder / ".metadata").read_bytes())
+    written = pickle.dumps(index, protocol=0)  # names classes in plain text
+    assert own in written
+    (folder / ".metadata").write_bytes(written.replace(own, PATHS_OF_INDEXES[written_by]))
+    assert torch.equal(read_file(folder)["a"], torch.arange(3))
 
 
 class Evil:
