@@ -133,7 +133,7 @@ class _Reader(FileSystemReader):
 
 
 _MODULES_OF_PATHS: Final = {"pathlib", "pathlib._local"}
-"""Where Python's paths say that they are from: Python 3.13 alone has the second. It has to be read by all others, too."""
+"""Where Python's paths say that they are from: 3.13 alone has the second, and all read what it wrote."""
 
 
 class _IndexUnpickler(pickle.Unpickler):
