@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from hvd_elastic.discovery.kube.api_server import Access
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.system.tls import client_context
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -93,10 +94,4 @@ def _bearer_token(settings: Any) -> str | None:
 
 
 def _tls_with_ca(ca: Path | str | None) -> Callable[[], ssl.SSLContext]:
-    def context() -> ssl.SSLContext:
-        made = ssl.create_default_context(cafile=ca)
-        # Many clusters' CAs lack the key identifiers that Python 3.13 requires by default.
-        made.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        return made
-
-    return context
+    return lambda: client_context(cafile=str(ca) if ca else None)

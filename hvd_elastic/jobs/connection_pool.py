@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hvd_elastic.jobs.cluster_errors import NotConfiguredError
 from hvd_elastic.jobs.login import Login
 from hvd_elastic.jobs.proxy_environment import proxy_for
+from hvd_elastic.system.tls import client_context
 
 if TYPE_CHECKING:
     import urllib3
@@ -46,15 +47,15 @@ def open_pool(login: Login) -> "urllib3.PoolManager":
         raise NotConfiguredError(f"the proxy {proxy!r} is not an http or https proxy, and no other is supported")
     if (account := urllib3.util.parse_url(proxy).auth) is not None:
         options["proxy_headers"] = urllib3.util.make_headers(proxy_basic_auth=account)
+    if proxy.startswith("https:"):
+        options["proxy_ssl_context"] = client_context()
     return urllib3.ProxyManager(proxy, **options)
 
 
 def tls_context(login: Login) -> ssl.SSLContext:
     """Whom to trust, and who asks. Raises NotConfiguredError."""
     try:
-        context = ssl.create_default_context(cadata=login.certificate_authority or None)
-        # Many clusters' authorities lack the key identifiers that Python 3.13 requires by default.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context = client_context(cadata=login.certificate_authority or None)
         if login.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

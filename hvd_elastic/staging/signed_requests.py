@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from hvd_elastic.staging.bucket_access import BucketAccess
 from hvd_elastic.staging.listed_page import ListedPage
+from hvd_elastic.system.tls import client_context
 
 _CONNECT_SECONDS: Final = 10.0
 _READ_SECONDS: Final = 60.0
@@ -27,7 +28,11 @@ class SignedRequests:
         self.access = access
         split = urlsplit(access.address.url)
         self._host, self._path = split.netloc, split.path
-        trust = {"ca_certs": str(access.authorities)} if access.authorities and split.scheme == "https" else {}
+        trust = (
+            {"ssl_context": client_context(cafile=str(access.authorities) if access.authorities else None)}
+            if split.scheme == "https"
+            else {}
+        )
         self._pool = urllib3.connection_from_url(
             f"{split.scheme}://{split.netloc}",
             maxsize=threads,

@@ -111,6 +111,9 @@ class Checkpoints:
         self._outcomes: deque[SaveOutcome] = deque(maxlen=OUTCOMES)
         self._snapshot_released = threading.Event()
         self._snapshot_released.set()
+        self._has_ended = threading.Event()
+        """The last save and the deletions after it. Its thread lives on for a moment: nothing waits for that."""
+        self._has_ended.set()
         self._last_step = 0
         self._last_clock = self._opened_clock = clock()
 
@@ -161,7 +164,7 @@ class Checkpoints:
     @property
     def idle(self) -> bool:
         """Whether a `save()` would not wait for the previous one and the deletions after it. Costs nothing."""
-        return self._thread is None or not self._thread.is_alive()
+        return self._has_ended.is_set()
 
     def save(
         self, snapshot: Mapping[str, object], *, step: int, world_size: int, reason: str, owned: bool = False
@@ -191,6 +194,7 @@ class Checkpoints:
         self._counts, self._failure = replace(self._counts, started=started), None
         self._last_step, self._last_clock = step, self._clock()
         self._snapshot_released.clear()
+        self._has_ended.clear()
         to_walk = snapshot if owned else None
         self._thread = threading.Thread(target=self._run, args=(request, to_walk), name="checkpoint", daemon=True)
         self._thread.start()
@@ -210,11 +214,13 @@ class Checkpoints:
             manifest = write(self._claim, request, stop=self._stop, rejected=rejected)
         except Exception as error:  # noqa: BLE001 - whatever it is, training continues and the next save tries again
             self._record_failure(request, error)
+            self._has_ended.set()  # first: who waits for the snapshot may ask at once whether a save is due
             self._snapshot_released.set()
             return
         self._record_success(request, manifest)
         self._snapshot_released.set()
         self._prune(manifest)
+        self._has_ended.set()
 
     def _record_success(self, request: SaveRequest, manifest: Manifest) -> None:
         seconds = self._clock() - self._last_clock
@@ -250,8 +256,7 @@ class Checkpoints:
 
     def wait_idle(self, timeout_seconds: float) -> bool:
         """Wait until a `save()` would not wait for the previous one. Returns False if that takes longer."""
-        self._join(timeout_seconds)
-        return self.idle
+        return self._has_ended.wait(timeout_seconds)
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the last save is durable. Returns False if that takes longer, or if the save failed."""

@@ -5,13 +5,23 @@ thread is. One that strikes as `torch.no_grad()` or `torch.autocast()` begins or
 trained afterwards is wrong, or fails. Only a wait for a batch has to be interrupted, as the dead process may have
 written half of a message. So the error is raised there, or where the next wait begins. A wait in another thread ends
 when torch looks at its loader processes, every 5 s.
+
+Children of a fork server, multiprocessing's default from Python 3.14 on, are not this process's: it gets no SIGCHLD of
+them, and torch's look (`torch/csrc/DataLoader.cpp`) passes over them in silence. A thread waits for them, and sends
+that signal; multiprocessing knows their exit codes.
 """
 
 import functools
 import logging
+import os
+import signal
 import threading
 import time
+from collections.abc import Sequence
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +40,8 @@ class LoaderProcesses:
         """torch's messages."""
         self._is_waiting = False
         """Whether the main thread waits for a batch."""
+        self._of_fork_servers: WeakKeyDictionary[Any, dict[int, BaseProcess]] = WeakKeyDictionary()
+        """For each iterator over a loader, by their numbers there."""
 
     def install(self) -> None:
         """Have deaths told where a batch is waited for."""
@@ -45,9 +57,10 @@ class LoaderProcesses:
         def next_batch(batches: Any) -> Any:
             if not batches._num_workers or threading.current_thread() is not threading.main_thread():
                 return stock_next(batches)
+            self._watch(batches)
             self._is_waiting = True  # before the look: a death behind it is the handler's to tell
             try:
-                _look_for_deaths()
+                self._look_for_deaths()
                 return stock_next(batches)
             finally:
                 self._is_waiting = False
@@ -61,7 +74,7 @@ class LoaderProcesses:
         if not self._is_waiting:
             return
         try:
-            _look_for_deaths()
+            self._look_for_deaths()
         except RuntimeError:
             self._is_waiting = False  # the error may strike where the wait was just about to end
             raise
@@ -72,7 +85,7 @@ class LoaderProcesses:
         A ConnectionError or EOFError may come before torch's report. From the first death on the training process loads
         the data itself: slower, and without shared memory.
         """
-        text = str(error if isinstance(error, RuntimeError) else _awaited_report())
+        text = str(error if isinstance(error, RuntimeError) else self._awaited_report())
         if not text.startswith("DataLoader worker (pid"):
             return False
         if not self.deaths:
@@ -80,24 +93,67 @@ class LoaderProcesses:
         self.deaths.append(text)
         return len(self.deaths) <= _MOST_DEATHS
 
+    def _watch(self, batches: Any) -> None:
+        """Watch the processes of a loader that are no children of this process."""
+        if batches in self._of_fork_servers:
+            return
+        processes = {number: each for number, each in enumerate(batches._workers) if not _is_child(each)}
+        self._of_fork_servers[batches] = processes
+        if processes:
+            watched = tuple(processes.values())
+            threading.Thread(target=_signal_deaths, args=(watched,), name="loaders", daemon=True).start()
+
+    def _look_for_deaths(self) -> None:
+        """Raise torch's RuntimeError for a loader process that was killed or failed, once for each loader."""
+        from torch import _C
+
+        _C._error_if_any_worker_fails()
+        for batches, processes in tuple(self._of_fork_servers.items()):
+            # torch has no use any more for the others: it ends them, or has told of their end.
+            used = [each for number, each in processes.items() if batches._workers_status[number]]
+            ended = connection.wait([each.sentinel for each in used], timeout=0) if used else []
+            for process in used:
+                if process.sentinel in ended and process.exitcode:
+                    processes.clear()
+                    raise RuntimeError(_death_of(process))
+
+    def _awaited_report(self) -> RuntimeError | None:
+        """Wait for a death. A batch's memory is fetched from its loader process, and that may fail first."""
+        over = time.monotonic() + _DEATH_REPORT_SECONDS
+        try:
+            while time.monotonic() < over:
+                self._look_for_deaths()
+                time.sleep(0.01)
+        except RuntimeError as error:
+            return error
+        return None
+
 
 THIS_PROCESS: Final = LoaderProcesses()
 
 
-def _look_for_deaths() -> None:
-    """Raise torch's RuntimeError for a loader process that was killed or failed, once for each loader."""
-    from torch import _C
-
-    _C._error_if_any_worker_fails()
-
-
-def _awaited_report() -> RuntimeError | None:
-    """Wait for a death. A batch's memory is fetched from its loader process, and that may fail first."""
-    over = time.monotonic() + _DEATH_REPORT_SECONDS
+def _is_child(process: BaseProcess) -> bool:
+    assert process.pid is not None
     try:
-        while time.monotonic() < over:
-            _look_for_deaths()
-            time.sleep(0.01)
-    except RuntimeError as error:
-        return error
-    return None
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _signal_deaths(processes: Sequence[BaseProcess]) -> None:
+    """Send the main thread a SIGCHLD for each process that ends, as the system does for a child."""
+    left = {each.sentinel for each in processes}
+    main = threading.main_thread().ident
+    assert main is not None
+    while left:
+        left.difference_update(connection.wait(left))
+        signal.pthread_kill(main, signal.SIGCHLD)
+
+
+def _death_of(process: BaseProcess) -> str:
+    """What torch says of a child."""
+    code = process.exitcode or 0
+    if code < 0:
+        return f"DataLoader worker (pid {process.pid}) is killed by signal: {signal.strsignal(-code)}. "
+    return f"DataLoader worker (pid {process.pid}) exited unexpectedly with exit code {code}. "

@@ -178,6 +178,7 @@ def test_the_environment_says_what_it_says_to_boto3(
     assert asked == []
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("left_to_boto3", [False, True])
 def test_an_authority_of_ones_own_is_one_of_several_in_a_file(
     with_tls: tuple[str, Authority],

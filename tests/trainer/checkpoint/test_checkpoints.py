@@ -28,8 +28,7 @@ def save(checkpoints: Checkpoints, step: int, snapshot: dict[str, object] | None
 
 def settle(checkpoints: Checkpoints) -> None:
     """Wait for the deletions that follow a save."""
-    assert checkpoints._thread is not None
-    checkpoints._thread.join(30)
+    assert checkpoints.wait_idle(30)
 
 
 @pytest.fixture
@@ -102,6 +101,7 @@ def test_a_second_job_is_refused_with_the_ways_out(url: str, opened: Open) -> No
     assert opened(url, "two").latest() is not None, "the same name resumes"
 
 
+@pytest.mark.distribution
 def test_of_two_launchers_the_first_is_fenced_out_for_good(url: str, opened: Open) -> None:
     old = opened(url, "one")
     save(old, 1)
@@ -117,6 +117,25 @@ def test_of_two_launchers_the_first_is_fenced_out_for_good(url: str, opened: Ope
     found = new.latest()
     assert found is not None
     assert found.step == 2
+
+
+@pytest.mark.distribution
+def test_a_failed_save_has_ended_before_its_thread(folder: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a thread lives after its last line is the interpreter's affair."""
+    old, over = opened(folder, "one", interval_steps=1), threading.Event()
+    opened(folder, "two")
+    run = old._run
+
+    def lives_on(*args: Any) -> None:
+        run(*args)
+        assert over.wait(30)
+
+    monkeypatch.setattr(old, "_run", lives_on)
+    old.save(small(1), step=1, world_size=1, reason="interval")
+    assert not old.flush(30)
+    assert old.wait_idle(0)
+    assert old.due(2)
+    over.set()
 
 
 def test_a_new_rank_0_of_the_same_launcher_takes_over(url: str, opened: Open) -> None:

@@ -127,6 +127,7 @@ def s3_digest(size: int) -> bytes:
     return sha256(bytes(size)).digest()
 
 
+@pytest.mark.distribution
 def test_after_an_outage_the_next_save_comes_soon(s3_url: str, faults: Faults, opened: Open) -> None:
     clock = itertools.count(0.0, 10.0)
     checkpoints = opened(s3_url, interval_seconds=3600, clock=lambda: next(clock))

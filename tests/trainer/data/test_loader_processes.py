@@ -1,5 +1,6 @@
 """Real loader processes of torch, killed while the training process does one thing or another."""
 
+import multiprocessing
 import os
 import threading
 from typing import Any
@@ -33,10 +34,26 @@ def no_deaths(monkeypatch: pytest.MonkeyPatch) -> None:
     loader_processes.THIS_PROCESS.install()
 
 
-@pytest.fixture(params=[DataLoader, StatefulDataLoader])
+@pytest.fixture(scope="module", autouse=True)
+def prepared_fork_server() -> None:
+    """Its children need not import torch, each for itself."""
+    multiprocessing.set_forkserver_preload(["torchdata.stateful_dataloader", __name__])
+
+
+@pytest.fixture(
+    params=[
+        (DataLoader, "fork"),
+        (StatefulDataLoader, "fork"),
+        pytest.param((DataLoader, "forkserver"), marks=pytest.mark.process),
+        pytest.param((StatefulDataLoader, "forkserver"), marks=pytest.mark.process),
+        pytest.param((DataLoader, "spawn"), marks=pytest.mark.process),
+    ],
+    ids=lambda param: f"{param[0].__name__}-{param[1]}",
+)
 def batches(request: pytest.FixtureRequest) -> Any:
-    """Of a loader with a process, which has begun."""
-    made = iter(request.param(Numbers(), batch_size=None, num_workers=1))
+    """Of a loader with a process, which has begun. Python's default was `fork`, and is `forkserver` from 3.14 on."""
+    kind, method = request.param
+    made = iter(kind(Numbers(), batch_size=None, num_workers=1, multiprocessing_context=method))
     assert next(made) == 0
     return made
 
@@ -48,8 +65,14 @@ def kill(batches: Any) -> psutil.Process:
 
 
 def wait_for_death(process: psutil.Process) -> None:
-    """Until all its threads have ended, and SIGCHLD has come. Nobody has waited for it."""
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    """Until all its threads have ended, and SIGCHLD has come. Nobody has waited for it, unless a fork server did."""
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError:
+        process.wait(30)
+
+
+pytestmark = pytest.mark.distribution
 
 
 def test_a_death_does_not_interrupt_a_step(batches: Any) -> None:
@@ -99,6 +122,29 @@ def test_a_batch_of_a_killed_loader_process_is_not_an_error_of_the_script(batche
     timer.start()
     assert loader_processes.THIS_PROCESS.is_lost(ConnectionResetError("by peer"))
     timer.join()
+
+
+class Few(Dataset[int]):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_processes_that_end_as_they_should_are_no_deaths(kind: Any, persistent: bool) -> None:
+    options = {"num_workers": 2, "multiprocessing_context": "forkserver", "persistent_workers": persistent}
+    loader = kind(Few(), batch_size=None, **options)
+    for _ in range(2):
+        assert list(loader) == [0, 1, 2]
+    over = iter(kind(Few(), batch_size=None, **options))
+    assert list(over) == [0, 1, 2]
+    with pytest.raises(StopIteration):
+        next(over)
+    assert loader_processes.THIS_PROCESS.deaths == []
 
 
 def test_a_loader_that_loses_its_processes_again_and_again_is_an_error() -> None:

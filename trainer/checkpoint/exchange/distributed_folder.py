@@ -11,10 +11,11 @@ folder is run.
 import io
 import pickle
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 import torch
 from torch.distributed.checkpoint import filesystem, metadata
@@ -131,6 +132,10 @@ class _Reader(FileSystemReader):
         return index
 
 
+_MODULES_OF_PATHS: Final = {"pathlib", "pathlib._local"}
+"""Where Python's paths say that they are from: 3.13 alone has the second, and all read what it wrote."""
+
+
 class _IndexUnpickler(pickle.Unpickler):
     """Makes what an index consists of, and nothing else."""
 
@@ -146,8 +151,10 @@ class _IndexUnpickler(pickle.Unpickler):
                 return found
         if (module, name) == ("torch.serialization", "_get_layout"):
             return torch.serialization._get_layout
-        if (module, name) in {("collections", "OrderedDict"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath")}:
-            return super().find_class(module, name)
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if module in _MODULES_OF_PATHS and name in {"PosixPath", "PurePosixPath"}:
+            return PurePosixPath if name == "PurePosixPath" else Path
         raise pickle.UnpicklingError(f"its index names {module}.{name}")
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pickle
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,7 @@ def there_and_back(content: Content, file_format: FileFormat) -> Content:
         return read_file(path)
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 @given(st.dictionaries(names, values, max_size=4))
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
@@ -103,6 +105,7 @@ class Tied(nn.Module):
         self.output.weight = self.embedding.weight
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_tied_weights_are_tied_again(file_format: FileFormat) -> None:
     content = there_and_back(Plain().content(Tied().state_dict()), file_format)
@@ -148,6 +151,7 @@ def test_others_read_the_folder_with_torch_distributed_checkpoint(tmp_path: Path
     assert same(dict(other.state_dict()), dict(model.state_dict()))
 
 
+@pytest.mark.distribution
 def test_what_others_wrote_is_read(tmp_path: Path) -> None:
     model = Tied()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -241,6 +245,7 @@ def test_a_dtype_that_safetensors_lacks_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_nothing_is_replaced_unless_asked_for(file_format: FileFormat, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -260,6 +265,7 @@ def test_nothing_is_replaced_unless_asked_for(file_format: FileFormat, tmp_path:
         write(tmp_path / "none" / "file", {}, file_format)
 
 
+@pytest.mark.distribution
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_damage_is_told(file_format: FileFormat, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -283,6 +289,18 @@ def test_what_is_no_such_file_is_told(tmp_path: Path) -> None:
     torch.save([1], tmp_path / "list.pt")
     with pytest.raises(ExchangeError, match="holds a list, not a dictionary"):
         read_file(tmp_path / "list.pt")
+
+
+@pytest.mark.distribution
+@pytest.mark.parametrize("home", ["pathlib", "pathlib._local"])
+def test_a_folder_is_read_whatever_python_wrote_it(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 alone says that a path's class is of `pathlib._local`."""
+    monkeypatch.setitem(sys.modules, "pathlib._local", pathlib)
+    monkeypatch.setattr(type(tmp_path), "__module__", home)
+    write(tmp_path / "folder", {"a": torch.arange(3)}, FileFormat.DCP)
+    monkeypatch.undo()
+    assert bytes([len(home)]) + home.encode() in (tmp_path / "folder" / ".metadata").read_bytes()
+    assert torch.equal(read_file(tmp_path / "folder")["a"], torch.arange(3))
 
 
 class Evil:
