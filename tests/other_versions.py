@@ -3,8 +3,8 @@
     python -m tests.other_versions lowest [PYTEST ARGUMENTS]    the lowest that pyproject.toml allows
     python -m tests.other_versions newest [PYTEST ARGUMENTS]    the newest on the package index
 
-Each has a virtual environment beside the cache of Horovod's wheels, which is brought to what is resolved now before each
-run. Horovod is built for the torch in it. Packages without a wheel for this Python are not taken: a bound that only a
+Each has a virtual environment beside the cache of Horovod's wheels, brought to what is resolved now before each run.
+Horovod is built for the torch in it. Packages without a wheel for this Python are not taken: a bound that only a
 compiler makes true is none.
 """
 
@@ -37,8 +37,8 @@ TESTED: Final = (
     "tests/local/test_training.py",
     "tests/local/test_figures.py",
 )
-"""All that calls a library. Left out are most of the jobs and pods that are hurt in many ways: hours of waiting, in which
-a library's version changes nothing once one job of each launcher has run."""
+"""All that calls a library. Left out are most of the jobs and pods that are hurt in many ways: a library's version
+changes nothing there once one job of each launcher has run."""
 PARALLEL: Final = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
 """As `make test` does."""
 
