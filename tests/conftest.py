@@ -21,6 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 properties.register()
 
 _WITH_TORCH: Final = (
+    "cluster/test_bridges.py",
     "gpu",
     "local",
     "trainer",

@@ -117,6 +117,8 @@ def test_a_second_signal_ends_a_stubborn_horovodrun(tmp_path: Path) -> None:
         assert process.wait(30) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     with supervisor(tmp_path, ignoring="HUP") as process:
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):

@@ -33,12 +33,14 @@ def build(folder: Path, name: str, *, needs: Path | None = None) -> Path:
     return library
 
 
+@pytest.mark.process
 def test_an_image_with_both_starts(libraries: Path) -> None:
     build(libraries, FABRIC)
     build(libraries, PLUGIN)
     efa_libraries.require(4, os.environ)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("there", [(), (FABRIC,), (PLUGIN,)])
 def test_every_missing_library_is_named_with_the_way_out(libraries: Path, there: tuple[str, ...]) -> None:
     for name in there:
@@ -54,6 +56,7 @@ def test_every_missing_library_is_named_with_the_way_out(libraries: Path, there:
     assert raised.value.exit_code == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("chosen", ["ofi", "/the/libnccl-net-ofi.so", "other,ofi"])
 def test_the_plugin_is_the_one_that_nccl_would_open(
     libraries: Path, monkeypatch: pytest.MonkeyPatch, chosen: str
@@ -67,6 +70,7 @@ def test_the_plugin_is_the_one_that_nccl_would_open(
     efa_libraries.require(4, os.environ)
 
 
+@pytest.mark.process
 def test_a_plugin_that_needs_what_torch_brings_is_there(libraries: Path, caplog: pytest.LogCaptureFixture) -> None:
     build(libraries, FABRIC)
     cuda = build(libraries, "libcudart.so.13")

@@ -297,6 +297,8 @@ for step in itertools.count(step + 1):
 """
 
 
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.parametrize("victim_lines", [2, 5])
 def test_sigkill_at_any_moment_costs_at_most_the_save_in_progress(url: str, opened: Open, victim_lines: int) -> None:
     durable = 0

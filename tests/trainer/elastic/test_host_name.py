@@ -18,6 +18,8 @@ def test_a_name_that_resolves_says_nothing(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_name_that_nobody_knows_ends_the_process_with_the_way_out() -> None:
     in_its_own_space = ["unshare", "--uts", "sh", "-c", f'hostname {NAME} && exec "$@"', "sh"]
     if subprocess.run([*in_its_own_space, "true"], check=False, capture_output=True).returncode:

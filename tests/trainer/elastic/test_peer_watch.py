@@ -112,6 +112,8 @@ def machine() -> Iterator[Machine]:
         yield Machine(name, world, made[0])
 
 
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.parametrize("sends", [False, True], ids=["waits for data", "has sent data"])
 def test_a_pulled_cable_ends_what_waits_for_the_lost_host(machine: Machine, sends: bool) -> None:
     """TCP itself would wait for a quarter of an hour."""
@@ -125,6 +127,7 @@ def test_a_pulled_cable_ends_what_waits_for_the_lost_host(machine: Machine, send
     watch.stop()
 
 
+@pytest.mark.process
 def test_a_peer_that_does_not_read_is_not_lost(machine: Machine) -> None:
     """A stopped or busy process: its kernel answers, although nothing more fits into its buffers."""
     connection = machine.connection

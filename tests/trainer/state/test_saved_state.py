@@ -127,6 +127,8 @@ print(saved.step, sorted(saved), tuple(saved["model"]["0.weight"].shape))
 """
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_notebook_needs_no_horovod(tmp_path: Path) -> None:
     train(tmp_path / "store")
     done = subprocess.run(

@@ -47,6 +47,8 @@ print("trained on")
 """
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_full_volume_cuts_no_line_and_ends_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL_VOLUME],

@@ -61,10 +61,14 @@ def read(driver: Path, *, visible: str | None = None, index: str = "") -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_what_the_driver_says_of_each_gpu(driver: Path) -> None:
     assert read(driver) == [WHOLE, SLICE]
 
 
+@pytest.mark.core
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("visible", "index", "expected"),
     [
@@ -80,5 +84,7 @@ def test_only_those_of_this_process(driver: Path, visible: str | None, index: st
     assert read(driver, visible=visible, index=index) == expected
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_without_a_driver_there_are_none(driver: Path, tmp_path: Path) -> None:
     assert read(tmp_path) == []

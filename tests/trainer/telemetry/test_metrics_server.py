@@ -78,6 +78,8 @@ def test_a_port_that_is_taken_is_served_once_it_is_free(address: str, caplog: py
     assert {record.levelname for record in caplog.records} == {"DEBUG"}, "nobody needs to do anything about it"
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_nothing_is_imported_before_a_scrape() -> None:
     code = (
         "import sys\n"

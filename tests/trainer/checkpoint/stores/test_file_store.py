@@ -38,6 +38,8 @@ def test_a_full_disk_costs_one_save_and_nothing_that_was_durable(tiny: Path) -> 
         checkpoints.close()
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
     script = f"""
 import resource, signal, torch

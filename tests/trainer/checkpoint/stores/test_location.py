@@ -45,6 +45,8 @@ def test_every_problem_is_named_at_once() -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.core
+@pytest.mark.process
 def test_the_file_store_needs_no_boto3() -> None:
     script = (
         "import sys; from hvd_elastic.trainer.checkpoint.stores.location import Location; Location.parse('file:///x').open();"
