@@ -6,6 +6,7 @@
 Together they are every test that needs neither a cluster nor a GPU nor an image.
 """
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -97,4 +98,5 @@ def summary(ended: Sequence[Ended]) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # it takes pytest along
     sys.exit(run(sys.argv[1], sys.argv[2:]))
