@@ -61,7 +61,7 @@ def _execute_file(path: Path) -> None:
         raise SystemExit(2) from error
     main = types.ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", name)
-    names = {"__file__": name, "__cached__": None, "__loader__": loader, "__builtins__": builtins}
+    names: dict[str, object] = {"__file__": name, "__cached__": None, "__loader__": loader, "__builtins__": builtins}
     if sys.version_info < (3, 14):  # since then they are made when they are asked for (PEP 649)
         names["__annotations__"] = {}
     main.__dict__.update(names)
