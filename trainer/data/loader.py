@@ -121,8 +121,10 @@ def _with_start_method(options: dict[str, Any]) -> dict[str, Any]:
     From Python 3.14 on the default would be a fork server, which runs the script anew: one that trains without
     `if __name__ == "__main__"` would do so there, too.
     """
-    chosen = options.get("multiprocessing_context") or multiprocessing.get_start_method(allow_none=True)
-    if not options.get("num_workers") or chosen or sys.platform != "linux":
+    if not options.get("num_workers") or options.get("multiprocessing_context") or sys.platform != "linux":
+        return options
+    default, *_ = multiprocessing.get_all_start_methods()
+    if multiprocessing.get_start_method(allow_none=True) not in {None, default}:  # a lock of a library sets the default
         return options
     return {**options, "multiprocessing_context": "fork"}
 

@@ -137,7 +137,7 @@ class Few(Dataset[int]):
 
 class Unsendable(Few):
     def __init__(self) -> None:
-        self.made = lambda index: index
+        self.made: Any = lambda index: index
 
     def __getitem__(self, index: int) -> int:
         return int(self.made(index))
