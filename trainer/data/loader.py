@@ -1,5 +1,7 @@
 """Loads a worker's micro-batches of an epoch with torch's DataLoader."""
 
+import multiprocessing
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -59,7 +61,7 @@ def load(
     if order is None:
         assert isinstance(plan, EpochPlan)
         stream = _StreamShare(plan, dataset, collate or default_collate, seeds)
-        usable = _without_workers(options) if loader_processes.THIS_PROCESS.deaths else options
+        usable = _without_workers(options) if loader_processes.THIS_PROCESS.deaths else _with_start_method(options)
         for batch, micro_batch in DataLoader(stream, batch_size=None, collate_fn=_identity, **usable):
             yield batch, _with_digest(micro_batch, hashed)
         return
@@ -94,9 +96,8 @@ def _batches(
     """Yield the batches. `taken` gets the samples of each, before the batch is yielded."""
     yielded = 0
     if options.get("num_workers") and not loader_processes.THIS_PROCESS.deaths:
-        loader = DataLoader(
-            dataset, batch_sampler=_BatchSampler(plan, order, dataset, seeds, taken), collate_fn=collate, **options
-        )
+        sampler = _BatchSampler(plan, order, dataset, seeds, taken)
+        loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **_with_start_method(options))
         try:
             for batch in loader:
                 yielded += 1
@@ -112,6 +113,20 @@ def _batches(
 
 def _without_workers(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in _WORKER_OPTIONS}
+
+
+def _with_start_method(options: dict[str, Any]) -> dict[str, Any]:
+    """Fork loader processes, on every Python, unless the script has chosen another start method.
+
+    From Python 3.14 on the default would be a fork server, which runs the script anew: one that trains without
+    `if __name__ == "__main__"` would do so there, too.
+    """
+    if not options.get("num_workers") or options.get("multiprocessing_context") or sys.platform != "linux":
+        return options
+    default, *_ = multiprocessing.get_all_start_methods()
+    if multiprocessing.get_start_method(allow_none=True) not in {None, default}:  # a lock of a library sets the default
+        return options
+    return {**options, "multiprocessing_context": "fork"}
 
 
 def is_iterable(dataset: object) -> bool:

@@ -61,7 +61,10 @@ def _execute_file(path: Path) -> None:
         raise SystemExit(2) from error
     main = types.ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", name)
-    main.__dict__.update(__file__=name, __cached__=None, __loader__=loader, __annotations__={}, __builtins__=builtins)
+    names: dict[str, object] = {"__file__": name, "__cached__": None, "__loader__": loader, "__builtins__": builtins}
+    if sys.version_info < (3, 14):  # since then they are made when they are asked for (PEP 649)
+        names["__annotations__"] = {}
+    main.__dict__.update(names)
     sys.modules["__main__"] = main
     exec(compile(source, name, "exec", dont_inherit=True), main.__dict__)  # noqa: S102
 
@@ -95,7 +98,7 @@ def end(code: int) -> NoReturn:
     rely on still happens: non-daemon threads are waited for, atexit functions run, output is flushed.
     """
     with contextlib.suppress(Exception):
-        # Private, but the only way to end the idle threads of concurrent.futures as Python does (3.11 to 3.13).
+        # Private, but the only way to end the idle threads of concurrent.futures as Python does (3.11 to 3.14).
         threading._shutdown()  # type: ignore[attr-defined]
     with contextlib.suppress(Exception):
         atexit._run_exitfuncs()

@@ -78,9 +78,11 @@ def both(yard: Yard, *arguments: str) -> tuple[subprocess.CompletedProcess[str],
         "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__, a[2].tb_frame.f_code.co_name)\n1 / 0",
         "import neighbour; print(neighbour.VALUE)",
         SPAWN,
+        "step: int = 1\nimport __main__; print(__main__.__annotations__)",
         "import pickle\nclass A: pass\nprint(pickle.loads(pickle.dumps(A())).__class__.__module__)",
     ],
 )
+@pytest.mark.distribution
 def test_scripts(yard: Yard, source: str) -> None:
     yard.write(source)
     yard.write("VALUE = 5", "neighbour.py")

@@ -12,6 +12,9 @@ from torch.utils.data import DataLoader, Dataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from hvd_elastic.trainer.data import loader_processes
+from hvd_elastic.trainer.data.batch_policy import BatchPolicy
+from hvd_elastic.trainer.data.loader import load
+from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 
 BATCHES = 40
 
@@ -130,6 +133,24 @@ class Few(Dataset[int]):
 
     def __getitem__(self, index: int) -> int:
         return index
+
+
+class Unsendable(Few):
+    def __init__(self) -> None:
+        self.made: Any = lambda index: index
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.made(index))
+
+
+def test_a_script_that_chose_nothing_has_forked_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork server, the default of Python 3.14, would run it anew, and could not be sent this data set."""
+    default = multiprocessing.context._default_context
+    monkeypatch.setattr(default, "_default_context", multiprocessing.get_context("forkserver"))
+    monkeypatch.setattr(default, "_actual_context", None)
+    plan = EpochPlan(length=3, position=0, policy=BatchPolicy(global_size=3), rank=0, size=1, drop_last=False)
+    ((batch, _),) = load(plan, Unsendable(), SampleOrder(3, seed=1), None, num_workers=1)
+    assert sorted(batch.tolist()) == [0, 1, 2]
 
 
 @pytest.mark.process
