@@ -81,7 +81,10 @@ class Table:
 
         Raises ValueError if there is no such column.
         """
-        number = [each.title for each in self.columns].index(column)
+        titles = [each.title for each in self.columns]
+        if column not in titles:
+            raise ValueError(f"there is no column {column!r}, only {titles}")
+        number = titles.index(column)
         cells = [row[number] for row in self.rows if rows is None or row[0] in rows]
         return [float(cell) for cell in cells if isinstance(cell, int | float)]
 

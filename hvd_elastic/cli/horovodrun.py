@@ -27,6 +27,7 @@ def command(arguments: tuple[str, ...]) -> None:
     """
     from hvd_elastic.horovod.patch_set import SAFE_PATCH, installed_patches
     from hvd_elastic.launcher.horovodrun_command import parse
+    from hvd_elastic.launcher.remote.output_sinks import discard_unwritten
     from hvd_elastic.launcher.supervisor import supervise
 
     job = parse(arguments)
@@ -36,4 +37,5 @@ def command(arguments: tuple[str, ...]) -> None:
     finish = supervise(job)
     if finish.exit_code:
         logger.error("the job failed with %d: %s", finish.exit_code, finish.reason)
+    discard_unwritten(sys.stdout, sys.stderr)
     sys.exit(finish.exit_code)
