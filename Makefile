@@ -37,6 +37,12 @@ test: $(STAMP)  ## all that needs no process, and each capability once with real
 test-process: $(STAMP)  ## the rest that needs no cluster, GPU or image: real launchers, workers and pods; every property in earnest
 	$(BIN)/python -m tests.suite process
 
+test-lowest: $(STAMP)  ## the tests that call libraries, with the lowest versions that pyproject.toml allows
+	$(BIN)/python -m tests.other_versions lowest
+
+test-newest: $(STAMP)  ## the same with the newest versions on the package index
+	$(BIN)/python -m tests.other_versions newest
+
 test-gpu: $(STAMP)  ## what only a GPU can show, and what was shown on this machine; without one, the CPU's form of it
 	sh tools/nccl.sh $(VENV)
 	$(BIN)/pytest tests -m gpu -p tests.gpu.report
