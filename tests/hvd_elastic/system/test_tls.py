@@ -23,9 +23,9 @@ def test_an_authority_without_key_identifiers_and_key_usage_is_taken(
     ours, theirs = socket.socketpair()
     default = ssl.create_default_context
 
-    def strict(**trusted: str | None) -> ssl.SSLContext:
+    def strict(*, cafile: str | None, cadata: str | None) -> ssl.SSLContext:
         """As Python 3.13 makes it, on every Python."""
-        context = default(**trusted)
+        context = default(cafile=cafile, cadata=cadata)
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         return context
 
