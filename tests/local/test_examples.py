@@ -52,6 +52,8 @@ def test_the_count_sees_changes() -> None:
     assert changed_lines("digits.py", "digits_learning_rate.py") > changed_lines("digits.py", "digits_elastic.py")
 
 
+@pytest.mark.process
+@pytest.mark.core
 @pytest.mark.parametrize("name", ["digits.py", "digits_elastic.py"])
 def test_it_learns_alone_with_plain_python(name: str) -> None:
     done = start([*forkserver.python(), str(EXAMPLES / name), "--epochs", "4"])
