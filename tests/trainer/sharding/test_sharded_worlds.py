@@ -18,8 +18,7 @@ def run_cases(size: int, *arguments: str) -> None:
             assert said.endswith("all done\n"), said
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.core), 3, 4])
 def test_a_sharded_optimizer_is_the_plain_one(size: int) -> None:
     run_cases(size)
 
