@@ -25,7 +25,9 @@ ANSWER_SECONDS: Final = 10.0
 MAX_BATCH_LINES: Final = 64
 """Lines of a watch per batch. More at a time would cost memory and save no time."""
 USER_AGENT: Final = "hvd-elastic-discovery"
-KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 1, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 5}
+_TCP_KEEPIDLE: Final[int] = getattr(socket, "TCP_KEEPIDLE", 0) or getattr(socket, "TCP_KEEPALIVE")  # noqa: B009
+"""macOS calls it TCP_KEEPALIVE."""
+KEEPALIVE: Final = {_TCP_KEEPIDLE: 1, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 5}
 """Seconds, seconds, times. A server that came back and has lost the connection rejects a probe, so within a second.
 Without probes, a watch would take the silence for a quiet cluster until its silence limit."""
 MERGE_PATCH: Final = "application/merge-patch+json"

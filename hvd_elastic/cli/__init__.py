@@ -2,8 +2,9 @@
 
 import importlib
 import sys
+from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -73,6 +74,15 @@ OF_PODS: Final = {
 VERBS: Final = {verb: text for group in (*GROUPS.values(), OF_PODS) for verb, text in group.items()}
 """All of them. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
 
+LINUX_ONLY: Final = frozenset({"run", "demo", "install-horovod", "launch", "horovodrun", *OF_PODS})
+"""Verbs that start, drive or are a job's processes. These use `/proc`, `prctl`, pidfds and more that only Linux has."""
+
+
+class NotLinuxError(HvdElasticError):
+    """The verb needs what Linux alone has."""
+
+    exit_code = Exit.BAD_INPUT
+
 
 class _LazyGroup(click.Group):
     """Knows its verbs by name, and imports a verb only to run it. `--help` imports none."""
@@ -86,6 +96,8 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"hvd_elastic.cli.{cmd_name.replace('-', '_')}")
         command = module.command
         assert isinstance(command, click.Command)
+        if cmd_name in LINUX_ONLY and sys.platform != "linux":
+            command.callback = partial(_refuse, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -93,6 +105,13 @@ class _LazyGroup(click.Group):
         for title, verbs in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
+
+
+def _refuse(verb: str, **_: object) -> NoReturn:
+    raise NotLinuxError(
+        f"{verb} needs Linux, and this is {sys.platform}: call it on a Linux machine, in a container or in WSL,"
+        " or give the job to a cluster with `hvd-elastic submit`"
+    )
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -40,7 +40,9 @@ class LiveWatch:
         self._trouble = ""
         self._lock = threading.Lock()
         """Guards the three above."""
-        self._wake, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._waker, False)
         self._turn = threading.Event()
         """Set to read at once."""
 

@@ -86,7 +86,8 @@ class FileUpload:
         """Make the file durable, then visible, and free its page cache for the data loader."""
         with translate_errors(self._path):
             os.fsync(self._handle)
-            os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            if hasattr(os, "posix_fadvise"):  # macOS has none
+                os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
             self._close()
             self._partial.rename(self._path)
             fsync_folder(self._path.parent)
