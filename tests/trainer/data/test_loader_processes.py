@@ -1,8 +1,11 @@
 """Real loader processes of torch, killed while the training process does one thing or another."""
 
+import contextlib
 import multiprocessing
 import os
 import threading
+from collections.abc import Iterator
+from multiprocessing import connection
 from typing import Any
 
 import psutil
@@ -53,26 +56,25 @@ def prepared_fork_server() -> None:
     ],
     ids=lambda param: f"{param[0].__name__}-{param[1]}",
 )
-def batches(request: pytest.FixtureRequest) -> Any:
+def batches(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Of a loader with a process, which has begun. Python's default was `fork`, and is `forkserver` from 3.14 on."""
     kind, method = request.param
     made = iter(kind(Numbers(), batch_size=None, num_workers=1, multiprocessing_context=method))
     assert next(made) == 0
-    return made
+    yield made
+    made._shutdown_workers()  # torch would tell the next test of this one's death, until the iterator is collected
 
 
-def kill(batches: Any) -> psutil.Process:
-    process = psutil.Process(batches._workers[0].pid)
-    process.kill()
-    return process
+def kill(batches: Any) -> None:
+    psutil.Process(batches._workers[0].pid).kill()
 
 
-def wait_for_death(process: psutil.Process) -> None:
-    """Until all its threads have ended, and SIGCHLD has come. Nobody has waited for it, unless a fork server did."""
-    try:
+def wait_for_death(batches: Any) -> None:
+    """Until all its threads have ended, and this process can know. Nobody has waited for it but a fork server."""
+    (process,) = batches._workers
+    with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    except ChildProcessError:
-        process.wait(30)
+    assert connection.wait([process.sentinel], timeout=30)  # a fork server tells of a death after it has waited for it
 
 
 pytestmark = pytest.mark.distribution
@@ -81,7 +83,8 @@ pytestmark = pytest.mark.distribution
 def test_a_death_does_not_interrupt_a_step(batches: Any) -> None:
     """An error as a mode ends would leave it on."""
     with torch.no_grad():
-        wait_for_death(kill(batches))
+        kill(batches)
+        wait_for_death(batches)
     assert torch.is_grad_enabled()
     with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid \d+\) is killed by signal") as told:
         next(batches)
