@@ -203,6 +203,7 @@ class Checkpoints:
         try:
             self._save(request, to_walk)
         finally:
+            self._has_ended.set()  # whatever became of it: no later save would ever be due
             if self._stop.is_set():
                 self._claim.store.close()
 
@@ -220,7 +221,6 @@ class Checkpoints:
         self._record_success(request, manifest)
         self._snapshot_released.set()
         self._prune(manifest)
-        self._has_ended.set()
 
     def _record_success(self, request: SaveRequest, manifest: Manifest) -> None:
         seconds = self._clock() - self._last_clock

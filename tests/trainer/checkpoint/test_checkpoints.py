@@ -119,6 +119,22 @@ def test_of_two_launchers_the_first_is_fenced_out_for_good(url: str, opened: Ope
     assert found.step == 2
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_save_has_ended_whatever_became_of_it(folder: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else no later save would ever be due."""
+    checkpoints = opened(folder, "one", interval_steps=1)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("not one of a store's errors")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hvd_elastic.trainer.checkpoint.checkpoints.prune", broken)
+        save(checkpoints, 1)
+        assert checkpoints.wait_idle(10)
+    assert checkpoints.due(2)
+    save(checkpoints, 2)
+
+
 @pytest.mark.distribution
 def test_a_failed_save_has_ended_before_its_thread(folder: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a thread lives after its last line is the interpreter's affair."""
