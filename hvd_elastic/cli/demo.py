@@ -50,9 +50,10 @@ def command(
     settings = DemoSettings(data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size)
     output.mkdir(parents=True, exist_ok=True)
     console = Console()
+    beside = ", and with stock horovodrun under the same load" if stock else ""
     console.print(
-        "The same training, three times: with hvd-elastic while inference takes hosts and gives them back, undisturbed,"
-        " and with stock horovodrun under the same load. Some 100 s on two cores as it stands; the report comes last.",
+        "The same training: with hvd-elastic while inference takes hosts and gives them back, undisturbed"
+        f"{beside}. All of it with its defaults takes some 100 s on two cores; the report comes last.",
         highlight=False,
     )
     with Display(console) as display:

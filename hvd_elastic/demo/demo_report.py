@@ -39,7 +39,7 @@ def print_report(runs: Sequence[DemoRun], console: Console) -> None:
 
 
 def _runs(runs: Sequence[DemoRun]) -> Table:
-    table = Table(title="The same training, three times", title_justify="left")
+    table = Table(title=f"The same training, {len(runs)} times", title_justify="left")
     table.add_column("")
     for run in runs:
         table.add_column(run.title, justify="right")
