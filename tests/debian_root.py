@@ -82,11 +82,8 @@ class DebianRoot:
             subprocess.TimeoutExpired: it took longer, and was ended.
 
         """
-        enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter", str(self.folder)]
-        variables = [f"{name}={value}" for name, value in self.environment().items()]
-        command = [*enter, "/usr/bin/env", "-i", *variables, "/bin/sh", "-c", f"cd /root && {shell}"]
         done = subprocess.run(
-            command,
+            self._command(shell),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -96,11 +93,16 @@ class DebianRoot:
         return done.returncode
 
     def read(self, shell: str) -> str:
-        """Return what a line of shell prints."""
-        written = self.folder / "root" / ".printed"
-        with written.open("w") as output:
-            self.run(shell, output=output, timeout_seconds=60)
-        return written.read_text(errors="replace").strip()
+        """Return what a line of shell prints. Raises subprocess.TimeoutExpired after a minute."""
+        done = subprocess.run(
+            self._command(shell), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.stdout.strip()
+
+    def _command(self, shell: str) -> list[str]:
+        enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter", str(self.folder)]
+        variables = [f"{name}={value}" for name, value in self.environment().items()]
+        return [*enter, "/usr/bin/env", "-i", *variables, "/bin/sh", "-c", f"cd /root && {shell}"]
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a command in it: a newcomer's, and how this machine reaches a package index."""

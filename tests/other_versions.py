@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.horovod import wheel_build
+from tests.suite import HERE, RUNS
 
 ROOT: Final = Path(__file__).parents[1]
 PROJECT: Final = ("pyproject.toml", "--all-extras", "--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")
@@ -39,8 +40,6 @@ TESTED: Final = (
 )
 """All that calls a library. Left out are most of the jobs and pods that are hurt in many ways: a library's version
 changes nothing there once one job of each launcher has run."""
-PARALLEL: Final = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
-"""As `make test` does."""
 
 
 def resolve(which: str) -> str:
@@ -71,8 +70,7 @@ def run(which: str, arguments: Sequence[str]) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)
         python = environment(which, folder)
         subprocess.run([sys.executable, "-m", "uv", "pip", "list", "--python", str(python)], check=True)
-        marked = "not cluster and not gpu and not image"
-        pytest = [str(python), "-m", "pytest", *TESTED, "-m", marked, *PARALLEL, *arguments]
+        pytest = [str(python), "-m", "pytest", *TESTED, "-m", HERE, *RUNS["only"], *arguments]
         return subprocess.run(pytest, cwd=ROOT, check=False).returncode
 
 

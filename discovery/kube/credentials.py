@@ -94,4 +94,4 @@ def _bearer_token(settings: Any) -> str | None:
 
 
 def _tls_with_ca(ca: Path | str | None) -> Callable[[], ssl.SSLContext]:
-    return lambda: client_context(cafile=str(ca) if ca else None)
+    return lambda: client_context(cafile=ca)

@@ -28,11 +28,7 @@ class SignedRequests:
         self.access = access
         split = urlsplit(access.address.url)
         self._host, self._path = split.netloc, split.path
-        trust = (
-            {"ssl_context": client_context(cafile=str(access.authorities) if access.authorities else None)}
-            if split.scheme == "https"
-            else {}
-        )
+        trust = {"ssl_context": client_context(cafile=access.authorities)} if split.scheme == "https" else {}
         self._pool = urllib3.connection_from_url(
             f"{split.scheme}://{split.netloc}",
             maxsize=threads,

@@ -33,6 +33,7 @@ from hvd_elastic.mpijob.description.section import Section
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.description.volume_spec import Data, Output
 
+# Not Field(): with pydantic 2.10 one here and a default_factory in a section exclude each other.
 Count = Annotated[int, Interval(ge=1, le=100_000)]
 Samples = Annotated[int, Field(ge=1)]
 Percent = Annotated[int, Field(ge=1, le=100)]

@@ -20,11 +20,10 @@ from typing import Final
 from hvd_elastic.horovod import wheel_build
 from hvd_elastic.horovod.patch_set import Patch, read_patches
 from hvd_elastic.horovod.wheel_build import Recipe
+from tests.suite import RUNS
 
 ROOT: Final = Path(__file__).parents[3]
 TESTED: Final = ("tests/hvd_elastic/launcher", "tests/local", "tests/trainer")
-PARALLEL: Final = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
-"""As `make test-process` does with what imports torch."""
 
 
 def environment(recipe: Recipe) -> Path:
@@ -51,7 +50,7 @@ def _share_packages(folder: Path) -> None:
 def unpatched(arguments: Sequence[str]) -> int:
     """Run the launcher's and the training's tests once under unpatched sources; return pytest's exit code."""
     python = environment(wheel_build.read_recipe().unpatched())
-    return _pytest(python, *TESTED, "-m", "not cluster", *PARALLEL, *arguments)
+    return _pytest(python, *TESTED, "-m", "not cluster", *RUNS["only"], *arguments)
 
 
 def without(names: Sequence[str]) -> int:

@@ -23,14 +23,14 @@ def test_an_authority_without_key_identifiers_and_key_usage_is_taken(
     ours, theirs = socket.socketpair()
     default = ssl.create_default_context
 
-    def strict(*, cafile: str | None, cadata: str | None) -> ssl.SSLContext:
+    def strict(*, cafile: Path | None, cadata: str | None) -> ssl.SSLContext:
         """As Python 3.13 makes it, on every Python."""
         context = default(cafile=cafile, cadata=cadata)
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         return context
 
     monkeypatch.setattr(ssl, "create_default_context", strict)
-    context = client_context(cafile=str(authority.root))
+    context = client_context(cafile=authority.root)
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
 
     def serve() -> None:
