@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -47,6 +48,8 @@ class Recipe:
     python: str
     """Interpreter and ABI as in a wheel's name, such as `cp311`."""
     machine: str
+    libc: str
+    """Such as `glibc 2.36`: what is compiled against a newer one does not load with an older, which may share a home."""
     torch: str
     """Version with its local part, such as `2.15.0+cu132`."""
     cxx_standard: int
@@ -107,6 +110,7 @@ def read_recipe() -> Recipe:
     return Recipe(
         python=f"cp{sys.version_info.major}{sys.version_info.minor}",
         machine=sysconfig.get_platform(),
+        libc=" ".join(platform.libc_ver()),
         torch=torch.version + _local_version(Path(str(torch.locate_file("torch/version.py")))),
         cxx_standard=required_cxx_standard(header.read_text()) if header.exists() else 17,
         cuda=shutil.which("nvcc") is not None or _cuda_packages() is not None,

@@ -14,7 +14,15 @@ from hvd_elastic.horovod import wheel_build
 from hvd_elastic.horovod.patch_set import NUMBER, Patch
 from hvd_elastic.horovod.wheel_build import HorovodBuildError, Recipe, missing_tools, required_cxx_standard, wheel
 
-RECIPE = Recipe(python="cp311", machine="linux-x86_64", torch="2.15.0+cu132", cxx_standard=20, cuda=False, mpi=False)
+RECIPE = Recipe(
+    python="cp311",
+    machine="linux-x86_64",
+    libc="glibc 2.36",
+    torch="2.15.0+cu132",
+    cxx_standard=20,
+    cuda=False,
+    mpi=False,
+)
 
 
 def quiet(_: str) -> None:
@@ -41,6 +49,7 @@ def test_everything_that_changes_the_wheel_changes_its_key() -> None:
         replace(RECIPE, cuda=True),
         replace(RECIPE, mpi=True),
         replace(RECIPE, machine="linux-aarch64"),
+        replace(RECIPE, libc="glibc 2.41"),
         RECIPE.without("gloo-message"),
         RECIPE.unpatched(),
         replace(RECIPE, patches=(*RECIPE.patches[:-1], replace(RECIPE.patches[-1], diff="another"))),
