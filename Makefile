@@ -17,7 +17,7 @@ FIRST_SEED ?= 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-process test-lowest test-newest test-gpu test-image test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
+.PHONY: help setup demo test test-process test-lowest test-newest test-gpu test-image test-compilers test-patches test-unpatched lint docs format bench report release test-cluster test-cluster-core test-distributions test-distributions-part soak causes bench-cluster cluster-up cluster-parts cluster-down cluster-status clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -37,10 +37,10 @@ test: $(STAMP)  ## all that needs no process, and each capability once with real
 test-process: $(STAMP)  ## the rest that needs no cluster, GPU or image: real launchers, workers and pods; every property in earnest
 	$(BIN)/python -m tests.suite process
 
-test-lowest: $(STAMP)  ## the tests that call libraries, with the lowest versions that pyproject.toml allows
+test-lowest: $(STAMP)  ## `make test` with the lowest versions of the libraries that pyproject.toml allows
 	$(BIN)/python -m tests.other_versions lowest
 
-test-newest: $(STAMP)  ## the same with the newest versions on the package index
+test-newest: $(STAMP)  ## `make test` with the newest versions on the package index
 	$(BIN)/python -m tests.other_versions newest
 
 test-gpu: $(STAMP)  ## what only a GPU can show, and what was shown on this machine; without one, the CPU's form of it
@@ -52,6 +52,9 @@ test-image: $(STAMP)  ## the images for GPUs and EFA, built whole and tried (roo
 
 test-patches: $(STAMP)  ## for each patch of Horovod: without it, the tests that it names must fail (a build each)
 	$(BIN)/python -m tests.hvd_elastic.horovod.variants without
+
+test-compilers: $(STAMP)  ## build Horovod with each other compiler that this Debian has (root; three minutes each)
+	$(BIN)/python -m tests.hvd_elastic.horovod.compilers
 
 test-unpatched: $(STAMP)  ## the launcher's and the training's tests once with unpatched sources of Horovod
 	$(BIN)/python -m tests.hvd_elastic.horovod.variants unpatched

@@ -12,7 +12,7 @@ from tests.cluster.kube import folders
 from tests.distributions import outcome_table
 from tests.distributions.first_commands import DIFFERING, PROJECT, SUITES, ReleaseOutcome, try_release
 
-_WHOLE: Final = ("make demo", "make test")
+_WHOLE: Final = ("make demo", "make test", "make test-compilers")
 _PART: Final = ("make demo", f".venv/bin/pytest tests -m '{DIFFERING} and not cluster' -n 2")
 _PAGE: Final = PROJECT / "docs" / "tested-versions.md"
 

@@ -31,7 +31,7 @@ class CommandOutcome:
     exit_code: int
     seconds: float
     summary: str
-    """Pytest's counts; empty for a command that runs no tests."""
+    """Pytest's counts, or which compilers built Horovod; empty for a command that tells neither."""
     log: Path
 
     @property
@@ -116,7 +116,7 @@ def _run(root: DebianRoot, suite: str, command: str, *, logs: Path, say: Callabl
         command=command,
         exit_code=code,
         seconds=time.monotonic() - before,
-        summary=pytest_summary(log.read_text(errors="replace")),
+        summary=summary_of(log.read_text(errors="replace")),
         log=log,
     )
     became = "passes" if outcome.passed else f"exit code {code}"
@@ -124,10 +124,10 @@ def _run(root: DebianRoot, suite: str, command: str, *, logs: Path, say: Callabl
     return outcome
 
 
-def pytest_summary(output: str) -> str:
-    """Return pytest's last lines of counts, such as `12 passed, 1 skipped`, one for each run of it, joined by ` + `."""
-    lines = re.findall(r"^=* ?(\d+ (?:passed|failed|error|skipped)[^=\n]*?) in [\d.]+s", output, re.MULTILINE)
-    return " + ".join(lines)
+def summary_of(output: str) -> str:
+    """Return pytest's counts, such as `12 passed, 1 skipped`, one for each run of it, or the compilers that built."""
+    counts = re.findall(r"^=* ?(\d+ (?:passed|failed|error|skipped)[^=\n]*?) in [\d.]+s", output, re.MULTILINE)
+    return " + ".join(counts or re.findall(r"^compiles with (.+)$", output, re.MULTILINE))
 
 
 def _git(*arguments: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.debian_root import DebianRoot
 from tests.distributions import outcome_table
-from tests.distributions.first_commands import PROJECT, CommandOutcome, ReleaseOutcome, pytest_summary
+from tests.distributions.first_commands import PROJECT, CommandOutcome, ReleaseOutcome, summary_of
 
 PAGE = (PROJECT / "docs" / "tested-versions.md").read_text(encoding="utf-8")
 
@@ -22,11 +22,12 @@ def outcome(suite: str, *, exit_code: int = 0, summary: str = "") -> ReleaseOutc
         ("all done\n", ""),
         ("==== 12 passed in 3.01s ====\n", "12 passed"),
         ("= 1 failed, 5 passed, 2 skipped in 400.10s (0:06:40) =\n", "1 failed, 5 passed, 2 skipped"),
+        ("compiles with g++-11 11.3.0, clang++ 14.0.6\n", "g++-11 11.3.0, clang++ 14.0.6"),
         ("3 passed in 1.00s\nmore\n=== 4 passed, 1 skipped in 2.50s ===\n", "3 passed + 4 passed, 1 skipped"),
     ],
 )
-def test_the_counts_of_each_run_of_pytest_are_told(output: str, summary: str) -> None:
-    assert pytest_summary(output) == summary
+def test_what_a_command_tells_of_itself(output: str, summary: str) -> None:
+    assert summary_of(output) == summary
 
 
 def test_a_row_says_what_passed_and_what_did_not() -> None:
