@@ -1,4 +1,4 @@
-"""The tests with other versions of the libraries than uv.lock has.
+"""`make test` with other versions of the libraries than uv.lock has.
 
     python -m tests.other_versions lowest [PYTEST ARGUMENTS]    the lowest that pyproject.toml allows
     python -m tests.other_versions newest [PYTEST ARGUMENTS]    the newest on the package index
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.horovod import wheel_build
-from tests.suite import HERE, RUNS
 
 ROOT: Final = Path(__file__).parents[1]
 PROJECT: Final = ("pyproject.toml", "--all-extras", "--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")
@@ -25,21 +24,6 @@ RESOLUTIONS: Final = {
     "newest": ("--group", "loaders", "--group", "bridges"),
 }
 """Arguments of `uv pip compile`. The libraries of others come newest alone: no user gets their bounds from here."""
-
-TESTED: Final = (
-    "tests/mpijob",
-    "tests/priorityclasses",
-    "tests/discovery",
-    "tests/trainer",
-    "tests/hvd_elastic",
-    "--ignore=tests/hvd_elastic/worker",
-    "tests/hvd_elastic/worker/test_adoption.py",
-    "tests/local/test_run.py",
-    "tests/local/test_training.py",
-    "tests/local/test_figures.py",
-)
-"""All that calls a library. Left out are most of the jobs and pods that are hurt in many ways: a library's version
-changes nothing there once one job of each launcher has run."""
 
 
 def resolve(which: str) -> str:
@@ -63,15 +47,14 @@ def environment(which: str, folder: Path) -> Path:
 
 
 def run(which: str, arguments: Sequence[str]) -> int:
-    """Run the tests that call libraries; return pytest's exit code."""
+    """Run the tests of `make test`; return 0 where all passed."""
     folder = wheel_build.default_cache().parent / "versions" / f"{which}-{sys.implementation.cache_tag}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         python = environment(which, folder)
         subprocess.run([sys.executable, "-m", "uv", "pip", "list", "--python", str(python)], check=True)
-        pytest = [str(python), "-m", "pytest", *TESTED, "-m", HERE, *RUNS["only"], *arguments]
-        return subprocess.run(pytest, cwd=ROOT, check=False).returncode
+        return subprocess.run([python, "-m", "tests.suite", "quick", *arguments], cwd=ROOT, check=False).returncode
 
 
 def _uv(*arguments: str, given: str = "") -> str:
