@@ -12,8 +12,9 @@ from tests.cluster.kube import folders
 from tests.distributions import outcome_table
 from tests.distributions.first_commands import DIFFERING, PROJECT, SUITES, ReleaseOutcome, try_release
 
-_WHOLE: Final = ("make demo", "make test", "make test-compilers")
+_WHOLE: Final = ("make demo", "make test")
 _PART: Final = ("make demo", f".venv/bin/pytest tests -m '{DIFFERING} and not cluster' -n 2")
+_COMPILERS: Final = ("make test-compilers",)
 _PAGE: Final = PROJECT / "docs" / "tested-versions.md"
 
 
@@ -21,7 +22,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Try each release; return 1 if a command failed in one."""
     parser = argparse.ArgumentParser(prog="python -m tests.distributions", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; default: all")
-    parser.add_argument("--part", action="store_true", help="`make demo`, and the tests that differ by distribution")
+    commands = parser.add_mutually_exclusive_group()
+    commands.set_defaults(commands=_WHOLE)
+    for option, instead in (("--part", _PART), ("--compilers", _COMPILERS)):
+        commands.add_argument(
+            option, dest="commands", action="store_const", const=instead, help=f"in place of both: {'; '.join(instead)}"
+        )
     parser.add_argument("--warm", action="store_true", help="with the caches that the last such run left")
     parser.add_argument("--write", action="store_true", help="put the table into docs/tested-versions.md")
     asked = parser.parse_args(arguments)
@@ -31,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("a release of its own in a folder needs root, and Linux")
     _warn_of_changes()
     try:
-        outcomes = [_try(suite, part=asked.part, warm=asked.warm) for suite in asked.suites or SUITES]
+        outcomes = [_try(suite, commands=asked.commands, warm=asked.warm) for suite in asked.suites or SUITES]
     except subprocess.CalledProcessError as error:
         _say(f"{error}:\n{(error.output or '')[-3000:]}")
         return 2
@@ -42,10 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
-def _try(suite: str, *, part: bool, warm: bool) -> ReleaseOutcome:
+def _try(suite: str, *, commands: tuple[str, ...], warm: bool) -> ReleaseOutcome:
     outcome = try_release(
         suite,
-        commands=_PART if part else _WHOLE,
+        commands=commands,
         cache=folders.cache() / "distributions",
         logs=PROJECT / "out" / "distributions",
         warm=warm,

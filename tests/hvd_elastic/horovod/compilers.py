@@ -1,8 +1,8 @@
 """Horovod built with each other compiler that this Debian or Ubuntu has, and a sum over two processes (root).
 
-    python -m tests.hvd_elastic.horovod.compilers [COMPILER ...]    such as g++-13 and clang++; default: all of them
+    python -m tests.hvd_elastic.horovod.compilers [COMPILER ...]    such as g++-13 and clang++; default: all others
 
-Installs the compilers. The one that is `g++` here is what `make setup` builds with, so it is left out.
+Installs the compilers. Those that are `g++` of a release are left out: its `make setup` builds with them.
 """
 
 import os
@@ -18,6 +18,8 @@ from hvd_elastic.horovod import wheel_build
 from tests.debian_programs import Tool, install
 
 OLDEST_GCC: Final = 11
+DEFAULTS: Final = (12, 14, 16)
+"""Of Debian 12, 13 and testing: `make test-distributions` builds with them."""
 _TRY: Final = """
 import torch, horovod.torch as hvd
 hvd.init()
@@ -35,11 +37,10 @@ def main(names: Sequence[str]) -> int:
 
 
 def _others() -> list[str]:
-    """The C++ compilers among this release's packages, but for the default."""
+    """The C++ compilers among this release's packages, but for those that are the default of a tested release."""
     packages = _output("apt-cache", "pkgnames").split()
-    default = _output("g++", "-dumpversion").strip()
     versions = sorted(int(found.group(1)) for package in packages if (found := re.fullmatch(r"g\+\+-(\d+)", package)))
-    gcc = [f"g++-{version}" for version in versions if version >= OLDEST_GCC and str(version) != default]
+    gcc = [f"g++-{version}" for version in versions if version >= OLDEST_GCC and version not in DEFAULTS]
     return [*gcc, *(["clang++"] if "clang" in packages else [])]
 
 
