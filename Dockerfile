@@ -8,7 +8,7 @@
 # The layers go from what changes least to what changes most: system, dependencies (torch: gigabytes), Horovod, and last
 # this project, so that a new version of it is a small layer.
 
-# Any Debian or Ubuntu whose python3 is 3.11 to 3.14. This is debian:trixie-20260918-slim; its digest is from
+# Any Debian or Ubuntu whose python3 is 3.11 to 3.15. This is debian:trixie-20260918-slim; its digest is from
 # docker-library/repo-info, repos/debian/remote/trixie-20260918-slim.md. Raise it together with SNAPSHOT.
 ARG BASE=docker.io/library/debian@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a
 # The day whose packages of Debian are taken, and where from. Empty: apt keeps the sources of BASE.

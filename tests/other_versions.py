@@ -9,6 +9,7 @@ compiler makes true is none.
 """
 
 import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -54,7 +55,10 @@ def run(which: str, arguments: Sequence[str]) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)
         python = environment(which, folder)
         subprocess.run([sys.executable, "-m", "uv", "pip", "list", "--python", str(python)], check=True)
-        return subprocess.run([python, "-m", "tests.suite", "quick", *arguments], cwd=ROOT, check=False).returncode
+        # The tools of the image's build are here, and not in an environment of the lowest versions.
+        variables = {**os.environ, "SBOM_TOOLS": str(Path(sys.executable).parent)}
+        command = [python, "-m", "tests.suite", "quick", *arguments]
+        return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
 
 
 def _uv(*arguments: str, given: str = "") -> str:

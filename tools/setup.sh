@@ -9,14 +9,15 @@ say() { printf '%s\n' "$*" >&2; }
 export python
 need() { sh "$(dirname "$0")/need.sh" "$@"; }
 
-need 'command -v "$python"' "python3"
-"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || {
-    say "$("$python" --version) is not supported: Python 3.11 to 3.14 is (make PYTHON=python3.13 ...)"
+package=${python##*/} # Debian has a package for each: python3, or python3.15 beside it
+need 'command -v "$python"' "$package"
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))' || {
+    say "$("$python" --version) is not supported: Python 3.11 to 3.15 is (make PYTHON=python3.13 ...)"
     exit 1
 }
-need '"$python" -c "import ensurepip, venv"' "python3-venv"
+need '"$python" -c "import ensurepip, venv"' "$package-venv"
 need 'command -v g++ && command -v make && command -v patch' "g++ make patch"
-need '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "python3-dev"
+need '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "$package-dev"
 
 [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
 uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)

@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
         commands.add_argument(
             option, dest="commands", action="store_const", const=instead, help=f"in place of both: {'; '.join(instead)}"
         )
+    parser.add_argument("--python", metavar="NAME", help="such as python3.15: that of the release's Pythons")
     parser.add_argument("--warm", action="store_true", help="with the caches that the last such run left")
     parser.add_argument("--write", action="store_true", help="put the table into docs/tested-versions.md")
     asked = parser.parse_args(arguments)
@@ -36,8 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     if os.geteuid() != 0 or sys.platform != "linux":
         parser.error("a release of its own in a folder needs root, and Linux")
     _warn_of_changes()
+    chosen = f" PYTHON={asked.python}" if asked.python else ""
+    commands = tuple(f"{command}{chosen}" if command.startswith("make ") else command for command in asked.commands)
     try:
-        outcomes = [_try(suite, commands=asked.commands, warm=asked.warm) for suite in asked.suites or SUITES]
+        outcomes = [_try(suite, commands=commands, warm=asked.warm) for suite in asked.suites or SUITES]
     except subprocess.CalledProcessError as error:
         _say(f"{error}:\n{(error.output or '')[-3000:]}")
         return 2

@@ -83,7 +83,7 @@ def try_release(
     outcomes = tuple(_run(root, suite, command, logs=logs, say=say) for command in commands)
     outcome = ReleaseOutcome(
         suite=suite,
-        python=root.read("python3 -c 'import platform; print(platform.python_version())'"),
+        python=root.read("hvd-elastic/.venv/bin/python -c 'import platform; print(platform.python_version())'"),
         compiler=root.read("g++ -dumpfullversion"),
         commands=outcomes,
     )

@@ -98,7 +98,7 @@ def end(code: int) -> NoReturn:
     rely on still happens: non-daemon threads are waited for, atexit functions run, output is flushed.
     """
     with contextlib.suppress(Exception):
-        # Private, but the only way to end the idle threads of concurrent.futures as Python does (3.11 to 3.14).
+        # Private, but the only way to end the idle threads of concurrent.futures as Python does (3.11 to 3.15).
         threading._shutdown()  # type: ignore[attr-defined]
     with contextlib.suppress(Exception):
         atexit._run_exitfuncs()

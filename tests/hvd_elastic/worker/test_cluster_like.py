@@ -24,18 +24,25 @@ from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventuall
 from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
 from tests.hvd_elastic.worker.test_leaving import TRAINS_UNTIL_REMOVED
 
+ROOT: Final = Path(__file__).parents[3]
 USER: Final = "mpiuser"
 
 ROOM: Final = """
 set -e
 mount --make-rprivate /
-if [ -n "$HIDDEN" ]; then  # an interpreter in a folder that only root may enter
-    mkdir -p "$YARD/stage"
-    mount --bind "$BASE" "$YARD/stage"
-    mount -t tmpfs -o mode=755 tmpfs "$HIDDEN"
-    mkdir -p "$BASE"
-    mount --move "$YARD/stage" "$BASE"
-fi
+number=0
+for folder in $SHOWN; do  # what runs, where it lies in a folder that only root may enter
+    number=$((number + 1))
+    mkdir -p "$YARD/stage/$number"
+    mount --bind "$folder" "$YARD/stage/$number"
+done
+for folder in $CLOSED; do mount -t tmpfs -o mode=755 tmpfs "$folder"; done
+number=0
+for folder in $SHOWN; do
+    number=$((number + 1))
+    mkdir -p "$folder"
+    mount --move "$YARD/stage/$number" "$folder"
+done
 mount --bind "$YARD/passwd" /etc/passwd
 mount --bind "$YARD" "$YARD"
 mount -o remount,bind,ro /
@@ -85,11 +92,20 @@ def wrapper(room: Yard) -> list[str]:
     """What stands in for the kubelet and runc."""
     for path in (room.folder, *room.folder.rglob("*")):
         os.chown(path, 1000, 1000)
-    base = Path(sys.base_prefix)
-    hidden = next((str(folder) for folder in base.parents if not folder.stat().st_mode & 0o001), "")
-    variables = [f"YARD={room.folder}", f"BASE={base}", f"HIDDEN={hidden}"]
+    runs = {Path(sys.base_prefix), Path(sys.prefix), ROOT}
+    closed = {folder: outermost for folder in runs if (outermost := _outermost_closed(folder))}
+    shown = [folder for folder in closed if closed.keys().isdisjoint(folder.parents)]
+    variables = [
+        f"YARD={room.folder}",
+        f"SHOWN={' '.join(map(str, shown))}",
+        f"CLOSED={' '.join(map(str, set(closed.values())))}",
+    ]
     unshared = ["unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"]
     return ["env", *variables, *unshared, "sh", "-c", ROOM, "sh"]
+
+
+def _outermost_closed(folder: Path) -> Path | None:
+    return next((parent for parent in reversed(folder.parents) if not parent.stat().st_mode & 0o001), None)
 
 
 def pid_one(pod: Pod) -> int:
