@@ -99,39 +99,44 @@ def skip_for(tool: Tool) -> NoReturn:
     pytest.skip(f"needs {tool.program} (Debian's package {tool.package})")
 
 
-def debian_program(package: str, name: str) -> Path:
-    """The program `name`: the machine's own, or that of `package`, unpacked into the cache and not installed.
+def debian_program(name: str, *packages: str) -> Path:
+    """The program `name`: the machine's own, or that of one of `packages`, unpacked into the cache and not installed.
 
-    Skips the test, with the reason, without one.
+    Packages are alternatives: a program moves from one to another between releases. Skips the test, with the reason,
+    without one.
     """
     found = shutil.which(name)
     if found:
         return Path(found)
-    kept = _cache() / package
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with (kept.parent / f"{package}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes ask at once
-        if not kept.is_dir():
-            _unpack(Tool(program=name, package=package), kept)
-    program = kept / "usr" / "bin" / name
-    if not program.exists():
-        pytest.skip(f"Debian's package {package} has no program {name}")
-    return program
+    failures = []
+    for package in packages:
+        kept = _cache() / package
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with (kept.parent / f"{package}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes ask at once
+            failure = "" if kept.is_dir() else _unpack(Tool(program=name, package=package), kept)
+        program = kept / "usr" / "bin" / name
+        if program.exists():
+            return program
+        failures.append(f"needs {name} (Debian's package {package}), which {failure or 'has no such program'}")
+    pytest.skip("; ".join(failures))
 
 
-def _unpack(tool: Tool, kept: Path) -> None:
-    package = tool.package
+def _unpack(tool: Tool, kept: Path) -> str:
+    """Return why it cannot be; empty if it is done."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         skip_for(tool)
     with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
-        failure = _run(scratch, "apt-get", "-q", "download", package)
+        download = ("apt-get", "-q", "download", tool.package)
+        failure = _run(scratch, *download)
         if failure and os.geteuid() == 0:  # a fresh machine has no lists
-            failure = _run(scratch, "apt-get", "-q", "update") or _run(scratch, "apt-get", "-q", "download", package)
+            failure = _run(scratch, "apt-get", "-q", "update") or _run(scratch, *download)
         if failure:
-            pytest.skip(f"needs {tool.program} (Debian's package {package}), which cannot be fetched: {failure}")
+            return f"cannot be fetched: {failure}"
         (archive,) = Path(scratch).glob("*.deb")
         subprocess.run(["dpkg", "-x", archive, Path(scratch) / "files"], check=True, timeout=120)
         (Path(scratch) / "files").rename(kept)
+    return ""
 
 
 def _run(folder: str, *command: str) -> str:

@@ -39,9 +39,14 @@ def make(folder: Path, suite: str, *, packages: Sequence[str] = ("ca-certificate
     if (pip := Path("/etc/pip.conf")).exists():
         shutil.copy(pip, partial / "etc/pip.conf")
     (partial / "etc/apt/sources.list").write_text(_sources(suite))
+    (partial / "etc/apt/apt.conf.d/90mirror").write_text(_MIRROR_MAY_LAG)
     for package in (partial / "var/cache/apt/archives").glob("*.deb"):
         package.unlink()
     partial.rename(folder)
+
+
+_MIRROR_MAY_LAG: Final = 'Acquire::Check-Valid-Until "false";\n'
+"""A mirror of a few weeks ago serves as well."""
 
 
 def _sources(suite: str) -> str:
@@ -58,15 +63,19 @@ def _call(*command: str) -> None:
 _ENTER: Final = """
 set -e
 mount --make-rprivate /
+mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
 mount --rbind /sys "$1/sys"
 mount --rbind /dev "$1/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
 cp /etc/resolv.conf /etc/hosts "$1/etc/"
-root=$1
+cd "$1"
 shift
-exec chroot "$root" "$@"
+pivot_root . .
+umount -l .
+exec "$@"
 """
+"""The folder becomes the root of a mount namespace. In a mere chroot no command makes namespaces or mounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

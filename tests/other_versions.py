@@ -57,7 +57,7 @@ def run(which: str, arguments: Sequence[str]) -> int:
         subprocess.run([sys.executable, "-m", "uv", "pip", "list", "--python", str(python)], check=True)
         # The tools of the image's build are here, and not in an environment of the lowest versions.
         variables = {**os.environ, "SBOM_TOOLS": str(Path(sys.executable).parent)}
-        command = [python, "-m", "tests.suite", "quick", *arguments]
+        command = [str(python), "-m", "tests.suite", "quick", *arguments]
         return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
 
 

@@ -49,7 +49,7 @@ class Recipe:
     """Interpreter and ABI as in a wheel's name, such as `cp311`."""
     machine: str
     libc: str
-    """Such as `glibc 2.36`: what is compiled against a newer one does not load with an older, which may share a home."""
+    """Such as `glibc 2.36`. What a newer one made does not load with an older one, which may share a home."""
     torch: str
     """Version with its local part, such as `2.15.0+cu132`."""
     cxx_standard: int

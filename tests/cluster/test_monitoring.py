@@ -121,7 +121,7 @@ def _has_answer(prometheus: Prometheus, query: str, since: float) -> bool:
 
 def advised(prometheus: Prometheus) -> set[str]:
     """The monitor's ports, once promtool finds nothing to complain of in what each pod serves there."""
-    promtool = debian_program("prometheus", "promtool")
+    promtool = debian_program("promtool", "prometheus", "promtool")
     ports = set()
     for target in filter(_of_job, prometheus.targets()):
         with urllib.request.urlopen(target["scrapeUrl"], timeout=10) as answer:

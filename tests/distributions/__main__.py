@@ -22,10 +22,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Try each release; return 1 if a command failed in one."""
     parser = argparse.ArgumentParser(prog="python -m tests.distributions", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; default: all")
-    commands = parser.add_mutually_exclusive_group()
-    commands.set_defaults(commands=_WHOLE)
+    instead_of_both = parser.add_mutually_exclusive_group()
+    parser.set_defaults(commands=_WHOLE)
     for option, instead in (("--part", _PART), ("--compilers", _COMPILERS)):
-        commands.add_argument(
+        instead_of_both.add_argument(
             option, dest="commands", action="store_const", const=instead, help=f"in place of both: {'; '.join(instead)}"
         )
     parser.add_argument("--python", metavar="NAME", help="such as python3.15: that of the release's Pythons")

@@ -153,4 +153,4 @@ def others() -> Iterator[Exporter]:
 
 @pytest.fixture(scope="session")
 def promtool() -> Path:
-    return debian_program("prometheus", "promtool")
+    return debian_program("promtool", "prometheus", "promtool")

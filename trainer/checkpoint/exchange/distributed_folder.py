@@ -8,6 +8,7 @@ The index and all values that are no tensors are pickles. They are read with lis
 folder is run.
 """
 
+import enum
 import io
 import pickle
 import warnings
@@ -153,9 +154,18 @@ class _IndexUnpickler(pickle.Unpickler):
             return torch.serialization._get_layout
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if module in _MODULES_OF_PATHS and name in {"PosixPath", "PurePosixPath"}:
             return PurePosixPath if name == "PurePosixPath" else Path
         raise pickle.UnpicklingError(f"its index names {module}.{name}")
+
+
+def _member(kind: object, name: str) -> enum.Enum:
+    """Return a member of one of torch's enumerations, which Python 3.11.0 to 3.11.3 pickle as `getattr(kind, name)`."""
+    if isinstance(kind, enum.EnumType) and name in kind.__members__:
+        return kind.__members__[name]
+    raise pickle.UnpicklingError("its index names builtins.getattr")
 
 
 class _Planner(DefaultLoadPlanner):

@@ -21,6 +21,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
@@ -301,6 +302,37 @@ def test_a_folder_is_read_whatever_python_wrote_it(home: str, tmp_path: Path, mo
     monkeypatch.undo()
     assert bytes([len(home)]) + home.encode() in (tmp_path / "folder" / ".metadata").read_bytes()
     assert torch.equal(read_file(tmp_path / "folder")["a"], torch.arange(3))
+
+
+class ByGetattr(pickle.Pickler):
+    """Pickles members of enumerations as Python 3.11.0 to 3.11.3 do. Debian 12 has 3.11.2."""
+
+    def reducer_override(self, value: object) -> Any:
+        return (getattr, (type(value), value.name)) if isinstance(value, enum.Enum) else NotImplemented
+
+
+class Attribute:
+    def __init__(self, of: object, name: str) -> None:
+        self.of, self.name = of, name
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
+        return getattr, (self.of, self.name)
+
+
+@pytest.mark.distribution
+def test_an_index_names_members_of_enumerations_and_no_other_attribute(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    write(folder, {"a": torch.arange(3)}, FileFormat.DCP)
+    with (folder / ".metadata").open("rb") as written:
+        index = pickle.load(written)
+    with (folder / ".metadata").open("wb") as rewritten:
+        ByGetattr(rewritten).dump(index)
+    assert b"getattr" in (folder / ".metadata").read_bytes()
+    assert torch.equal(read_file(folder)["a"], torch.arange(3))
+    for attribute in (Attribute(type(index), "__subclasses__"), Attribute(_MEM_FORMAT_ENCODING, "__init__")):
+        (folder / ".metadata").write_bytes(pickle.dumps(attribute))
+        with pytest.raises(ExchangeError, match=r"its index names builtins\.getattr"):
+            read_file(folder)
 
 
 class Evil:
