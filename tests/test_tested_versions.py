@@ -91,6 +91,18 @@ def test_schemas_and_the_requirements_name_the_same_versions() -> None:
     assert f"tested on {operator}" in requirements
 
 
+def test_the_requirements_name_the_bounds_that_installers_hold() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lowest, beyond = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"]).groups()  # type: ignore[union-attr]
+    (torch,) = (line.removeprefix("torch>=") for line in project["optional-dependencies"]["train"] if "torch>" in line)
+    pythons = f"3.{lowest} to 3.{int(beyond) - 1}"
+    requirements = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
+    assert f"| Python | {pythons} |" in requirements
+    assert f"| torch | {torch} or later |" in requirements
+    assert f"Python {pythons}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {pythons} is" in (ROOT / "tools" / "setup.sh").read_text(encoding="utf-8")
+
+
 def test_the_cluster_builds_its_image_over_the_debian_of_the_dockerfile() -> None:
     assert DEBIANS[images.SUITE] == debian()
     assert DEBIAN_PYTHON[debian()] == "{}.{}".format(*images.PYTHON)

@@ -41,12 +41,12 @@ class Patch:
     needs: tuple[str, ...] = ()
     """Names of the patches whose lines it changes; the trailers `Needs:`."""
     tests: tuple[str, ...]
-    """Node ids of the tests that fail without it; the trailers `Test:`. None if Horovod does not compile without it."""
+    """Node ids of the tests that fail without it; the trailers `Test:`. None if it is about compiling alone."""
     diff: str
 
     @property
-    def needed_to_compile(self) -> bool:
-        """Whether an unpatched build has it all the same."""
+    def about_compiling(self) -> bool:
+        """Whether it changes nothing else: an unpatched build has it all the same."""
         return not self.tests
 
     @classmethod
@@ -103,4 +103,4 @@ def installed_patches() -> tuple[str, ...]:
 def missing_patches() -> tuple[Patch, ...]:
     """Return the patches that the imported Horovod lacks. One that it did compile without is not among them."""
     installed = installed_patches()
-    return tuple(patch for patch in read_patches() if patch.name not in installed and not patch.needed_to_compile)
+    return tuple(patch for patch in read_patches() if patch.name not in installed and not patch.about_compiling)

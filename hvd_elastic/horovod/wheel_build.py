@@ -76,7 +76,7 @@ class Recipe:
 
     def unpatched(self) -> "Recipe":
         """The same with those patches alone without which Horovod does not compile."""
-        return replace(self, patches=tuple(patch for patch in self.patches if patch.needed_to_compile))
+        return replace(self, patches=tuple(patch for patch in self.patches if patch.about_compiling))
 
     def without(self, name: str) -> "Recipe":
         """The same without the patch of that name, and without those that need it."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -83,7 +83,7 @@ def _uri(source: str) -> str:
     """A relative reference, or a file URI for an absolute path. Standard input is called `stdin`."""
     if source == "-":
         return "stdin"
-    path = PurePath(source)
+    path = Path(source)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 
 

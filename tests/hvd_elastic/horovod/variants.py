@@ -55,7 +55,7 @@ def unpatched(arguments: Sequence[str]) -> int:
 
 def without(names: Sequence[str]) -> int:
     """For each patch, run its tests without it, and print which of them notice. Return 1 if one does not, else 0."""
-    repairs = [patch for patch in read_patches() if not patch.needed_to_compile]
+    repairs = [patch for patch in read_patches() if not patch.about_compiling]
     patches = [patch for patch in repairs if not names or patch.name in names]
     unnoticed = [patch.name for patch in patches if not _is_noticed(patch)]
     for patch in patches:
