@@ -36,7 +36,9 @@ def test_a_patch_has_the_form_of_upstreams_commits(patch: Patch) -> None:
 
 @pytest.mark.parametrize("patch", NEEDED, ids=lambda patch: patch.name)
 def test_a_patch_that_names_no_test_says_how_horovod_compiles_without_it(patch: Patch) -> None:
-    assert re.fullmatch(r"it (does not compile (with GCC|against torch) \d+(\.\d+)? or later|compiles .*)", patch.without)
+    assert re.fullmatch(
+        r"it (does not compile (with GCC|against torch) \d+(\.\d+)? or later|compiles .*)", patch.without
+    )
     assert not patch.needs, "an unpatched build has no other patches"
     assert not {needed for other in REPAIRS for needed in other.needs} & {patch.name}
 
