@@ -15,9 +15,9 @@ need 'command -v "$python"' "$package"
     say "$("$python" --version) is not supported: Python 3.11 to 3.15 is (make PYTHON=python3.13 ...)"
     exit 1
 }
-need '"$python" -c "import ensurepip, venv"' "$package-venv"
-need 'command -v g++ && command -v make && command -v patch' "g++ make patch"
-need '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "$package-dev"
+need '"$python" -c "import ensurepip, venv"' "$package-venv" \
+    'command -v g++ && command -v make && command -v patch' "g++ make patch" \
+    '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "$package-dev"
 
 [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
 uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)
@@ -27,6 +27,8 @@ sync() { VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --inexact --active --qui
 
 [ -e "$venv/.setup" ] || say "setting up: some three minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
 Horovod is compiled for this torch, and meanwhile what the tests need is fetched."
+sync --no-default-groups
+"$venv/bin/hvd-elastic" install-horovod --fetch-only & # while torch is fetched
 sync --no-default-groups --extra train --extra demo
 "$venv/bin/hvd-elastic" install-horovod --wheel-only >/dev/null &
 compiler=$!

@@ -10,8 +10,9 @@ from hvd_elastic.horovod import wheel_build
 @click.command()
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder for built wheels. Default: the user's cache.")
 @click.option("--wheel-only", is_flag=True, help="Build the wheel and print its path, install nothing.")
+@click.option("--fetch-only", is_flag=True, help="Fetch the source and the build tools, and stop. It needs no torch.")
 @click.option("--unpatched", is_flag=True, help="Change nothing in Horovod but what it does not compile without.")
-def command(cache: Path | None, *, wheel_only: bool, unpatched: bool) -> None:
+def command(cache: Path | None, *, wheel_only: bool, fetch_only: bool, unpatched: bool) -> None:
     """Build Horovod 0.28.1 for the installed torch, once, and install it.
 
     The source distribution on the package index does not compile against torch >= 2.1. This command checks its
@@ -24,10 +25,14 @@ def command(cache: Path | None, *, wheel_only: bool, unpatched: bool) -> None:
     def progress(line: str) -> None:
         click.echo(line, err=True)
 
+    cache = cache or wheel_build.default_cache()
+    if fetch_only:
+        wheel_build.Sources.of_cache(cache, progress=progress).fetch()
+        return
     recipe = wheel_build.read_recipe()
     if unpatched:
         recipe = recipe.unpatched()
-    built = wheel_build.wheel(recipe, cache or wheel_build.default_cache(), progress=progress)
+    built = wheel_build.wheel(recipe, cache, progress=progress)
     if not wheel_only:
         wheel_build.install(built)
     click.echo(built)

@@ -190,7 +190,10 @@ def wheel(recipe: Recipe, cache: Path, *, progress: Callable[[str], None], tree:
         if missing := missing_tools(recipe):
             raise HorovodBuildError("Horovod cannot be built here:\n" + "\n".join(f"  {line}" for line in missing))
         with tempfile.TemporaryDirectory(prefix="horovod-build-") as work:
-            build = _Build(recipe=recipe, tree=tree or Path(work), log=cache / f"{recipe.key}.log", progress=progress)
+            sources = Sources.of_cache(cache, progress=progress)
+            sources.fetch()
+            log = cache / f"{recipe.key}.log"
+            build = _Build(recipe=recipe, sources=sources, tree=tree or Path(work), log=log, progress=progress)
             built = build.run()
             folder.mkdir(parents=True, exist_ok=True)
             # Renamed into place, so a wheel in the cache is always complete.
@@ -208,10 +211,75 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sources:
+    """What a build needs from the package index: Horovod's source and the build tools, kept for all recipes."""
+
+    folder: Path
+    """Its own for each version of Python."""
+    progress: Callable[[str], None]
+
+    @classmethod
+    def of_cache(cls, cache: Path, *, progress: Callable[[str], None]) -> "Sources":
+        """Those in a cache."""
+        wanted = hashlib.sha256(json.dumps(BUILD_REQUIREMENTS).encode()).hexdigest()[:16]
+        return cls(folder=cache / f"sources-{sys.implementation.cache_tag}-{wanted}", progress=progress)
+
+    @property
+    def archive(self) -> Path:
+        """The source distribution."""
+        return self.folder / f"horovod-{VERSION}.tar.gz"
+
+    @property
+    def tools(self) -> Path:
+        """A folder for PYTHONPATH, with scripts in `bin`."""
+        return self.folder / "tools"
+
+    def fetch(self) -> None:
+        """Bring what is not there yet. It needs no torch. Raises HorovodBuildError with what pip says."""
+        with _locked(self.folder.with_suffix(".lock")):
+            if self._runs_cmake() and self.archive.exists():
+                return
+            self.folder.mkdir(parents=True, exist_ok=True)
+            log = self.folder / "pip.log"
+            with log.open("w") as output:
+                self._fetch(output.fileno(), log)
+
+    def _fetch(self, output: int, log: Path) -> None:
+        if not self._runs_cmake():
+            self.progress(f"Horovod {VERSION}: fetching its build tools")
+            shutil.rmtree(self.tools, ignore_errors=True)
+            install = ("install", "--target", str(self.tools), *BUILD_REQUIREMENTS)
+            _pip(install, environment=os.environ, output=output, log=log)
+        if self.archive.exists():
+            return
+        self.progress(f"Horovod {VERSION}: fetching its source")
+        requirement = self.folder / "source.txt"
+        requirement.write_text(f"horovod=={VERSION} --hash=sha256:{SDIST_SHA256}\n")
+        fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes")
+        download = ("download", *fetch, "--dest", str(self.folder), "-r", str(requirement))
+        _pip(download, environment=os.environ | {"PYTHONPATH": str(self.tools)}, output=output, log=log)
+
+    def _runs_cmake(self) -> bool:
+        """Whether the build tools are there and run.
+
+        Their scripts name the interpreter that installed them. It may be gone; then the system's cmake would be taken
+        for this one, and fail.
+        """
+        command = [str(self.tools / "bin" / "cmake"), "--version"]
+        environment = os.environ | {"PYTHONPATH": str(self.tools)}
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        except OSError:
+            return False
+        return done.returncode == 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Build:
     """One build in a folder that may hold what an earlier one has compiled."""
 
     recipe: Recipe
+    sources: Sources
     tree: Path
     log: Path
     progress: Callable[[str], None]
@@ -220,7 +288,6 @@ class _Build:
         """Return the wheel."""
         recipe, source, out = self.recipe, self.tree / "source", self.tree / "out"
         with _locked(self.tree / "lock"), self.log.open("w") as output:
-            self._fetch(output.fileno())
             self._lay_out(source)
             self.progress(
                 f"Horovod {VERSION}+{recipe.local_version}: compiling with C++{recipe.cxx_standard} for torch "
@@ -228,41 +295,16 @@ class _Build:
                 f"(some minutes; log: {self.log})"
             )
             shutil.rmtree(out, ignore_errors=True)
-            self._pip(output.fileno(), "wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(out), str(source))
+            wheel = ("wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(out), str(source))
+            _pip(
+                wheel, environment=self._environment(), output=output.fileno(), log=self.log, progress=self.progress
+            )
         return next(out.glob("*.whl"))
-
-    def _fetch(self, output: int) -> None:
-        """Bring the source distribution and the build tools."""
-        if not self._runs_cmake():
-            self.progress(f"Horovod {VERSION}: fetching its build tools")
-            shutil.rmtree(self._tools, ignore_errors=True)
-            self._pip(output, "install", "--target", str(self._tools), *BUILD_REQUIREMENTS)
-        if self._archive.exists():
-            return
-        self.progress(f"Horovod {VERSION}: fetching its source")
-        requirement = self.tree / "source.txt"
-        requirement.write_text(f"horovod=={VERSION} --hash=sha256:{SDIST_SHA256}\n")
-        fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes")
-        self._pip(output, "download", *fetch, "--dest", str(self.tree), "-r", str(requirement))
-
-    def _runs_cmake(self) -> bool:
-        """Whether the build tools are there and run.
-
-        Their scripts name the interpreter that installed them. In a tree that is kept it may be gone; then the system's
-        cmake would be taken for this one, and fail.
-        """
-        command = [str(self._tools / "bin" / "cmake"), "--version"]
-        environment = os.environ | {"PYTHONPATH": str(self._tools)}
-        try:
-            done = subprocess.run(command, env=environment, capture_output=True, check=False)
-        except OSError:
-            return False
-        return done.returncode == 0
 
     def _lay_out(self, source: Path) -> None:
         """Make `source` the patched source. A file that it has already keeps its time, so make leaves its object be."""
         with tempfile.TemporaryDirectory(dir=self.tree) as scratch:
-            with tarfile.open(self._archive) as archive:
+            with tarfile.open(self.sources.archive) as archive:
                 # As an attribute, since Debian 12's Python 3.11.2 does not know `extractall(filter=...)` (PEP 706).
                 archive.extraction_filter = getattr(tarfile, "data_filter", None)
                 archive.extractall(scratch)  # noqa: S202 - filtered above, and its checksum is pinned
@@ -279,19 +321,10 @@ class _Build:
                 if not there.exists() or there.read_bytes() != file.read_bytes():
                     shutil.copyfile(file, there)
 
-    @property
-    def _archive(self) -> Path:
-        return self.tree / f"horovod-{VERSION}.tar.gz"
-
-    @property
-    def _tools(self) -> Path:
-        return self.tree / "tools"
-
-    def _pip(self, output: int, *arguments: str) -> None:
-        environment = os.environ | self.recipe.environment | {"PYTHONPATH": str(self._tools)}
-        if arguments[0] == "wheel":  # the source distribution must have the version that was asked for
-            environment["HOROVOD_LOCAL_VERSION"] = self.recipe.local_version
-        environment["PATH"] = f"{self._tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    def _environment(self) -> Mapping[str, str]:
+        environment = os.environ | self.recipe.environment | {"PYTHONPATH": str(self.sources.tools)}
+        environment["HOROVOD_LOCAL_VERSION"] = self.recipe.local_version
+        environment["PATH"] = f"{self.sources.tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
         if self.recipe.cuda and (packages := _cuda_packages()):
             environment |= packages.environment(self.tree / "cuda-libraries", path=environment["PATH"])
         # Horovod's default is 8 compilers at a time, each of which takes over 1 GB for torch's headers. Below a make,
@@ -299,7 +332,7 @@ class _Build:
         flags = environment.get("MAKEFLAGS", "")
         if "-j" not in flags:
             environment["MAKEFLAGS"] = f"{flags} -j{len(os.sched_getaffinity(0))}".strip()
-        _pip(arguments, environment=environment, output=output, log=self.log, progress=self.progress)
+        return environment
 
 
 def _pip(

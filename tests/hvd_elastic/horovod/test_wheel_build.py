@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hvd_elastic.cli import install_horovod
 from hvd_elastic.horovod import wheel_build
 from hvd_elastic.horovod.patch_set import NUMBER, Patch
-from hvd_elastic.horovod.wheel_build import HorovodBuildError, Recipe, missing_tools, required_cxx_standard, wheel
+from hvd_elastic.horovod.wheel_build import HorovodBuildError, Recipe, Sources, missing_tools, required_cxx_standard, wheel
 
 RECIPE = Recipe(
     python="cp311",
@@ -255,20 +255,31 @@ def test_a_tree_that_is_kept_has_new_times_only_where_a_patch_differs(tmp_path: 
 @pytest.mark.process
 @pytest.mark.usefixtures("one_source")
 def test_tools_whose_interpreter_is_gone_are_fetched_again(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
     lines: list[str] = []
-    cmake = tree / "tools" / "bin" / "cmake"
+    sources = Sources.of_cache(tmp_path / "cache", progress=lines.append)
+    cmake = sources.tools / "bin" / "cmake"
     cmake.parent.mkdir(parents=True)
 
     cmake.write_text("#!/bin/sh\n")
     cmake.chmod(0o755)
-    wheel(SMALL, tmp_path / "cache", progress=lines.append, tree=tree)
-    assert not any("build tools" in line for line in lines)
+    sources.fetch()
+    assert lines == ["Horovod 0.28.1: fetching its source"]
 
     cmake.write_text(f"#!{tmp_path}/gone/bin/python\n")
-    wheel(SMALL.without("one"), tmp_path / "cache", progress=lines.append, tree=tree)
+    wheel(SMALL.without("one"), tmp_path / "cache", progress=lines.append)
     assert any("build tools" in line for line in lines)
     assert not cmake.exists()
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("one_source")
+def test_what_was_fetched_before_is_not_fetched_again(tmp_path: Path) -> None:
+    lines: list[str] = []
+    wheel(SMALL, tmp_path / "cache", progress=lines.append)
+    fetched = [line for line in lines if "fetching" in line]
+    (tmp_path / "source.tar.gz").unlink()
+    wheel(SMALL.without("one"), tmp_path / "cache", progress=lines.append)
+    assert [line for line in lines if "fetching its source" in line] == fetched[1:]
 
 
 @pytest.mark.process
