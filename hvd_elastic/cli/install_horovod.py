@@ -10,7 +10,7 @@ from hvd_elastic.horovod import wheel_build
 @click.command()
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder for built wheels. Default: the user's cache.")
 @click.option("--wheel-only", is_flag=True, help="Build the wheel and print its path, install nothing.")
-@click.option("--fetch-only", is_flag=True, help="Fetch the source and the build tools, and stop. It needs no torch.")
+@click.option("--fetch-only", is_flag=True, help="Fetch what a first build needs, and stop. It needs no torch.")
 @click.option("--unpatched", is_flag=True, help="Change nothing in Horovod but what it does not compile without.")
 def command(cache: Path | None, *, wheel_only: bool, fetch_only: bool, unpatched: bool) -> None:
     """Build Horovod 0.28.1 for the installed torch, once, and install it.
@@ -27,7 +27,8 @@ def command(cache: Path | None, *, wheel_only: bool, fetch_only: bool, unpatched
 
     cache = cache or wheel_build.default_cache()
     if fetch_only:
-        wheel_build.Sources.of_cache(cache, progress=progress).fetch()
+        if not wheel_build.has_wheels(cache):
+            wheel_build.Sources.of_cache(cache, progress=progress).fetch()
         return
     recipe = wheel_build.read_recipe()
     if unpatched:

@@ -108,7 +108,7 @@ def read_recipe() -> Recipe:
         raise HorovodBuildError("torch is not installed: pip install 'hvd-elastic[train]'") from error
     header = Path(str(torch.locate_file("torch/include/ATen/ATen.h")))
     return Recipe(
-        python=f"cp{sys.version_info.major}{sys.version_info.minor}",
+        python=_python_tag(),
         machine=sysconfig.get_platform(),
         libc=" ".join(platform.libc_ver()),
         torch=torch.version + _local_version(Path(str(torch.locate_file("torch/version.py")))),
@@ -116,6 +116,10 @@ def read_recipe() -> Recipe:
         cuda=shutil.which("nvcc") is not None or _cuda_packages() is not None,
         mpi=_compiles_mpi(),
     )
+
+
+def _python_tag() -> str:
+    return f"cp{sys.version_info.major}{sys.version_info.minor}"
 
 
 def _local_version(version_file: Path) -> str:
@@ -136,6 +140,11 @@ def default_cache() -> Path:
     """The folder of built wheels. It is outside of every checkout, so that a fresh clone does not build again."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "hvd-elastic" / "horovod"
+
+
+def has_wheels(cache: Path) -> bool:
+    """Whether something was built for this Python before. Then what is asked for is probably there, too."""
+    return any(cache.glob(f"*/horovod-*-{_python_tag()}-*.whl"))
 
 
 def missing_tools(recipe: Recipe) -> tuple[str, ...]:
@@ -296,9 +305,7 @@ class _Build:
             )
             shutil.rmtree(out, ignore_errors=True)
             wheel = ("wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(out), str(source))
-            _pip(
-                wheel, environment=self._environment(), output=output.fileno(), log=self.log, progress=self.progress
-            )
+            _pip(wheel, environment=self._environment(), output=output.fileno(), log=self.log, progress=self.progress)
         return next(out.glob("*.whl"))
 
     def _lay_out(self, source: Path) -> None:

@@ -12,7 +12,14 @@ from click.testing import CliRunner
 from hvd_elastic.cli import install_horovod
 from hvd_elastic.horovod import wheel_build
 from hvd_elastic.horovod.patch_set import NUMBER, Patch
-from hvd_elastic.horovod.wheel_build import HorovodBuildError, Recipe, Sources, missing_tools, required_cxx_standard, wheel
+from hvd_elastic.horovod.wheel_build import (
+    HorovodBuildError,
+    Recipe,
+    Sources,
+    missing_tools,
+    required_cxx_standard,
+    wheel,
+)
 
 RECIPE = Recipe(
     python="cp311",
