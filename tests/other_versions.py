@@ -12,9 +12,13 @@ import fcntl
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
+
+from packaging.requirements import Requirement
 
 from hvd_elastic.horovod import wheel_build
 
@@ -22,18 +26,26 @@ ROOT: Final = Path(__file__).parents[1]
 PROJECT: Final = ("pyproject.toml", "--all-extras", "--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")
 RESOLUTIONS: Final = {
     "lowest": ("--resolution", "lowest-direct"),
-    "newest": ("--group", "loaders", "--group", "bridges"),
+    "newest": ("--group", "bridges"),
 }
-"""Arguments of `uv pip compile`. The libraries of others come newest alone: no user gets their bounds from here."""
+"""Arguments of `uv pip compile`. The bridges' libraries come newest alone: no user gets their bounds from here."""
 
 
 def resolve(which: str) -> str:
     """The pinned requirements of all extras and of the tests: the tests' own are the newest that fit the others."""
-    with_tests = (*PROJECT, "--group", "test")
+    with_tests = (*PROJECT, "--group", "test", "--group", "loaders")
     if which == "newest":
         return _uv("pip", "compile", *with_tests, *RESOLUTIONS[which])
-    bounds = _uv("pip", "compile", *PROJECT, *RESOLUTIONS[which])
+    resolved = _uv("pip", "compile", *PROJECT, *RESOLUTIONS[which])
+    bounds = "\n".join(line for line in resolved.splitlines() if Requirement(line).name in direct())
     return _uv("pip", "compile", *with_tests, "--constraints", "-", "pyproject.toml", given=bounds)
+
+
+def direct() -> set[str]:
+    """Return the names of what pyproject.toml asks for. Only these have lower bounds that are a promise."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    return {Requirement(line).name for line in lines}
 
 
 def environment(which: str, folder: Path) -> Path:
