@@ -118,7 +118,7 @@ def debian_program(name: str, *packages: str) -> Path:
         program = kept / "usr" / "bin" / name
         if program.exists():
             return program
-        failures.append(f"needs {name} (Debian's package {package}), which {failure or 'has no such program'}")
+        failures.append(failure or f"Debian's package {package} has no program {name}")
     pytest.skip("; ".join(failures))
 
 
@@ -132,7 +132,7 @@ def _unpack(tool: Tool, kept: Path) -> str:
         if failure and os.geteuid() == 0:  # a fresh machine has no lists
             failure = _run(scratch, "apt-get", "-q", "update") or _run(scratch, *download)
         if failure:
-            return f"cannot be fetched: {failure}"
+            return f"needs {tool.program} (Debian's package {tool.package}), which cannot be fetched: {failure}"
         (archive,) = Path(scratch).glob("*.deb")
         subprocess.run(["dpkg", "-x", archive, Path(scratch) / "files"], check=True, timeout=120)
         (Path(scratch) / "files").rename(kept)

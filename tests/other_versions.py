@@ -37,7 +37,8 @@ def resolve(which: str) -> str:
     if which == "newest":
         return _uv("pip", "compile", *with_tests, *RESOLUTIONS[which])
     resolved = _uv("pip", "compile", *PROJECT, *RESOLUTIONS[which])
-    bounds = "\n".join(line for line in resolved.splitlines() if Requirement(line).name in direct())
+    names = direct()
+    bounds = "\n".join(line for line in resolved.splitlines() if Requirement(line).name in names)
     return _uv("pip", "compile", *with_tests, "--constraints", "-", "pyproject.toml", given=bounds)
 
 

@@ -75,7 +75,7 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def unpatched(self) -> "Recipe":
-        """The same with those patches alone without which Horovod does not compile."""
+        """The same with those patches alone that are about compiling."""
         return replace(self, patches=tuple(patch for patch in self.patches if patch.about_compiling))
 
     def without(self, name: str) -> "Recipe":
@@ -243,6 +243,11 @@ class Sources:
         """A folder for PYTHONPATH, with scripts in `bin`."""
         return self.folder / "tools"
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """That of a process which finds the tools."""
+        return os.environ | {"PYTHONPATH": str(self.tools)}
+
     def fetch(self) -> None:
         """Bring what is not there yet. It needs no torch. Raises HorovodBuildError with what pip says."""
         with _locked(self.folder.with_suffix(".lock")):
@@ -266,7 +271,7 @@ class Sources:
         requirement.write_text(f"horovod=={VERSION} --hash=sha256:{SDIST_SHA256}\n")
         fetch = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes")
         download = ("download", *fetch, "--dest", str(self.folder), "-r", str(requirement))
-        _pip(download, environment=os.environ | {"PYTHONPATH": str(self.tools)}, output=output, log=log)
+        _pip(download, environment=self.environment, output=output, log=log)
 
     def _runs_cmake(self) -> bool:
         """Whether the build tools are there and run.
@@ -275,9 +280,8 @@ class Sources:
         for this one, and fail.
         """
         command = [str(self.tools / "bin" / "cmake"), "--version"]
-        environment = os.environ | {"PYTHONPATH": str(self.tools)}
         try:
-            done = subprocess.run(command, env=environment, capture_output=True, check=False)
+            done = subprocess.run(command, env=self.environment, capture_output=True, check=False)
         except OSError:
             return False
         return done.returncode == 0
@@ -304,8 +308,9 @@ class _Build:
                 f"(some minutes; log: {self.log})"
             )
             shutil.rmtree(out, ignore_errors=True)
-            wheel = ("wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(out), str(source))
-            _pip(wheel, environment=self._environment(), output=output.fileno(), log=self.log, progress=self.progress)
+            arguments = ("wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(out), str(source))
+            environment = self._environment()
+            _pip(arguments, environment=environment, output=output.fileno(), log=self.log, progress=self.progress)
         return next(out.glob("*.whl"))
 
     def _lay_out(self, source: Path) -> None:
@@ -329,7 +334,7 @@ class _Build:
                     shutil.copyfile(file, there)
 
     def _environment(self) -> Mapping[str, str]:
-        environment = os.environ | self.recipe.environment | {"PYTHONPATH": str(self.sources.tools)}
+        environment = {**self.sources.environment, **self.recipe.environment}
         environment["HOROVOD_LOCAL_VERSION"] = self.recipe.local_version
         environment["PATH"] = f"{self.sources.tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
         if self.recipe.cuda and (packages := _cuda_packages()):

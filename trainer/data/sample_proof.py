@@ -27,7 +27,8 @@ class SampleProof:
         """
         with self._lock:
             self._next = certificate.copy()
-            if self._thread is None:
+            # One that an error has ended, or that a fork has left behind, is there and not alive.
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._examine_all, name="sample-proof", daemon=True)
                 self._thread.start()
 
