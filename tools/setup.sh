@@ -1,7 +1,9 @@
 #!/bin/sh
 # Makes the virtual environment $1 with the locked dependencies, and Horovod built for the torch in it.
+# With `demo` as $2 without those of the tests.
 set -eu
 venv=$1
+purpose=${2:-tests}
 python=${PYTHON:-python3}
 
 say() { printf '%s\n' "$*" >&2; }
@@ -25,14 +27,17 @@ uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)
 # --inexact: Horovod is not in the lock file, since it is built for the torch that is.
 sync() { VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --inexact --active --quiet --python "$venv/bin/python" "$@"; }
 
-[ -e "$venv/.setup" ] || say "setting up: some three minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
-Horovod is compiled for this torch, and meanwhile what the tests need is fetched."
+[ -e "$venv/.setup-demo" ] || say "setting up: some three minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
+Horovod is compiled for this torch."
 sync --no-default-groups
 "$venv/bin/hvd-elastic" install-horovod --fetch-only & # while torch is fetched
 sync --no-default-groups --extra train --extra demo
 "$venv/bin/hvd-elastic" install-horovod --wheel-only >/dev/null &
 compiler=$!
 # --group loaders, --group bridges: libraries of others, for tests alone; a wheel or an image has none of them.
-sync --all-extras --group loaders --group bridges
+if [ "$purpose" != demo ]; then
+    [ -e "$venv/.setup" ] || say "fetching what the tests need"
+    sync --all-extras --group loaders --group bridges
+fi
 wait "$compiler"
 "$venv/bin/hvd-elastic" install-horovod >/dev/null
