@@ -27,7 +27,7 @@ uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)
 # --inexact: Horovod is not in the lock file, since it is built for the torch that is.
 sync() { VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --inexact --active --quiet --python "$venv/bin/python" "$@"; }
 
-[ -e "$venv/.setup-demo" ] || say "setting up: some three minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
+[ -e "$venv/.setup-demo" ] || say "setting up: some two minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
 Horovod is compiled for this torch."
 sync --no-default-groups
 "$venv/bin/hvd-elastic" install-horovod --fetch-only & # while torch is fetched
