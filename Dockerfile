@@ -114,7 +114,7 @@ RUN case "$ACCELERATOR" in \
         fi; \
     fi
 COPY mpijob/__init__.py mpijob/contract.py /src/hvd_elastic/mpijob/
-COPY hvd_elastic/__init__.py /src/hvd_elastic/
+COPY hvd_elastic/__init__.py hvd_elastic/moved_modules.py /src/hvd_elastic/
 COPY hvd_elastic/horovod /src/hvd_elastic/horovod
 # What `hvd-elastic install-horovod` does, from the files that decide it alone: another verb must not compile it again.
 # Nor must a change of these files that is not in the wheel: it is kept in the builder's cache by its recipe, and by the

@@ -18,7 +18,7 @@ import yaml
 
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 

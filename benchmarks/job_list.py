@@ -24,7 +24,7 @@ from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, spread, spread_columns
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from tests.discovery.kubeapi import KubeApi
 

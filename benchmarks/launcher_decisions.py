@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
+from hvd_elastic.launcher.core.slot_placement import SlotKey
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, WorkerCommand
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer

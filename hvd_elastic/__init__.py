@@ -18,13 +18,15 @@
 
     cluster = elastic.Cluster()                                        # jobs in a cluster: submit, scale, restart ...
 
-Importing this package imports nothing else and changes nothing. `elastic.init()` and `elastic.run` patch the imported
+Importing this package imports nothing else, and changes nothing but that old paths of its modules lead to the new ones. `elastic.init()` and `elastic.run` patch the imported
 Horovod (`hvd_elastic.trainer.elastic.horovod_patches`), so `hvd.init()` and `hvd.elastic.run` behave as ours from then
 on. In a worker pod Horovod is patched before the script begins.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from hvd_elastic import moved_modules
 
 if TYPE_CHECKING:
     from hvd_elastic.jobs.cluster import Cluster
@@ -56,6 +58,9 @@ __all__ = [
     "load",
     "run",
 ]
+
+
+moved_modules.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -254,6 +254,9 @@ directory, stdin, stdout and stderr to the standby, and ends with the standby's 
 HEARTBEAT_FILE: Final = "heartbeat"
 """In RUN_DIR of a worker. The training process replaces it at most once a second: `STEP RANK SIZE UNIX`."""
 
+SSH_FOLDER: Final = "/home/mpiuser/.ssh"
+"""Where the operator mounts the job's ssh key: in that user's home."""
+
 SSH_KEY: Final = ".ssh/id_rsa"
 """In the home of the launcher's and the workers' user: the job's own ssh key, which the operator mounts there."""
 

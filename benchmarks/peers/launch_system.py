@@ -12,7 +12,7 @@ from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import local_cluster, local_job, warm_up
 from hvd_elastic.mpijob.contract import ENV_EVENTS
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 
 
 @dataclass(slots=True, kw_only=True)

@@ -24,8 +24,8 @@ def verified_samples(found: "Checkpoint") -> str:
 
 
 def _words(values: dict[str, object]) -> str:
+    from hvd_elastic.trainer.data.progress import Progress
     from hvd_elastic.trainer.data.sample_certificate import examine
-    from hvd_elastic.trainer.state.progress import Progress
 
     progress = values.get("progress")
     if not isinstance(progress, dict):

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from hvd_elastic.cli.day_setup import DaySetup, day_facts, setup_remarks, tell_day
 from hvd_elastic.cli.output import Column, Format, Result, show, table
 from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from hvd_elastic.cli.simulate import DaySetup
     from hvd_elastic.simulate.choose.choice_run import ExplainedChoice
     from hvd_elastic.simulate.choose.setting_grid import SettingValues
     from hvd_elastic.simulate.choose.setting_trials import SettingResult
@@ -33,14 +33,13 @@ _COLUMNS: Final = (
 
 
 def choose_setting(
-    setup: "DaySetup",
+    setup: DaySetup,
     *,
     grid: Sequence[str],
     waiting_limit: float | None,
     output: Format,
 ) -> None:
     """Try the grid for the first job, and print what was found."""
-    from hvd_elastic.cli.simulate import day_facts, setup_remarks, tell_day
     from hvd_elastic.simulate.choose.choice_run import choose
     from hvd_elastic.simulate.choose.setting_grid import default_values, given_values
     from hvd_elastic.simulate.choose.setting_trials import TrialGround

@@ -56,7 +56,7 @@ def create(*, run_it: bool, config: bool, project: str | None, resource_group: s
     plugin, CSI drivers, MPI Operator, PriorityClasses; on EKS the Cluster Autoscaler and the node termination handler.
     """
     from hvd_elastic.clusters import creation, script
-    from hvd_elastic.mpijob.description.job_spec import Cloud
+    from hvd_elastic.mpijob.clouds.cloud import Cloud
 
     plan = _plan(account=_account(keys["cloud"], project, resource_group), **keys)
     steps = creation(plan)
@@ -96,7 +96,7 @@ def delete(*, run_it: bool, yes: bool, project: str | None, resource_group: str 
 
 def _plan(*, cloud: str, zones: Sequence[str], machines: Sequence[str], **keys: Any) -> "ClusterPlan":
     from hvd_elastic.clusters import ClusterPlan
-    from hvd_elastic.mpijob.description.job_spec import Cloud
+    from hvd_elastic.mpijob.clouds.cloud import Cloud
 
     return ClusterPlan(cloud=Cloud(cloud), zones=tuple(zones), machines=tuple(dict.fromkeys(machines)), **keys)
 

@@ -19,7 +19,7 @@ import click
 from hvd_elastic.mpijob.contract import ENV_NAMESPACE
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.keys import KEYS, Key, Shape, flag_of
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 

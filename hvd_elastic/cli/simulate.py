@@ -1,19 +1,18 @@
 """`hvd-elastic simulate`: a cluster's day with these jobs, in several ways."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hvd_elastic.cli.day_options import day_from, day_options, take_day_flags
+from hvd_elastic.cli.day_setup import DaySetup, day_facts, setup_remarks, tell_day
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from hvd_elastic.simulate.day import Day
-    from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan
     from hvd_elastic.simulate.inputs.stall_settings import WayStalls
     from hvd_elastic.simulate.outcome import DayOutcome
     from hvd_elastic.simulate.simulation import Share
@@ -34,17 +33,6 @@ _COLUMNS: Final = (
     Column(title="ended", key="ended", right=True),
     Column(title="cost", key="cost", right=True),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaySetup:
-    """What is simulated."""
-
-    day: "Day"
-    plans: "tuple[JobPlan, ...]"
-    stalls: "WayStalls"
-    share: "Share | None"
-    """How jobs share idle GPUs in the way `ours`; None: their pods compete."""
 
 
 @click.command
@@ -233,39 +221,6 @@ def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
             share = setup.share if way == Way.OURS else None
             outcomes.append(simulate(setup.day, jobs, Way(way), setup.stalls[Way(way)], share=share, progress=told))
     return outcomes
-
-
-def setup_remarks(setup: DaySetup) -> list[str]:
-    """What was assumed, and how several jobs come to their GPUs."""
-    from hvd_elastic.simulate.inputs.simulated_jobs import assumptions
-
-    assumed = assumptions(setup.plans)
-    if sum(plan.copies for plan in setup.plans) < 2:
-        return assumed
-    if setup.share:
-        return [*assumed, "ours: jobs share idle GPUs as autoscale has it"]
-    return [*assumed, "jobs compete for idle GPUs as their pods do; --autoscale shares them by gain"]
-
-
-def day_facts(day: "Day") -> dict[str, Any]:
-    """What was simulated, for programs."""
-    return {
-        "source": day.source,
-        "seconds": day.seconds,
-        "nodes": len(day.nodes),
-        "pods": len(day.pods),
-    }
-
-
-def tell_day(day: "Day", remarks: Sequence[str]) -> None:
-    """What was simulated, and what was assumed, for people."""
-    pods = f"{len(day.pods)} inference pods" if day.pods else "no inference"
-    click.echo(
-        f"{day.source}; {day.seconds / 3600:.3g} hours, {len(day.nodes)} nodes (one that returns counts again), {pods}",
-        err=True,
-    )
-    for remark in remarks:
-        click.echo(f"  {remark}", err=True)
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:

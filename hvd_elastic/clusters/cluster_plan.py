@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.clouds.machine_types import MachineType, find_machine, machine_tables
-from hvd_elastic.mpijob.description.job_spec import Cloud
 from hvd_elastic.priorityclasses.problem import Problem
 
 LAUNCHER_MACHINES: Final = {Cloud.EKS: "m6i.xlarge", Cloud.GKE: "e2-standard-4", Cloud.AKS: "Standard_D4s_v5"}

@@ -6,7 +6,7 @@ from typing import Final
 from hvd_elastic.clusters import aks, eks, gke
 from hvd_elastic.clusters.cluster_plan import ClusterPlan, plan_problems
 from hvd_elastic.clusters.step import Step
-from hvd_elastic.mpijob.description.job_spec import Cloud
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.manifests import operator_role
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.mpijob.problems import InvalidInputError

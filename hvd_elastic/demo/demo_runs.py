@@ -23,7 +23,7 @@ from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT, HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 
 UNDISTURBED: Final = "undisturbed"
 LOOK_SECONDS: Final = 0.1

@@ -42,7 +42,7 @@ from hvd_elastic.jobs.sweep.sweep_plan import JobInput, plan_sweep
 from hvd_elastic.jobs.sweep.sweep_table import Best, SweepStatus
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 
 
 class Cluster:

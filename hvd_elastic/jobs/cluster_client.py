@@ -29,7 +29,8 @@ from hvd_elastic.jobs.cluster_errors import (
     error_of,
 )
 from hvd_elastic.jobs.connection_pool import CONNECT_SECONDS, open_pool
-from hvd_elastic.jobs.login import Login, log_in
+from hvd_elastic.jobs.login import Login
+from hvd_elastic.jobs.login_lookup import log_in
 
 if TYPE_CHECKING:
     import urllib3

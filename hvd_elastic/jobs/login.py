@@ -1,4 +1,4 @@
-"""How one caller reaches one API server: its address, whom to trust, and how to log in."""
+"""How one caller reaches one API server: its address, whom to trust, and what it shows. `login_lookup` finds it."""
 
 import os
 from collections.abc import Callable
@@ -31,29 +31,6 @@ class Login:
     """URL. Empty: what the environment says (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)."""
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers. One name may come several times (`Impersonate-Group`)."""
-
-
-def log_in(context: str | None) -> Login:
-    """The caller of this process: a pod's own account, or who the kubeconfig says.
-
-    A pod's own account counts only if no context is named and there is no KUBECONFIG. Sends nothing, unless the
-    kubeconfig names a program that logs in. Raises NotConfiguredError.
-    """
-    from hvd_elastic.jobs.kubeconfig import kubeconfig_paths, login_of, read_kubeconfig
-
-    if context is None and "KUBECONFIG" not in os.environ and (SERVICE_ACCOUNT / "token").exists():
-        return pod_login()
-    paths = kubeconfig_paths()
-    try:
-        config = read_kubeconfig(paths)
-        chosen = config.choose(context)
-        if not chosen.needs_plugin:
-            return login_of(chosen)
-    except NotConfiguredError as error:
-        raise NotConfiguredError(f"no cluster to talk to: {error}: set KUBECONFIG, or name a --context") from error
-    from hvd_elastic.jobs.login_plugins import plugin_login
-
-    return plugin_login(chosen, paths)
 
 
 def pod_login() -> Login:

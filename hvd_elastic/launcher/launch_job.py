@@ -19,7 +19,7 @@ import psutil
 
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot
+from hvd_elastic.launcher.core.slot_placement import Slot
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, LaunchOutcome, WorkerCommand
 from hvd_elastic.launcher.host_sources import HostSource, host_source

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.launcher.core.actions import FinishJob, WorldResized
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes
+from hvd_elastic.launcher.core.slot_placement import Slot
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.mpijob.contract import STATUS_FILE
 from hvd_elastic.system.atomic_file import replace_file

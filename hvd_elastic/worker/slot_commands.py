@@ -1,25 +1,10 @@
-"""Command lines and environments of the processes of a slot."""
+"""Command lines of the processes of a slot."""
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-from hvd_elastic.mpijob.contract import ENV_GRACE_SECONDS, ENV_READY_ADDRESS, ENV_RUN_DIR, Standby
+from hvd_elastic.mpijob.contract import Standby
 from hvd_elastic.worker.standby.program import NoProgram, Program, read_program
-
-KEPT: Final = ("HOSTNAME", ENV_RUN_DIR, ENV_READY_ADDRESS, ENV_GRACE_SECONDS)
-"""Variables that describe this pod. The launcher's values of them would be wrong here."""
-
-
-def adopted_environment(pod: Mapping[str, str], launcher: Mapping[str, str]) -> dict[str, str]:
-    """Return the pod's environment, updated with the launcher's, except for KEPT."""
-    merged = {**pod, **launcher}
-    for name in KEPT:
-        if name in pod:
-            merged[name] = pod[name]
-        else:
-            merged.pop(name, None)
-    return merged
 
 
 def standby_command(program: Program, mode: Standby, channel: int, *, slot: int = 0, slots: int = 1) -> list[str]:

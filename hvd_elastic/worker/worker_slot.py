@@ -13,9 +13,10 @@ from hvd_elastic.mpijob.contract import Exit, Standby
 from hvd_elastic.system import child_processes
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient
+from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 from hvd_elastic.worker.process_exits import Ending
-from hvd_elastic.worker.slot_commands import adopted_environment, plain_command, standby_command
+from hvd_elastic.worker.slot_commands import plain_command, standby_command
 from hvd_elastic.worker.slot_phase import NextPhase, SlotHistory, SlotPhase, after_end
 from hvd_elastic.worker.standby.program import Program, read_program
 from hvd_elastic.worker.stopped_processes import is_stopped

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
+from hvd_elastic.mpijob.clouds.cloud_nodes import NODES, spot_grace_limit
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.manifests.node_placement import spot_grace_limit
-from hvd_elastic.mpijob.manifests.worker_pod import cpu_floor, has_enough_cpu
 from hvd_elastic.priorityclasses.problem import Problem
 
 
@@ -15,7 +13,7 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
     """Checks GPUs, CPUs, memory, and the time that a reclaimed machine gives its pods."""
     yield from _gpus(spec)
     yield from _memory(spec)
-    limit, grace = spot_grace_limit(spec), spec.workers.grace
+    limit, grace = spot_grace_limit(spec.cloud, spec.capacity), spec.workers.grace
     if limit is not None and grace is not None and grace > limit:
         what = f"is longer than the {limit} s that a spot machine of {spec.cloud} waits"
         yield Problem(path="workers.grace", value=grace, what=what, way_out=f"write {limit} or less")
@@ -26,9 +24,10 @@ def _gpus(spec: JobSpec) -> Iterator[Problem]:
     if workers.gpus and workers.slots > workers.gpus:
         what = f"is more than the {workers.gpus} GPUs of a worker: each process needs one"
         yield Problem(path="workers.slots", value=workers.slots, what=what, way_out=f"write {workers.gpus}")
-    if not has_enough_cpu(spec):
-        what = f"is less than the {cpu_floor(spec)} loader processes of a worker (slots x loaders)"
-        yield Problem(path="workers.cpu", value=workers.cpu, what=what, way_out=f"write {cpu_floor(spec)} or more")
+    loaders = workers.slots * workers.loaders
+    if quantity.parse(workers.cpu) < loaders:
+        what = f"is less than the {loaders} loader processes of a worker (slots x loaders)"
+        yield Problem(path="workers.cpu", value=workers.cpu, what=what, way_out=f"write {loaders} or more")
     if spec.gpu_type is None:
         return
     if not workers.gpus:

@@ -9,9 +9,10 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import Final
 
 from hvd_elastic.mpijob.clouds.allocatable import allocatable
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.clouds.machine_types import MachineType, efa_adapters, find_machine, machine_tables
 from hvd_elastic.mpijob.description import quantity
-from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.priorityclasses.problem import Problem
 
 _OR_SAY: Final = "or say with `machine` what the nodes have"

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
-from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.priorityclasses.problem import Problem
 
 _SPOT: Final = {

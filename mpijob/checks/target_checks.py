@@ -12,9 +12,9 @@ from hvd_elastic.mpijob.description.job_spec import (
     PrioritySpec,
     QueueSystem,
 )
+from hvd_elastic.mpijob.description.mounts import mounts
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec
 from hvd_elastic.mpijob.description.target import Target
-from hvd_elastic.mpijob.manifests.supporting.shared_storage import mounts
 from hvd_elastic.priorityclasses.problem import Problem
 
 _NO_LAUNCHER: Final = "has no effect: a PyTorchJob has no launcher, torchrun runs in each worker"

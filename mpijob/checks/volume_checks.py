@@ -5,17 +5,21 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from hvd_elastic.mpijob import contract
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.description import quantity
-from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.mounts import Mount, makes_empty, mounts
 from hvd_elastic.mpijob.description.volume_spec import Fsx
-from hvd_elastic.mpijob.manifests.pod_parts import SSH_FOLDER
-from hvd_elastic.mpijob.manifests.supporting.shared_storage import Mount, makes_empty, mounts
 from hvd_elastic.priorityclasses.problem import Problem
 
 _SMALLEST_FSX = "1200Gi"
 _THROUGHPUT: Final = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
 """MB/s for each TiB of SSD (Amazon FSx API, CreateFileSystemLustreConfiguration, PerUnitStorageThroughput)."""
-_NEEDED_FOLDERS = (contract.RUN_DIR, SSH_FOLDER, "/tmp", "/dev", "/etc", "/proc", "/sys", "/usr", "/bin", "/lib")  # noqa: S108
+_NEEDED_FOLDERS = (
+    contract.RUN_DIR,
+    contract.SSH_FOLDER,
+    *("/tmp", "/dev", "/etc", "/proc", "/sys", "/usr", "/bin", "/lib"),  # noqa: S108
+)
 """Folders with files that a worker needs. A volume mounted there would hide them."""
 
 

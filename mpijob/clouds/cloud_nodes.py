@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from hvd_elastic.mpijob.clouds import gpu_types
+from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
-from hvd_elastic.mpijob.description.job_spec import Cloud
 
 Requirement: TypeAlias = dict[str, Any]
 """One requirement of a node selector term (`matchExpressions`)."""
@@ -116,3 +116,8 @@ _AKS: Final = Nodes(
 
 NODES: Final = {Cloud.ANY: _ANY, Cloud.EKS: _EKS, Cloud.GKE: _GKE, Cloud.AKS: _AKS}
 """The nodes of each cloud."""
+
+
+def spot_grace_limit(cloud: Cloud, capacity: Capacity) -> int | None:
+    """Seconds that a reclaimed machine waits for its pods. None: the cloud sets no limit, or no worker runs on spot."""
+    return None if capacity is Capacity.ON_DEMAND else NODES[cloud].spot_grace_seconds

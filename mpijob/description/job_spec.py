@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Interval
 from pydantic import Field
 
+from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import Standby
 from hvd_elastic.mpijob.description import quantity
@@ -37,23 +38,6 @@ from hvd_elastic.mpijob.description.volume_spec import Data, Output
 Count = Annotated[int, Interval(ge=1, le=100_000)]
 Samples = Annotated[int, Field(ge=1)]
 Percent = Annotated[int, Field(ge=1, le=100)]
-
-
-class Cloud(StrEnum):
-    """The cloud whose node labels and taints the manifests use."""
-
-    ANY = "any"
-    EKS = "eks"
-    GKE = "gke"
-    AKS = "aks"
-
-
-class Capacity(StrEnum):
-    """What kind of nodes workers run on."""
-
-    SPOT = "spot"
-    ON_DEMAND = "on-demand"
-    PREFER_SPOT = "prefer-spot"
 
 
 class LauncherKind(StrEnum):

@@ -58,7 +58,7 @@ def is_job_description(value: object) -> bool:
 
 
 def _description_problems(text: str, document: Document) -> tuple[Problem, ...]:
-    from hvd_elastic.mpijob.description.reader import read_job
+    from hvd_elastic.mpijob.job_reader import read_job
 
     try:
         read_job(text)

@@ -8,7 +8,6 @@ from hvd_elastic.mpijob.description.job_spec import JobSpec, LauncherKind
 from hvd_elastic.mpijob.manifests import pod_environment
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
-    SSH_FOLDER,
     container_env,
     container_security,
     env_from_field,
@@ -50,7 +49,7 @@ def template(
     which the workers know the sidecar's requests; None where the operator makes none.
     """
     token = {"name": _TOKEN_VOLUME, "mountPath": _TOKEN_FOLDER, "readOnly": True}
-    key = {"name": _KEY_VOLUME, "mountPath": SSH_FOLDER, "readOnly": True}
+    key = {"name": _KEY_VOLUME, "mountPath": contract.SSH_FOLDER, "readOnly": True}
     mounts = [token, key] if ssh_secret else [token]
     pod = without_empty(
         serviceAccountName=service_account,

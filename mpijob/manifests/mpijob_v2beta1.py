@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
+from hvd_elastic.mpijob.contract import SSH_FOLDER
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
 from hvd_elastic.mpijob.manifests.job_parts import job_metadata, replicas, run_policy
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
-from hvd_elastic.mpijob.manifests.pod_parts import SSH_FOLDER
 from hvd_elastic.mpijob.manifests.supporting import rbac
 
 _SSH_SECRET_SUFFIX: Final = "-ssh"  # noqa: S105 - the end of a Secret's name

@@ -7,9 +7,10 @@ must have the GPU's label itself, because GPU feature discovery sets it only onc
 
 from typing import Final
 
+from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES, Provisioner, Term
 from hvd_elastic.mpijob.contract import Role
-from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud, JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import node_placement, worker_pod
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
 

@@ -2,11 +2,20 @@
 
 from copy import deepcopy
 
-from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES, Requirement, Term, one_of, tolerated
+from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
+from hvd_elastic.mpijob.clouds.cloud_nodes import (
+    GPU_TOLERATION,
+    NODES,
+    Requirement,
+    Term,
+    one_of,
+    spot_grace_limit,
+    tolerated,
+)
 from hvd_elastic.mpijob.contract import Role
-from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud, JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.mounts import required_zone
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, pod_selector, without_empty
-from hvd_elastic.mpijob.manifests.supporting.shared_storage import required_zone
 
 _ZONE = "topology.kubernetes.io/zone"
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -18,12 +27,7 @@ def grace_seconds(spec: JobSpec) -> int:
     """`terminationGracePeriodSeconds` of workers."""
     if spec.workers.grace is not None:
         return spec.workers.grace
-    return min(_GRACE_SECONDS, spot_grace_limit(spec) or _GRACE_SECONDS)
-
-
-def spot_grace_limit(spec: JobSpec) -> int | None:
-    """Seconds that a reclaimed machine waits for its pods. None: the cloud sets no limit, or no worker runs on spot."""
-    return None if spec.capacity is Capacity.ON_DEMAND else NODES[spec.cloud].spot_grace_seconds
+    return min(_GRACE_SECONDS, spot_grace_limit(spec.cloud, spec.capacity) or _GRACE_SECONDS)
 
 
 def zones(spec: JobSpec) -> list[str]:

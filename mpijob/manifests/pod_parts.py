@@ -11,8 +11,6 @@ from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, pod_labels, wi
 
 USER_ID: Final = 1000
 """The image's user. Pod Security `restricted` does not admit root."""
-SSH_FOLDER: Final = "/home/mpiuser/.ssh"
-"""Where the operator mounts the job's ssh key: in that user's home."""
 
 RUN_VOLUME: Final = "run"
 TMP_VOLUME: Final = "tmp"

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds import efa
 from hvd_elastic.mpijob.contract import Role
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import node_placement, pod_environment
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
@@ -123,13 +122,3 @@ def resources(spec: JobSpec) -> Manifest:
     if workers.efa:
         wanted |= efa.HUGE_PAGES
     return {"requests": wanted, "limits": dict(wanted)}
-
-
-def cpu_floor(spec: JobSpec) -> int:
-    """The least number of CPUs that the loader processes of a worker need."""
-    return spec.workers.slots * spec.workers.loaders
-
-
-def has_enough_cpu(spec: JobSpec) -> bool:
-    """Whether there is a CPU for each loader process."""
-    return quantity.parse(spec.workers.cpu) >= cpu_floor(spec)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.key_reference import table
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from tests.mpijob.examples import EXAMPLES
 
 DOCS = Path(__file__).parents[2] / "docs" / "job.md"

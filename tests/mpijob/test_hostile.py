@@ -13,8 +13,8 @@ from hvd_elastic.mpijob.contract import ENV_INCARNATION
 from hvd_elastic.mpijob.description import yaml_document
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests import launcher_pod, worker_pod
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump

@@ -15,7 +15,7 @@ from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, Ch
 from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed
 from hvd_elastic.trainer.checkpoint.stores.location import Location
 from hvd_elastic.trainer.checkpoint.stores.store import Store
-from hvd_elastic.trainer.checkpoint.stores.transfer import download
+from hvd_elastic.trainer.checkpoint.transfer import download
 
 log = logging.getLogger(__name__)
 

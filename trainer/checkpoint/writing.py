@@ -12,7 +12,7 @@ from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import DATA_FOLDER, FOLDER, CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.retention import choose_deletions
 from hvd_elastic.trainer.checkpoint.room import store_with_room
-from hvd_elastic.trainer.checkpoint.stores.transfer import StoredParts, upload
+from hvd_elastic.trainer.checkpoint.transfer import StoredParts, upload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

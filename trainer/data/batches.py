@@ -16,10 +16,10 @@ from hvd_elastic.trainer.data.loop_hints import LoopHints
 from hvd_elastic.trainer.data.order_check import check_order
 from hvd_elastic.trainer.data.pass_options import PassOptions, Plan, Prefetcher, plan_pass, plan_samples
 from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
+from hvd_elastic.trainer.data.progress import Cursor, EpochPosition, Samples
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness
 from hvd_elastic.trainer.data.sample_certificate import SampleHash
 from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
-from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Samples
 
 
 class Batches:

@@ -14,7 +14,7 @@ import horovod.torch as hvd
 import torch
 
 from hvd_elastic.trainer.data.batch_policy import BatchError
-from hvd_elastic.trainer.state.progress import Cursor
+from hvd_elastic.trainer.data.progress import Cursor
 
 
 class KnownOrder(Protocol):

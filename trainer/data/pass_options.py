@@ -11,8 +11,8 @@ from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy, share
 from hvd_elastic.trainer.data.drawn_order import DrawnOrder, Need, draw, draw_batches
 from hvd_elastic.trainer.data.library_stream import problem_of
 from hvd_elastic.trainer.data.loader import Collate, is_iterable, is_one_shot
+from hvd_elastic.trainer.data.progress import Cursor
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder, derived_seed
-from hvd_elastic.trainer.state.progress import Cursor
 
 Prefetcher = Callable[[Iterator[Any]], Iterable[Any]]
 """Takes the batches and yields as many, in the same order: on a device, or some of them in advance."""

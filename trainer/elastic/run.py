@@ -166,10 +166,11 @@ def _tell_of_training() -> None:
     """Log as JSON, write figures and serve metrics, as far as somebody wants them."""
     import horovod.torch as hvd
 
+    from hvd_elastic.trainer.data.sample_proof import words_of_this_process
     from hvd_elastic.trainer.telemetry import figures_file, metrics_server
 
     json_logs.configure()
-    figures_file.start()
+    figures_file.start(words_of_this_process)
     metrics_server.THIS_PROCESS.start(hvd.local_rank())
 
 

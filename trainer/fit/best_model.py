@@ -21,7 +21,7 @@ import torch
 from hvd_elastic.trainer.checkpoint.errors import StoreError
 from hvd_elastic.trainer.checkpoint.stores.location import Location
 from hvd_elastic.trainer.checkpoint.stores.store import Store
-from hvd_elastic.trainer.checkpoint.stores.transfer import upload
+from hvd_elastic.trainer.checkpoint.transfer import upload
 from hvd_elastic.trainer.fit.early_stop import Mode
 from hvd_elastic.trainer.fit.fit_progress import FitProgress
 from hvd_elastic.trainer.fit.moments import BestEvaluation

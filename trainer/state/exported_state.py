@@ -8,7 +8,7 @@ import torch
 
 from hvd_elastic.trainer.checkpoint.errors import ExchangeError
 from hvd_elastic.trainer.checkpoint.exchange.plain_content import Content, Plain
-from hvd_elastic.trainer.state.progress import Progress
+from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.state.saved_state import SavedState
 
 INFO: Final = "hvd_elastic"

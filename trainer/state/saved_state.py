@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from hvd_elastic.trainer.checkpoint import Checkpoint, CheckpointNotFoundError, CorruptError, read_checkpoints
 from hvd_elastic.trainer.checkpoint.reading import NOTHING_THERE
-from hvd_elastic.trainer.state.progress import TRAIN, Progress, progress_words, upgrade
+from hvd_elastic.trainer.data.progress import TRAIN, Progress, progress_words, upgrade
 
 _TREE: Final = frozenset({"objects", "values", "progress"})
 """What the content of a checkpoint has that a `State` wrote."""

@@ -16,7 +16,6 @@ from typing import Any, Final
 from hvd_elastic.mpijob.contract import FIGURES_FILE
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveCounts, saves_of_this_process
-from hvd_elastic.trainer.data.sample_proof import words_of_this_process
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import PERIOD_SECONDS, run_dir
 from hvd_elastic.trainer.telemetry.logged_metrics import LoggedMetrics
@@ -37,10 +36,12 @@ class FiguresWriter:
         self,
         *,
         saves: Callable[[], SaveCounts | None] = saves_of_this_process,
-        samples: Callable[[], str] = words_of_this_process,
+        samples: Callable[[], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._saves, self._samples, self._clock = saves, samples, clock
+        self._saves, self._clock = saves, clock
+        self.samples = samples
+        """What was last proved of the samples; empty: nothing."""
         self._rate, self._loss, self._metrics = StepRate(), LossReading(), LoggedMetrics()
         self._pauses: deque[dict[str, object]] = deque(maxlen=PAUSES)
         self._reached = 0
@@ -108,7 +109,7 @@ class FiguresWriter:
             "durable": saves.durable_time,
             "began_step": self._began[0],
             "began": self._began[1],
-            "samples": _short(self._samples()) or None,
+            "samples": _short(self.samples()) or None,
             "pauses": list(self._pauses),
         }
 
@@ -143,7 +144,11 @@ def loss_of_this_process() -> float | None:
     return _THIS_PROCESS.loss
 
 
-def start() -> None:
-    """Write figures from now on if there is an entry point that reads them. A second call does nothing."""
+def start(samples: Callable[[], str]) -> None:
+    """Write figures from now on if there is an entry point that reads them. A second call does nothing.
+
+    `samples` returns what was last proved of the samples; empty: nothing.
+    """
     if run_dir().is_dir():
+        _THIS_PROCESS.samples = samples
         events.subscribe(_THIS_PROCESS.on_event)

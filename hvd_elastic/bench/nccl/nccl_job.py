@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.mpijob.checks import size_checks
-from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.contract import SSH_FOLDER, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import node_placement, pod_environment, queues, worker_pod
 from hvd_elastic.mpijob.manifests.job_parts import replicas
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, without_empty
 from hvd_elastic.mpijob.manifests.pod_parts import (
-    SSH_FOLDER,
     container_env,
     container_security,
     pod_security,

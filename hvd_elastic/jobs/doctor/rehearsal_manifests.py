@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from hvd_elastic.jobs.doctor.rehearsal_stage import WORKERS, Stage
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY
-from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.pod_parts import container_security, pod_security
 from hvd_elastic.mpijob.manifests.render import render
 

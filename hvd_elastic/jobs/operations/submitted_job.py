@@ -76,7 +76,7 @@ class SubmittedJob:
     @property
     def description(self) -> "JobSpec":
         """The job description from which it was made. Raises JobStateError if another release wrote it."""
-        from hvd_elastic.mpijob.description.reader import read_job
+        from hvd_elastic.mpijob.job_reader import read_job
         from hvd_elastic.mpijob.problems import InvalidInputError
 
         try:

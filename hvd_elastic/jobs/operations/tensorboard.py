@@ -12,7 +12,8 @@ from hvd_elastic.jobs.operations.submission import FIELD_MANAGER, AppliedObject
 from hvd_elastic.jobs.operations.submitted_job import MPIJOB_API, JobStateError, SubmittedJob, find_submitted
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.manifests.supporting import shared_storage, tensorboard
+from hvd_elastic.mpijob.description.mounts import mounts
+from hvd_elastic.mpijob.manifests.supporting import tensorboard
 
 _MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _ONE_POD: Final = "ReadWriteOncePod"
@@ -106,7 +107,7 @@ def delete_tensorboard(cluster: ClusterClient, job: str, *, dry_run: bool = Fals
 
 
 def _output_claim(spec: JobSpec) -> str:
-    return next(mount.claim(spec) for mount in shared_storage.mounts(spec) if not mount.read_only)
+    return next(mount.claim(spec) for mount in mounts(spec) if not mount.read_only)
 
 
 def _is_on_one_node(cluster: ClusterClient, spec: JobSpec, claim: str) -> bool:

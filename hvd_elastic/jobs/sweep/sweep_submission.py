@@ -24,7 +24,7 @@ from hvd_elastic.jobs.sweep.sweep_record import (
 from hvd_elastic.jobs.sweep.turns import SweepJob
 from hvd_elastic.mpijob.contract import ANNOTATION_TURN, LABEL_SWEEP
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 
 TURN_MANAGER: Final = "hvd-elastic-sweep"

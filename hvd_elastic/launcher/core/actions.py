@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.core.resize_causes import ResizeCause
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 
 Ticket = int
 """Names an HTTP request that is held open. Each is answered exactly once."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from hvd_elastic.launcher.core.actions import ActionQueue, NotifyCoordinator
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 
 

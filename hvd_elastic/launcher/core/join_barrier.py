@@ -3,8 +3,8 @@
 import math
 
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
+from hvd_elastic.launcher.core.process_control import LATE, Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import LATE, Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.world_limits import WorldLimits

@@ -2,10 +2,10 @@
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.next_hosts import oldest_first
-from hvd_elastic.launcher.core.hosts.slot_placement import place
+from hvd_elastic.launcher.core.process_control import LATE, Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import LATE, Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.slot_placement import place
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot
+from hvd_elastic.launcher.core.slot_placement import Slot
 
 
 class CauseKind(StrEnum):

@@ -30,15 +30,15 @@ from hvd_elastic.launcher.core.host_update_notices import HostUpdateNotices
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts
-from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, SlotKey, place
 from hvd_elastic.launcher.core.join_barrier import JoinBarrier
 from hvd_elastic.launcher.core.newcomers import Newcomers
 from hvd_elastic.launcher.core.pending_resize import PendingResize
+from hvd_elastic.launcher.core.process_control import ProcessControl
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome, SignsOfLife
+from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, SlotKey, place
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer

@@ -7,13 +7,13 @@ from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld, LogWarning
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.hosts.lost_pods import LostPodsVerdict
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
 from hvd_elastic.launcher.core.pending_resize import PendingResize
+from hvd_elastic.launcher.core.process_control import Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_control import Deadline, ProcessControl
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
 from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
+from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit
 

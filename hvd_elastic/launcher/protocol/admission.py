@@ -8,7 +8,7 @@ from typing import Final
 
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 
-from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
+from hvd_elastic.launcher.core.slot_placement import SlotKey
 from hvd_elastic.mpijob.contract import JOIN_SCOPE, SYNCED_SCOPE
 
 OWN_SCOPES: Final = frozenset({JOIN_SCOPE, SYNCED_SCOPE})

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.admission import Admission, Proof
 from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot
+from hvd_elastic.launcher.core.slot_placement import Slot
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.remote.host_addresses import HostAddresses
 from hvd_elastic.launcher.remote.network_interfaces import interface_address, interface_towards

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, job_length

@@ -19,7 +19,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, CompilerImport, Standby
 from hvd_elastic.worker.adoption import adopt_protocol
-from hvd_elastic.worker.slot_commands import adopted_environment
+from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
 from hvd_elastic.worker.standby import script_runner
 from hvd_elastic.worker.standby.deferred_compiler import COMPILER, DeferredCompiler
 
@@ -48,6 +48,13 @@ class Channel:
         become(request)
 
 
+_NEXT: Final = (
+    "hvd_elastic.trainer.state.elastic_state",
+    "hvd_elastic.trainer.telemetry.figures_file",
+    "hvd_elastic.trainer.telemetry.metrics_server",
+)
+
+
 def _import_what_comes_next() -> None:
     """Import what a script with our API needs after `hvd.init()`, while the other workers would wait for this one.
 
@@ -55,8 +62,8 @@ def _import_what_comes_next() -> None:
     the job has one. A script may do without them, so an import that fails is the script's to report.
     """
     with contextlib.suppress(ImportError):
-        for name in ("state.elastic_state", "telemetry.figures_file", "telemetry.metrics_server"):
-            importlib.import_module(f"hvd_elastic.trainer.{name}")
+        for name in _NEXT:
+            importlib.import_module(name)
         if os.environ.get(ENV_CHECKPOINT, "").startswith("s3://"):
             importlib.import_module("boto3")
 

@@ -19,7 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.clouds.cloud import Cloud
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 
 _OBJECT_STORES: Final = ("s3://", "gs://", "az://", "abfs://", "abfss://")
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hvd_elastic.mpijob import contract
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.contract import Role
-from hvd_elastic.mpijob.description.job_spec import Cloud, JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.network_spec import NetworkPeer
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, metadata, pod_selector
 from hvd_elastic.mpijob.manifests.supporting import cloud_identity, staging

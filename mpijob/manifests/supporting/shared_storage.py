@@ -6,51 +6,27 @@ and a claim that has it made. Facts: aws-efs-csi-driver `pkg/driver/node.go` (`p
 are strings) and `examples/kubernetes/static_provisioning`.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.volume_spec import CsiVolume, Efs, Fsx, Volume
+from hvd_elastic.mpijob.description.mounts import (
+    EFS_DRIVER,
+    FSX_DRIVER,
+    LUSTRE_OPTIONS,
+    Mount,
+    existing,
+    has_made_claim,
+    mounts,
+)
+from hvd_elastic.mpijob.description.volume_spec import CsiVolume, Fsx, Volume
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata, without_empty
 
-EFS_DRIVER: Final = "efs.csi.aws.com"
-FSX_DRIVER: Final = "fsx.csi.aws.com"
 _ANY_SIZE: Final = "1Ti"
 """EFS grows by itself, and a volume that exists has the size that it has, but a claim must name one."""
 _FSX_SIZE: Final = "1200Gi"
 """The smallest file system that FSx for Lustre offers."""
-_LUSTRE_OPTIONS: Final = ("flock",)
 _USER: Final = "1000"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
-    """A volume of a job and what the job uses it for."""
-
-    name: str
-    volume: Volume
-    path: str
-    read_only: bool
-
-    def claim(self, spec: JobSpec) -> str:
-        """The name of the volume's claim."""
-        return self.volume.claim or f"{spec.name}-{self.name}"
-
-
-def mounts(spec: JobSpec) -> list[Mount]:
-    """The job's volumes: data is read only, and all workers may write to output."""
-    found: list[Mount] = []
-    if spec.data is not None:
-        found.append(Mount(name="data", volume=spec.data, path=spec.data.mount, read_only=True))
-    if spec.output is not None:
-        found.append(Mount(name="output", volume=spec.output, path=spec.output.mount, read_only=False))
-    return found
-
-
-def required_zone(spec: JobSpec) -> str | None:
-    """The zone of the job's FSx file system. None: no file system ties the job to a zone."""
-    return next((mount.volume.fsx.zone for mount in mounts(spec) if mount.volume.fsx), None)
 
 
 def folders(spec: JobSpec) -> dict[str, str]:
@@ -99,8 +75,8 @@ def volume_mounts(spec: JobSpec) -> list[Manifest]:
 
 def manifests(spec: JobSpec) -> list[Manifest]:
     """The StorageClasses, PersistentVolumes and claims to make, in apply order. The data outlives them."""
-    made = [mount for mount in mounts(spec) if _has_made_claim(mount.volume)]
-    sources = [(mount, _existing(mount)) for mount in made]
+    made = [mount for mount in mounts(spec) if has_made_claim(mount.volume)]
+    sources = [(mount, existing(mount)) for mount in made]
     classes = [
         _storage_class(spec, mount) for mount, source in sources if source is None and _needs_class(mount.volume)
     ]
@@ -108,35 +84,8 @@ def manifests(spec: JobSpec) -> list[Manifest]:
     return [*classes, *volumes, *(_claim(spec, mount, static=source is not None) for mount, source in sources)]
 
 
-def makes_empty(mount: Mount) -> bool:
-    """Whether the job has a new volume made, with nothing in it."""
-    filled = mount.volume.fsx is not None and mount.volume.fsx.s3_import is not None
-    return _has_made_claim(mount.volume) and _existing(mount) is None and not filled
-
-
-def _has_made_claim(volume: Volume) -> bool:
-    return bool(volume.size or volume.efs or volume.fsx or volume.csi)
-
-
 def _needs_class(volume: Volume) -> bool:
     return bool(volume.efs or volume.fsx)
-
-
-def _existing(mount: Mount) -> CsiVolume | None:
-    """What exists behind a volume, as its CSI driver names it. None: it is to be made."""
-    volume = mount.volume
-    if volume.efs is not None and (mount.read_only or volume.efs.path or volume.efs.access_point):
-        return CsiVolume(driver=EFS_DRIVER, handle=_efs_handle(volume.efs))
-    if volume.fsx is not None and volume.fsx.file_system is not None:
-        names = without_empty(dnsname=volume.fsx.dns_name, mountname=volume.fsx.mount_name)
-        return CsiVolume(
-            driver=FSX_DRIVER, handle=volume.fsx.file_system, attributes=names, mount_options=[*_LUSTRE_OPTIONS]
-        )
-    return volume.csi
-
-
-def _efs_handle(efs: Efs) -> str:
-    return ":".join((efs.file_system, efs.path or "", efs.access_point or "")).rstrip(":")
 
 
 def _claim(spec: JobSpec, mount: Mount, *, static: bool) -> Manifest:
@@ -170,7 +119,7 @@ def _storage_class(spec: JobSpec, mount: Mount) -> Manifest:
         "provisioner": FSX_DRIVER if lustre else EFS_DRIVER,
         "parameters": _lustre_parameters(volume.fsx) if volume.fsx else _efs_parameters(volume),
         "reclaimPolicy": "Retain",
-        **({"mountOptions": [*_LUSTRE_OPTIONS]} if lustre else {}),
+        **({"mountOptions": [*LUSTRE_OPTIONS]} if lustre else {}),
         "volumeBindingMode": "Immediate",
     }
 

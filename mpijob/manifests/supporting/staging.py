@@ -26,6 +26,7 @@ from hvd_elastic.mpijob.contract import (
     Role,
 )
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.mounts import Mount, mounts
 from hvd_elastic.mpijob.description.stage_spec import StageSpec
 from hvd_elastic.mpijob.manifests import node_placement
 from hvd_elastic.mpijob.manifests.manifest_parts import LABEL_COMPONENT, Manifest, metadata, without_empty
@@ -36,7 +37,6 @@ from hvd_elastic.mpijob.manifests.pod_parts import (
     escape_command,
     pod_security,
 )
-from hvd_elastic.mpijob.manifests.supporting import shared_storage
 
 GATE: Final = "stage-gate"
 _VOLUME: Final = "data"
@@ -169,5 +169,5 @@ def _claim(spec: JobSpec, *, read_only: bool) -> Manifest:
     return {"name": _VOLUME, "persistentVolumeClaim": claim}
 
 
-def _data(spec: JobSpec) -> shared_storage.Mount:
-    return next(mount for mount in shared_storage.mounts(spec) if mount.read_only)
+def _data(spec: JobSpec) -> Mount:
+    return next(mount for mount in mounts(spec) if mount.read_only)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import ENV_TENSORBOARD, LABEL_MANAGED_BY, MANAGED_BY, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.mounts import Mount, mounts
 from hvd_elastic.mpijob.manifests import node_placement
 from hvd_elastic.mpijob.manifests.manifest_parts import (
     LABEL_COMPONENT,
@@ -168,5 +169,5 @@ def _startup() -> Manifest:
     }
 
 
-def _output(spec: JobSpec) -> shared_storage.Mount:
-    return next(mount for mount in shared_storage.mounts(spec) if not mount.read_only)
+def _output(spec: JobSpec) -> Mount:
+    return next(mount for mount in mounts(spec) if not mount.read_only)

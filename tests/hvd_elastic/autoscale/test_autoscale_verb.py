@@ -18,7 +18,7 @@ from hvd_elastic.cli import cli
 from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError
 from hvd_elastic.jobs.report.scaling_note import ScalingNote
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER, ANNOTATION_WANTED_WORKERS
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.policy.reserve import DemandHistory, DemandWindow
 from tests.discovery.kubeapi import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, KubeApi, Request, Status

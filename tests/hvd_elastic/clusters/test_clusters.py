@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hvd_elastic.clusters import ClusterPlan, Step, WorkerPool, creation, deletion, kept_data, script
 from hvd_elastic.clusters.eks import cluster_config
+from hvd_elastic.mpijob.clouds.cloud import Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GKE_ACCELERATORS
 from hvd_elastic.mpijob.clouds.machine_types import machine_tables
-from hvd_elastic.mpijob.description.job_spec import Cloud
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, pods
 from tests.mpijob.manifests.test_node_placement import admits

@@ -8,7 +8,7 @@ import pytest
 from hvd_elastic import Cluster
 from hvd_elastic.jobs.sweep.sweep_table import Best
 from hvd_elastic.mpijob.contract import ENV_NAMESPACE
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from tests.discovery.kubeapi import JOBS
 from tests.hvd_elastic.jobs.operations.jobs_cluster import DESCRIPTION, MAPS
 from tests.hvd_elastic.jobs.report.objects import ALL_JOBS, CONFIG_MAPS, NOW, condition, ledger_map, live, mpijob

@@ -10,7 +10,7 @@ from hvd_elastic.jobs.doctor.diagnosis import Level
 from hvd_elastic.jobs.doctor.examination import CHECKS, examine
 from hvd_elastic.jobs.doctor.fact_reader import NEEDED_RIGHTS
 from hvd_elastic.jobs.operations.resource_paths import PLURALS
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.priorityclasses import DEFAULTS, manifest
 

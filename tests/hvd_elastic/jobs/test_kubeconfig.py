@@ -11,7 +11,8 @@ import pytest
 
 from hvd_elastic.jobs.cluster_errors import NotConfiguredError
 from hvd_elastic.jobs.kubeconfig import kubeconfig_paths, read_kubeconfig
-from hvd_elastic.jobs.login import Login, log_in
+from hvd_elastic.jobs.login import Login
+from hvd_elastic.jobs.login_lookup import log_in
 from hvd_elastic.jobs.login_plugins import plugin_login
 
 SERVER = "https://10.0.0.1:6443"

@@ -22,7 +22,7 @@ from horovod.runner.http import http_client  # noqa: E402
 from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
 from hvd_elastic.launcher import stock_horovodrun  # noqa: E402
-from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
+from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
 from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
 from hvd_elastic.trainer.elastic import rendezvous_client  # noqa: E402
 

@@ -12,7 +12,7 @@ import pytest
 from horovod.runner.http.http_client import put_data_into_kvstore
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey, place
+from hvd_elastic.launcher.core.slot_placement import SlotKey, place
 from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer

@@ -16,9 +16,9 @@ from hvd_elastic.launcher import launch_settings
 from hvd_elastic.launcher.core.actions import WorldResized
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_lists import HostsError, parse_hosts_flag, parse_script_output
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, place
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST, ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, world_differences
+from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.launch_job import _machine_problems
 from hvd_elastic.launcher.launch_settings import LaunchSettings
 from hvd_elastic.launcher.launcher_metrics import status_registry

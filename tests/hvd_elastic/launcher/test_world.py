@@ -19,13 +19,13 @@ from hvd_elastic.launcher.core.actions import (
     WorldResized,
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE
+from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit, JoinAnswer
 
 if TYPE_CHECKING:
-    from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
+    from hvd_elastic.launcher.core.slot_placement import SlotKey
 
 
 class Story:

@@ -24,10 +24,10 @@ from hvd_elastic.launcher.core.actions import (
     WorldResized,
 )
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome
+from hvd_elastic.launcher.core.slot_placement import Slot
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import Exit

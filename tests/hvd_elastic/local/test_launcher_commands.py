@@ -10,7 +10,7 @@ from hvd_elastic.local.local_cluster import prepare_run_dir
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 
 
 def job(**values: object) -> JobSpec:

@@ -4,7 +4,7 @@ import pytest
 
 from hvd_elastic.local.local_checks import local_problems
 from hvd_elastic.local.local_run import TimedResize, parse_resizes
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.worker.adoption.adopt_protocol import AdoptedCommand, AdoptRequest, BadRequestError, memory_file
-from hvd_elastic.worker.slot_commands import KEPT, adopted_environment
+from hvd_elastic.worker.adoption.adopted_environment import KEPT, adopted_environment
 
 texts = st.binary(max_size=8).map(lambda data: os.fsdecode(data.replace(b"\0", b"\n")))
 names = texts.map(lambda text: "N" + text.replace("=", "-"))

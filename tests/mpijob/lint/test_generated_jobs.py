@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob import lint
-from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.lint.document.manifest_view import json_path
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump

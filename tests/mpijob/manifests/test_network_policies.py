@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.cluster.kube.policy import Direction, Pod, World

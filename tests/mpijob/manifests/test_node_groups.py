@@ -1,6 +1,6 @@
 import pytest
 
-from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud
+from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.manifests.node_groups import node_groups
 from tests.mpijob.jobs import job, pods
 from tests.mpijob.manifests.test_node_placement import ON_DEMAND, SPOT, admits

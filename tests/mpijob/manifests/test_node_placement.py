@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
+from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
-from hvd_elastic.mpijob.description.job_spec import Capacity, Cloud
 from tests.mpijob import admission
 from tests.mpijob.jobs import job, one, pods
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
-from hvd_elastic.mpijob.description.reader import read_job
 from hvd_elastic.mpijob.description.target import Target
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from tests.mpijob import admission
 from tests.mpijob.jobs import job, one, pods

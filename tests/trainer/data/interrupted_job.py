@@ -7,8 +7,8 @@ from typing import Any
 
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
+from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.progress import Progress
 
 FAILURE, HOSTS, RESTART = "failure", "hosts", "restart"
 Schedule = dict[int, str]

@@ -17,9 +17,9 @@ from hvd_elastic.trainer.data.library_stream import order_of, set_epoch
 from hvd_elastic.trainer.data.loader import is_iterable, load
 from hvd_elastic.trainer.data.order_check import disagreement, report_of
 from hvd_elastic.trainer.data.pass_options import PassOptions, Plan, plan_pass, plan_samples
+from hvd_elastic.trainer.data.progress import Cursor
 from hvd_elastic.trainer.data.randomness import PassSeeds
 from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
-from hvd_elastic.trainer.state.progress import Cursor
 
 
 @dataclass(frozen=True)

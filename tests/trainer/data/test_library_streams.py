@@ -17,9 +17,9 @@ from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
 from hvd_elastic.trainer.data.library_stream import order_of, problem_of
 from hvd_elastic.trainer.data.order_check import disagreement, report_of
 from hvd_elastic.trainer.data.pass_options import PassOptions
+from hvd_elastic.trainer.data.progress import Cursor
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.progress import Cursor
 from tests.properties import examples
 from tests.trainer.data.interrupted_job import HOSTS, RESTART, Job
 from tests.trainer.data.simulated_worlds import LAST, World, committed_steps, samples_of, worlds

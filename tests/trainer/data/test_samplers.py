@@ -28,10 +28,10 @@ from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
 from hvd_elastic.trainer.data.drawn_order import Need, draw, draw_batches
 from hvd_elastic.trainer.data.order_check import disagreement, report_of
 from hvd_elastic.trainer.data.pass_options import PassOptions
+from hvd_elastic.trainer.data.progress import Cursor
 from hvd_elastic.trainer.data.randomness import PassSeeds, SeededIndices
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.progress import Cursor
 from tests.properties import examples
 from tests.trainer.data.interrupted_job import FAILURE, HOSTS, RESTART, Job, Schedule
 from tests.trainer.data.simulated_worlds import World, committed_steps, samples_of, worlds

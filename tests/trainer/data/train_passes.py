@@ -13,8 +13,8 @@ from typing import Any
 import horovod.torch as hvd
 
 import hvd_elastic as elastic
+from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.data.sample_certificate import examine
-from hvd_elastic.trainer.state.progress import Progress
 
 LENGTH, VALIDATION, SECOND = 240, 35, 50
 

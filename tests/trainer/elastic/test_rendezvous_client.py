@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from horovod.runner.http.http_client import put_data_into_kvstore
 
-from hvd_elastic.launcher.core.hosts.slot_placement import SlotKey
+from hvd_elastic.launcher.core.slot_placement import SlotKey
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.mpijob.contract import Exit

@@ -7,9 +7,9 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_STEPS, ENV_RUN_DIR
 from hvd_elastic.trainer.checkpoint import read_checkpoints
 from hvd_elastic.trainer.checkpoint.reading import Checkpoint
+from hvd_elastic.trainer.data.progress import Cursor, EpochPosition, Progress, progress_words
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.progress import Cursor, EpochPosition, Progress, progress_words
 from hvd_elastic.trainer.state.saved_state import load
 
 EPOCHS = 2

@@ -194,11 +194,11 @@ def test_it_starts_once_where_there_is_an_entry_point(tmp_path: Path, monkeypatc
     monkeypatch.setattr(figures_file, "_THIS_PROCESS", FiguresWriter())  # that of this process may have just written
     monkeypatch.delenv(ENV_EVENTS, raising=False)
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "away"))
-    figures_file.start()
+    figures_file.start(str)
     assert not events.enabled()
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
-    figures_file.start()
-    figures_file.start()
+    figures_file.start(str)
+    figures_file.start(str)
     assert len(events._listeners) == 1
     events.emit(events.Kind.STEP, rank=0, size=1, step=3)
     assert (tmp_path / FIGURES_FILE).exists()

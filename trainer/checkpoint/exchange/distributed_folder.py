@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, ExchangeError
-from hvd_elastic.trainer.checkpoint.exchange.file_formats import INDEX
+from hvd_elastic.trainer.checkpoint.exchange import INDEX
 from hvd_elastic.trainer.checkpoint.exchange.named_tensors import TREE, put_together, take_apart
 from hvd_elastic.trainer.checkpoint.exchange.plain_content import Content
 from hvd_elastic.trainer.checkpoint.exchange.torch_file import load_plain

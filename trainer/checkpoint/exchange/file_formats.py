@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, ExchangeError
+from hvd_elastic.trainer.checkpoint.exchange import INDEX
 from hvd_elastic.trainer.checkpoint.exchange.plain_content import Content
 
 
@@ -18,9 +19,6 @@ class FileFormat(StrEnum):
     TORCH = "torch"
     DCP = "dcp"
 
-
-INDEX: Final = ".metadata"
-"""The file that makes a folder one of torch.distributed.checkpoint."""
 
 SUFFIXES: Final[Mapping[str, FileFormat]] = {
     ".safetensors": FileFormat.SAFETENSORS,

@@ -9,11 +9,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.exchange.file_formats import INDEX, is_exchanged
+from hvd_elastic.trainer.checkpoint.exchange import INDEX
+from hvd_elastic.trainer.checkpoint.exchange.file_formats import is_exchanged
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import split_into_parts
 from hvd_elastic.trainer.checkpoint.stores.location import Location
 from hvd_elastic.trainer.checkpoint.stores.store import Store
-from hvd_elastic.trainer.checkpoint.stores.transfer import NumberedPart, for_each_part
+from hvd_elastic.trainer.checkpoint.transfer import NumberedPart, for_each_part
 
 
 @contextmanager

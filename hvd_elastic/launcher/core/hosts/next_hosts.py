@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Sequence, Set
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 
 
 def oldest_first(hosts: Iterable[Host], slots: Sequence[Slot]) -> tuple[Host, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hvd_elastic.launcher.core.actions import Ticket
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 
 
 class ProcessPhase(StrEnum):

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hvd_elastic.launcher.core.hosts.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 
 
 class ProcessTable:

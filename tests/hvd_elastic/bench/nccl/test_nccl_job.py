@@ -8,7 +8,7 @@ import pytest
 from hvd_elastic.bench.nccl.nccl_job import NcclRun, nccl_job
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.admission import errors, restricted

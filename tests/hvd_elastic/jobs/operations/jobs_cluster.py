@@ -7,7 +7,7 @@ from typing import Any
 from hvd_elastic.jobs.cluster_client import ClusterClient
 from hvd_elastic.jobs.login import Login
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from tests.discovery.kubeapi import JOBS, PODS, Json, KubeApi, Request, Status
 
 HERE = "/api/v1/namespaces/default"

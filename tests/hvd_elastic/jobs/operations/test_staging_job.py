@@ -6,7 +6,7 @@ from hvd_elastic.jobs.operations.deletion import plan_deletion
 from hvd_elastic.jobs.operations.staging_job import StageFailedError, begin_stage, wait_for_stage
 from hvd_elastic.jobs.operations.submission import submit
 from hvd_elastic.jobs.operations.submitted_job import JobStateError
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.discovery.kubeapi import JOBS

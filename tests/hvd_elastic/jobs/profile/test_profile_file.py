@@ -9,7 +9,7 @@ import pytest
 from hvd_elastic.jobs.profile.job_profile import JobProfile, batch_of
 from hvd_elastic.jobs.profile.measured_sizes import MeasuredSize
 from hvd_elastic.jobs.profile.profile_file import profile_from, read_profile
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.policy.job_speeds import StepBatch
 

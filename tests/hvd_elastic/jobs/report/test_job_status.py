@@ -11,7 +11,7 @@ from hvd_elastic.jobs.report.time_words import duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerPodState, worker_statuses
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from tests.hvd_elastic.jobs.report.objects import (
     LEDGER,
     NOW,

@@ -19,7 +19,7 @@ from hvd_elastic.jobs.report.stage_status import (
 from hvd_elastic.jobs.report.status_text import status_text
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.staging.progress_line import StageProgress, progress_words
 from tests.discovery.kubeapi import JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.jobs.report.objects import LAUNCHER_JOBS, condition, launcher, mpijob, pod, stamp, unschedulable

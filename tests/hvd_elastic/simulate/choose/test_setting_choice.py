@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.simulate.choose.choice_run import choose
 from hvd_elastic.simulate.choose.setting_choice import chosen, flags, gain, stall_effects, steps_from

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.simulate.inputs.job_plans import PlanWords, job_plans
 from hvd_elastic.simulate.inputs.simulated_jobs import (

@@ -19,10 +19,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, ENV_RUN_DIR
 from hvd_elastic.trainer.data import loop_hints
 from hvd_elastic.trainer.data.batch_policy import BatchError
+from hvd_elastic.trainer.data.progress import Progress, Samples, upgrade
 from hvd_elastic.trainer.data.sample_certificate import examine
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.progress import Progress, Samples, upgrade
 from hvd_elastic.trainer.telemetry import events
 from tests.properties import examples
 from tests.trainer.data.interrupted_job import FAILURE, HOSTS, RESTART, Job, Schedule

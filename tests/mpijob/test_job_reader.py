@@ -4,7 +4,7 @@ import pytest
 
 from hvd_elastic.mpijob.contract import Exit, Standby
 from hvd_elastic.mpijob.description.job_spec import LauncherKind
-from hvd_elastic.mpijob.description.reader import read_job
+from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, refused
 

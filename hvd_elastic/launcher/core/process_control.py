@@ -14,12 +14,12 @@ from hvd_elastic.launcher.core.actions import (
     Ticket,
 )
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
-from hvd_elastic.launcher.core.hosts.slot_placement import REMOVED_RESPONSE, Slot
 from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause
+from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, Slot
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.mpijob.contract import JoinAnswer
 

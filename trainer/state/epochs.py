@@ -13,10 +13,10 @@ from hvd_elastic.trainer.data.loader import Collate
 from hvd_elastic.trainer.data.loader_options import merged_options
 from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.pass_options import PassOptions, Prefetcher
+from hvd_elastic.trainer.data.progress import TRAIN, Progress, Samples
 from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
-from hvd_elastic.trainer.state.progress import TRAIN, Progress, Samples
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.console import say
 

@@ -1,0 +1,57 @@
+"""What `simulate` and `simulate --choose` simulate, and what both say of it first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from hvd_elastic.simulate.day import Day
+    from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan
+    from hvd_elastic.simulate.inputs.stall_settings import WayStalls
+    from hvd_elastic.simulate.simulation import Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySetup:
+    """What is simulated."""
+
+    day: "Day"
+    plans: "tuple[JobPlan, ...]"
+    stalls: "WayStalls"
+    share: "Share | None"
+    """How jobs share idle GPUs in the way `ours`; None: their pods compete."""
+
+
+def setup_remarks(setup: DaySetup) -> list[str]:
+    """What was assumed, and how several jobs come to their GPUs."""
+    from hvd_elastic.simulate.inputs.simulated_jobs import assumptions
+
+    assumed = assumptions(setup.plans)
+    if sum(plan.copies for plan in setup.plans) < 2:
+        return assumed
+    if setup.share:
+        return [*assumed, "ours: jobs share idle GPUs as autoscale has it"]
+    return [*assumed, "jobs compete for idle GPUs as their pods do; --autoscale shares them by gain"]
+
+
+def day_facts(day: "Day") -> dict[str, Any]:
+    """What was simulated, for programs."""
+    return {
+        "source": day.source,
+        "seconds": day.seconds,
+        "nodes": len(day.nodes),
+        "pods": len(day.pods),
+    }
+
+
+def tell_day(day: "Day", remarks: Sequence[str]) -> None:
+    """What was simulated, and what was assumed, for people."""
+    pods = f"{len(day.pods)} inference pods" if day.pods else "no inference"
+    click.echo(
+        f"{day.source}; {day.seconds / 3600:.3g} hours, {len(day.nodes)} nodes (one that returns counts again), {pods}",
+        err=True,
+    )
+    for remark in remarks:
+        click.echo(f"  {remark}", err=True)

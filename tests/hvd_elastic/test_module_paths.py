@@ -1,0 +1,66 @@
+"""Modules that are named by strings, which no import-linter sees, and those that people import by an old path."""
+
+import ast
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic.moved_modules import MOVED
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("hvd_elastic", "mpijob", "discovery", "trainer", "priorityclasses")
+NAMED = re.compile(r"(hvd_elastic(?:\.\w+){2,})")
+"""With two names or more: `hvd_elastic.loss` is what a collective is called."""
+RUN = re.compile(r"-m ((?:hvd_elastic|tests|benchmarks)(?:\.\w+)+)")
+
+
+def named_in_code() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found = NAMED.fullmatch(node.value)
+                    if found:
+                        yield path.relative_to(ROOT).as_posix(), found[1]
+
+
+def run_by_scripts() -> Iterator[tuple[str, str]]:
+    for name in ("Makefile", "Dockerfile", ".ci/run", "tools/setup.sh", "CONTRIBUTING.md"):
+        for module in RUN.findall((ROOT / name).read_text(encoding="utf-8")):
+            yield name, module
+
+
+def is_there(name: str) -> bool:
+    """Tell whether it is a module, or a name in one."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        module, _, attribute = name.rpartition(".")
+        return hasattr(importlib.import_module(module), attribute)
+
+
+def test_all_modules_that_strings_name_are_there() -> None:
+    named = {*named_in_code(), *run_by_scripts()}
+    assert len(named) > 20
+    assert not sorted((where, name) for where, name in named if not is_there(name))
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_an_old_path_leads_to_the_new_one_with_a_warning(old: str) -> None:
+    sys.modules.pop(old, None)
+    with pytest.warns(DeprecationWarning, match=f"{old} is {MOVED[old]} now"):
+        moved = importlib.import_module(old)
+    new = importlib.import_module(MOVED[old])
+    public = [name for name in vars(new) if not name.startswith("_")]
+    assert public
+    assert all(getattr(moved, name) is getattr(new, name) for name in public)
+
+
+def test_what_is_nowhere_is_missing_as_ever() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'hvd_elastic\.mpijob\.nowhere'"):
+        importlib.import_module("hvd_elastic.mpijob.nowhere")
