@@ -8,7 +8,7 @@ from hvd_elastic.discovery.kube.api_server import Access, ApiServer, ApiStatusEr
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts, eligible_hosts
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
-from hvd_elastic.discovery.sidecar.prober import Prober
+from hvd_elastic.discovery.sidecar.workers.prober import Prober
 from hvd_elastic.mpijob.contract import READY_PORT
 
 PROBE_TIMEOUT_SECONDS = 1.5

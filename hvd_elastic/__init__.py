@@ -18,9 +18,10 @@
 
     cluster = elastic.Cluster()                                        # jobs in a cluster: submit, scale, restart ...
 
-Importing this package imports nothing else, and changes nothing but that old paths of its modules lead to the new ones. `elastic.init()` and `elastic.run` patch the imported
-Horovod (`hvd_elastic.trainer.elastic.horovod_patches`), so `hvd.init()` and `hvd.elastic.run` behave as ours from then
-on. In a worker pod Horovod is patched before the script begins.
+Importing this package imports nothing else, and changes nothing but that old paths of its modules lead to the new
+ones. `elastic.init()` and `elastic.run` patch the imported Horovod (`hvd_elastic.trainer.elastic.horovod_patches`), so
+`hvd.init()` and `hvd.elastic.run` behave as ours from then on. In a worker pod Horovod is patched before the script
+begins.
 """
 
 from importlib import import_module

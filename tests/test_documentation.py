@@ -10,7 +10,7 @@ import click
 import pytest
 import yaml
 
-from hvd_elastic.cli import GROUPS, VERBS
+from hvd_elastic.cli import GROUPS, MODULES, VERBS
 from hvd_elastic.cli.default_command import GroupWithDefault
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +55,7 @@ def test_a_command_that_a_page_shows_is_a_verb_with_these_flags(page: Path) -> N
     for line in COMMAND.findall(BLOCKS.sub("", page.read_text(encoding="utf-8"))):
         verb, *words = line.partition(" -- ")[0].split()
         assert verb in VERBS, line
-        command = import_module(f"hvd_elastic.cli.{verb.replace('-', '_')}").command
+        command = import_module(MODULES[verb]).command
         if isinstance(command, click.Group):
             default = command.default if isinstance(command, GroupWithDefault) else words[0]
             command = command.commands.get(words[0]) or command.commands[default]

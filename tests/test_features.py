@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hvd_elastic.cli import VERBS
+from hvd_elastic.cli import MODULES, VERBS
 from hvd_elastic.mpijob.description.keys import KEYS
 
 ROOT = Path(__file__).parents[1]
@@ -52,7 +52,7 @@ def exists(words: list[str]) -> bool:
     verb, *rest = words
     if verb not in VERBS:
         return False
-    command = import_module(f"hvd_elastic.cli.{verb.replace('-', '_')}").command
+    command = import_module(MODULES[verb]).command
     if isinstance(command, click.Group) and rest:
         name, *rest = rest
         command = command.commands[name]

@@ -5,9 +5,9 @@ from typing import Final
 
 from hvd_elastic.discovery.ledger.account import fold
 from hvd_elastic.discovery.ledger.entries import Entry, JobEnded, LauncherStarted, WorldChanged
-from hvd_elastic.discovery.ledger.job_history import JobHistory
+from hvd_elastic.discovery.ledger.history.job_history import JobHistory
+from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
-from hvd_elastic.discovery.ledger.stall_history import StallHistory
 
 STALLED_SECONDS: Final = 60.0
 STALLED_STEPS: Final = 20.0

@@ -41,20 +41,20 @@ from hvd_elastic.discovery.sidecar.inbox import (
     WatchBatch,
     WorkerAnswers,
 )
-from hvd_elastic.discovery.sidecar.job_recorder import JobRecorder, RecordedJob, WorkerQuestions
-from hvd_elastic.discovery.sidecar.launcher_drain import LauncherDrain
-from hvd_elastic.discovery.sidecar.launcher_job import LauncherJob
+from hvd_elastic.discovery.sidecar.launcher.launcher_drain import LauncherDrain
+from hvd_elastic.discovery.sidecar.launcher.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.list_updater import ListUpdater
 from hvd_elastic.discovery.sidecar.maintenance import Maintenance
-from hvd_elastic.discovery.sidecar.prober import Prober
 from hvd_elastic.discovery.sidecar.publisher import Publisher
+from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder, RecordedJob, WorkerQuestions
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.discovery.sidecar.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
-from hvd_elastic.discovery.sidecar.worker_questions import read_figures, read_last_exit, read_waits
-from hvd_elastic.discovery.sidecar.worker_requests import (
+from hvd_elastic.discovery.sidecar.workers.prober import Prober
+from hvd_elastic.discovery.sidecar.workers.succession_notices import LOOK_SECONDS, SuccessionNotices
+from hvd_elastic.discovery.sidecar.workers.worker_questions import read_figures, read_last_exit, read_waits
+from hvd_elastic.discovery.sidecar.workers.worker_requests import (
     announce_launcher,
     announce_no_successor,
     request_checkpoint,

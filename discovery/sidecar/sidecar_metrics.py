@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
-from hvd_elastic.discovery.sidecar.prober import Prober
+from hvd_elastic.discovery.sidecar.workers.prober import Prober
 from hvd_elastic.system.http_server import BoundedHTTPServer
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)

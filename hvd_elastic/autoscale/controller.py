@@ -17,7 +17,7 @@ from hvd_elastic.autoscale.state_reader import StateReader
 from hvd_elastic.jobs.cluster_client import ClusterClient, ClusterError, ConflictError, Json
 from hvd_elastic.jobs.operations.resource_paths import mpijob_path
 from hvd_elastic.jobs.operations.submitted_job import MPIJOB_API
-from hvd_elastic.jobs.report.time_words import count_words
+from hvd_elastic.jobs.report.words.time_words import count_words
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER, ANNOTATION_WANTED_WORKERS
 
 log = logging.getLogger(__name__)

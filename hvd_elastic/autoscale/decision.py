@@ -15,7 +15,7 @@ from hvd_elastic.autoscale.node_pool import NodePool, pools_of
 from hvd_elastic.autoscale.observed_speeds import ObservedSpeeds
 from hvd_elastic.autoscale.shared_cluster import GpuNode, GpuPod
 from hvd_elastic.jobs.report.scaling_note import ScalingNote
-from hvd_elastic.jobs.report.time_words import count_words
+from hvd_elastic.jobs.report.words.time_words import count_words
 from hvd_elastic.policy.reserve import DemandHistory, reserve
 from hvd_elastic.policy.sharing import most_workers, share
 from hvd_elastic.policy.victims import PlacedJob, victims, victims_anywhere

@@ -1,4 +1,7 @@
-"""The command line: one thin module per verb, which is imported only when the verb is called."""
+"""The command line: one thin module per verb, which is imported only when the verb is called.
+
+Verbs are in folders as `--help` groups them; what several verbs share is beside the folders.
+"""
 
 import importlib
 import sys
@@ -72,7 +75,19 @@ OF_PODS: Final = {
 """Verbs that only the pods of a job or a sweep call. `--help` leaves them out; each answers its own."""
 
 VERBS: Final = {verb: text for group in (*GROUPS.values(), OF_PODS) for verb, text in group.items()}
-"""All of them. Verb `a-b` is the click command `command` in `hvd_elastic.cli.a_b`."""
+"""All of them."""
+
+_FOLDERS: Final = dict(
+    zip(GROUPS, ("submission", "inspection", "changes", "clusters", "decisions", "this_machine"), strict=True)
+)
+"""Where the verbs of a group are."""
+
+MODULES: Final = {
+    verb: f"hvd_elastic.cli.{folder}.{verb.replace('-', '_')}"
+    for folder, verbs in (*((_FOLDERS[title], verbs) for title, verbs in GROUPS.items()), ("pods", OF_PODS))
+    for verb in verbs
+}
+"""The module of each verb, whose click command is `command`."""
 
 LINUX_ONLY: Final = frozenset({"run", "demo", "install-horovod", "launch", "horovodrun", *OF_PODS})
 """Verbs that start, drive or are a job's processes. These use `/proc`, `prctl`, pidfds and more that only Linux has."""
@@ -93,7 +108,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"hvd_elastic.cli.{cmd_name.replace('-', '_')}")
+        module = importlib.import_module(MODULES[cmd_name])
         command = module.command
         assert isinstance(command, click.Command)
         if cmd_name in LINUX_ONLY and sys.platform != "linux":

@@ -26,7 +26,7 @@ from hvd_elastic.discovery import (
     write_script,
     write_snapshot,
 )
-from hvd_elastic.discovery.sidecar.prober import Prober
+from hvd_elastic.discovery.sidecar.workers.prober import Prober
 from hvd_elastic.local.launcher_commands import link_address
 from hvd_elastic.local.local_host import LocalHost
 from hvd_elastic.mpijob.contract import READY_PORT, HvdElasticError, SnapshotState

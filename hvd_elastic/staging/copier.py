@@ -14,8 +14,8 @@ from typing import Any, Final
 from hvd_elastic.staging.content_digest import etag_in_parts, etag_whole, is_md5, md5_of, number_of_parts
 from hvd_elastic.staging.copy_plan import CopyPlan, CopyRecord
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
-from hvd_elastic.staging.object_source import ObjectSource
 from hvd_elastic.staging.partial_file import PartialFile, partial_names
+from hvd_elastic.staging.source.object_source import ObjectSource
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import DigestError
 

@@ -14,8 +14,8 @@ from hvd_elastic.staging import stage_marker
 from hvd_elastic.staging.copier import RANGE_BYTES, Copier
 from hvd_elastic.staging.copy_plan import CopyPlan, FileFacts, plan_copy
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
-from hvd_elastic.staging.object_source import ObjectSource
 from hvd_elastic.staging.progress_line import StageProgress
+from hvd_elastic.staging.source.object_source import ObjectSource
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
 from hvd_elastic.staging.stage_errors import StageError
 from hvd_elastic.staging.stage_lock import only_one

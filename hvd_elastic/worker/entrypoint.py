@@ -19,8 +19,9 @@ from hvd_elastic.mpijob.contract import (
     drain_seconds,
 )
 from hvd_elastic.system import child_processes, job_key
-from hvd_elastic.worker import drain, figures_answer, heartbeat_answer, waits_answer
+from hvd_elastic.worker import drain
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
+from hvd_elastic.worker.answers import figures_answer, heartbeat_answer, waits_answer
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
 from hvd_elastic.worker.process_exits import ProcessExits

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from unittest import mock
 
-from hvd_elastic.staging.boto3_requests import make_client
+from hvd_elastic.staging.source.boto3_requests import make_client
 from tests.cluster.kube.kubectl import Kubectl
 from tests.cluster.site import Site
 

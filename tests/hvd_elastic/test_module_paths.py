@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,3 +65,13 @@ def test_an_old_path_leads_to_the_new_one_with_a_warning(old: str) -> None:
 def test_what_is_nowhere_is_missing_as_ever() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'hvd_elastic\.mpijob\.nowhere'"):
         importlib.import_module("hvd_elastic.mpijob.nowhere")
+
+
+def test_no_folder_has_more_modules_than_one_reads_at_a_glance() -> None:
+    counts = Counter(
+        path.parent
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path.name not in ("__init__.py", "__main__.py")
+    )
+    assert {folder.relative_to(ROOT).as_posix(): count for folder, count in counts.items() if count > 14} == {}

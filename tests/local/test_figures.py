@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
-from hvd_elastic.discovery.sidecar.worker_questions import read_figures
+from hvd_elastic.discovery.sidecar.workers.worker_questions import read_figures
 from hvd_elastic.mpijob.contract import ENV_READY_ADDRESS
 from tests.hvd_elastic.worker.pods import eventually
 from tests.local.test_run import mark, start

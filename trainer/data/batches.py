@@ -10,8 +10,8 @@ import torch
 
 from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.data.drawn_order import SAMPLER_WAY_OUT, DrawnOrder
-from hvd_elastic.trainer.data.library_stream import order_of, set_epoch
-from hvd_elastic.trainer.data.loader import is_iterable, load
+from hvd_elastic.trainer.data.loaders.library_stream import order_of, set_epoch
+from hvd_elastic.trainer.data.loaders.loader import is_iterable, load
 from hvd_elastic.trainer.data.loop_hints import LoopHints
 from hvd_elastic.trainer.data.order_check import check_order
 from hvd_elastic.trainer.data.pass_options import PassOptions, Plan, Prefetcher, plan_pass, plan_samples

@@ -9,8 +9,8 @@ from hvd_elastic.mpijob.contract import ENV_BATCH_GLOBAL, ENV_BATCH_PER_WORKER
 from hvd_elastic.trainer.data.batch_plan import BatchPlan
 from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy, shares
 from hvd_elastic.trainer.data.drawn_order import DrawnOrder, Need, draw, draw_batches
-from hvd_elastic.trainer.data.library_stream import problem_of
-from hvd_elastic.trainer.data.loader import Collate, is_iterable, is_one_shot
+from hvd_elastic.trainer.data.loaders.library_stream import problem_of
+from hvd_elastic.trainer.data.loaders.loader import Collate, is_iterable, is_one_shot
 from hvd_elastic.trainer.data.progress import Cursor
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder, derived_seed
 

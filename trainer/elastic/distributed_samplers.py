@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.elastic import rendezvous_client
+from hvd_elastic.trainer.elastic.world import rendezvous_client
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-from hvd_elastic.trainer.elastic import rendezvous_client
-from hvd_elastic.trainer.elastic.rendezvous_client import RendezvousLost
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
+from hvd_elastic.trainer.elastic.world import rendezvous_client
+from hvd_elastic.trainer.elastic.world.rendezvous_client import RendezvousLost
 
 logger = logging.getLogger(__name__)
 

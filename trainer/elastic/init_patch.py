@@ -4,9 +4,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hvd_elastic.trainer.elastic import patch_check, world_membership
-from hvd_elastic.trainer.elastic.host_name import check_host_name
-from hvd_elastic.trainer.elastic.standby_gate import StandbyGate
+from hvd_elastic.trainer.elastic import patch_check
+from hvd_elastic.trainer.elastic.world import world_membership
+from hvd_elastic.trainer.elastic.world.host_name import check_host_name
+from hvd_elastic.trainer.elastic.world.standby_gate import StandbyGate
 
 
 def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | None = None) -> None:

@@ -89,7 +89,7 @@ def _position_in_state(state: object) -> Iterator[str]:
     """Find a loader or a stream in the state: its `state_dict` is the position of one worker in its own part."""
     from torch.utils.data import DataLoader
 
-    from hvd_elastic.trainer.data.library_stream import is_hugging_face_stream
+    from hvd_elastic.trainer.data.loaders.library_stream import is_hugging_face_stream
 
     for name, value in vars(state).items():
         if (isinstance(value, DataLoader) and hasattr(value, "state_dict")) or is_hugging_face_stream(value):

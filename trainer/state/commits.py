@@ -10,7 +10,7 @@ from typing import Final
 from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.elastic import departure
-from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP, DurableTier
+from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP, DurableTier
 from hvd_elastic.trainer.state.host_memory import HostMemory
 from hvd_elastic.trainer.state.state_tree import Tree
 

@@ -21,19 +21,20 @@ from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.progress import TRAIN, Progress, progress_words, upgrade
 from hvd_elastic.trainer.data.randomness import Randomness
-from hvd_elastic.trainer.elastic import departure, horovod_patches, stall_watch
+from hvd_elastic.trainer.elastic import departure, horovod_patches
+from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.sharding.commit_choice import Kept
 from hvd_elastic.trainer.sharding.committed_shares import CommittedShares, SharesLostError
 from hvd_elastic.trainer.sharding.optimizer_content import outlined
 from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel, agree
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.commits import Commits
-from hvd_elastic.trainer.state.durable_tier import DEFAULT_KEEP
+from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP
+from hvd_elastic.trainer.state.durable.warm_start import WarmStart
 from hvd_elastic.trainer.state.epochs import EpochsMixin
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
 from hvd_elastic.trainer.state.state_objects import StateError, StateObjects
 from hvd_elastic.trainer.state.state_tree import Tree
-from hvd_elastic.trainer.state.warm_start import WarmStart
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.console import say
 from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest, HeartbeatWriter

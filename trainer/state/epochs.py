@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader
 
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
-from hvd_elastic.trainer.data.loader import Collate
-from hvd_elastic.trainer.data.loader_options import merged_options
+from hvd_elastic.trainer.data.loaders.loader import Collate
+from hvd_elastic.trainer.data.loaders.loader_options import merged_options
 from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.pass_options import PassOptions, Prefetcher
 from hvd_elastic.trainer.data.progress import TRAIN, Progress, Samples

@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from hvd_elastic.jobs.doctor import class_checks, control_plane_checks, namespace_checks, node_checks, operator_checks
+from hvd_elastic.jobs.doctor.checks import (
+    class_checks,
+    control_plane_checks,
+    namespace_checks,
+    node_checks,
+    operator_checks,
+)
 from hvd_elastic.jobs.doctor.cluster_facts import ClusterFacts
 from hvd_elastic.jobs.doctor.diagnosis import Check, Diagnosis, Verdict, warning
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hvd_elastic.jobs.report.bill import Bill, MachineBill
 from hvd_elastic.jobs.report.prices import PriceList
-from hvd_elastic.jobs.report.time_words import count_words, duration_words
+from hvd_elastic.jobs.report.words.time_words import count_words, duration_words
 
 _HOUR = 3600
 

@@ -9,9 +9,9 @@ from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.jobs.cluster_client import Json
-from hvd_elastic.jobs.report.cause_words import placement_words
 from hvd_elastic.jobs.report.job_facts import QUEUE_LABEL, JobFacts
-from hvd_elastic.jobs.report.time_words import count_words, duration_words
+from hvd_elastic.jobs.report.words.cause_words import placement_words
+from hvd_elastic.jobs.report.words.time_words import count_words, duration_words
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
 
 STALE_SECONDS: Final = 90.0

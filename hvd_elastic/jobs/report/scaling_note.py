@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hvd_elastic.jobs.report.time_words import count_words, duration_words
+from hvd_elastic.jobs.report.words.time_words import count_words, duration_words
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.jobs.cluster_client import Json
-from hvd_elastic.jobs.report.cause_words import placement_words
+from hvd_elastic.jobs.report.words.cause_words import placement_words
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_SPEC
 from hvd_elastic.staging.progress_line import last_progress, progress_words
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hvd_elastic.jobs.report.job_state import JobState
 from hvd_elastic.jobs.report.job_status import JobStatus
 from hvd_elastic.jobs.report.stage_status import stage_line
-from hvd_elastic.jobs.report.time_words import clock_words, count_words, duration_words
+from hvd_elastic.jobs.report.words.time_words import clock_words, count_words, duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus
 
 

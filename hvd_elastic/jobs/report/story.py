@@ -11,9 +11,9 @@ from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Entry, Totals
 from hvd_elastic.jobs.cluster_client import ClusterClient, Json
-from hvd_elastic.jobs.report.cause_words import scheduler_words
-from hvd_elastic.jobs.report.entry_words import entry_words
 from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
+from hvd_elastic.jobs.report.words.cause_words import scheduler_words
+from hvd_elastic.jobs.report.words.entry_words import entry_words
 from hvd_elastic.jobs.report.worker_status import event_time, preemptions_in
 
 

@@ -7,8 +7,13 @@ from enum import StrEnum
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.jobs.cluster_client import Json
-from hvd_elastic.jobs.report.cause_words import departure_words, disruption_words, placement_words, scheduler_words
 from hvd_elastic.jobs.report.job_facts import JobFacts
+from hvd_elastic.jobs.report.words.cause_words import (
+    departure_words,
+    disruption_words,
+    placement_words,
+    scheduler_words,
+)
 from hvd_elastic.mpijob.contract import Role
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hvd_elastic.jobs.report.status_text import fact_lines, headline
-from hvd_elastic.jobs.report.time_words import clock_words, duration_words
+from hvd_elastic.jobs.report.words.time_words import clock_words, duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerPodState, WorkerStatus
 from hvd_elastic.jobs.watch.screen_state import SPANS, ScreenState
 from hvd_elastic.jobs.watch.watched_job import WatchedJob

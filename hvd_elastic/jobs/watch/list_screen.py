@@ -9,7 +9,7 @@ from rich.text import Text
 
 from hvd_elastic.jobs.report.job_list import ListedJob, total
 from hvd_elastic.jobs.report.job_state import JobState
-from hvd_elastic.jobs.report.time_words import duration_words
+from hvd_elastic.jobs.report.words.time_words import duration_words
 from hvd_elastic.jobs.watch.job_screen import first_row
 from hvd_elastic.jobs.watch.screen_state import ScreenState
 

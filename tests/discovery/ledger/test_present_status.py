@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from hvd_elastic.discovery.kube.watch import Listed
 from hvd_elastic.discovery.ledger.entries import Entry, JobEnded
-from hvd_elastic.discovery.ledger.job_history import JobHistory
+from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.present_status import STALLED_SECONDS, PresentStatus

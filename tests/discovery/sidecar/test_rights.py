@@ -20,7 +20,7 @@ from hvd_elastic.platform_kit.mpijob_guard import mpijob_guard
 from tests import admission_policies
 from tests.discovery.conftest import Start, until
 from tests.discovery.kubeapi import EVENTS, JOBS, NODES, PODS, Json, KubeApi, Request, Status, mpijob, pod
-from tests.discovery.sidecar.test_launcher_job import BATCH, launcher
+from tests.discovery.sidecar.launcher.test_launcher_job import BATCH, launcher
 from tests.discovery.workers import Workers
 from tests.mpijob.jobs import job, pods
 

@@ -13,7 +13,7 @@ from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds,
 from hvd_elastic.discovery.expected_workers import read_expected
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.rules import unused_hosts
-from hvd_elastic.discovery.sidecar.launcher_drain import DRAIN_SECONDS, LauncherDrain
+from hvd_elastic.discovery.sidecar.launcher.launcher_drain import DRAIN_SECONDS, LauncherDrain
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from hvd_elastic.cli import GROUPS, OF_PODS, VERBS, cli
+from hvd_elastic.cli import GROUPS, MODULES, OF_PODS, VERBS, cli
 
 CLI = Path(__file__).parents[3] / "hvd_elastic" / "cli"
 
@@ -56,7 +56,7 @@ def test_every_verb_is_in_one_group_or_a_pods() -> None:
 
     files = (
         file
-        for file in CLI.glob("*.py")
+        for file in CLI.glob("*/*.py")
         if re.search(r"^def command\(", file.read_text(encoding="utf-8"), re.MULTILINE)
     )
     assert sorted(listed) == sorted(file.stem.replace("_", "-") for file in files)
@@ -72,7 +72,7 @@ def test_what_only_pods_call_still_answers_help(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_is_a_file_with_a_command_that_says_what_it_does(verb: str) -> None:
-    module = import_module(f"hvd_elastic.cli.{verb.replace('-', '_')}")
+    module = import_module(MODULES[verb])
 
     assert isinstance(module.command, click.Command)
     assert module.command.help

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hvd_elastic.cli import install_horovod
+from hvd_elastic.cli.this_machine import install_horovod
 from hvd_elastic.horovod import wheel_build
 from hvd_elastic.horovod.patch_set import NUMBER, Patch
 from hvd_elastic.horovod.wheel_build import (

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from hvd_elastic.cli import cli
-from hvd_elastic.cli.status import command as status_verb
+from hvd_elastic.cli.inspection.status import command as status_verb
 from hvd_elastic.jobs.report.job_state import JobState
 from tests.discovery.kubeapi import EVENTS, JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.jobs.report.objects import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_elastic.jobs.doctor.kueue_configuration import PodsReadyWait, kueue_configuration
+from hvd_elastic.jobs.doctor.checks.kueue_configuration import PodsReadyWait, kueue_configuration
 
 OLD = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"
 NEW = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

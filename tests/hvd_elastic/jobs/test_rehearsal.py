@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hvd_elastic.cli.doctor import command
+from hvd_elastic.cli.clusters.doctor import command
 from hvd_elastic.jobs.cluster_client import ClusterClient, RefusedError
 from hvd_elastic.jobs.doctor import rehearsal
 from hvd_elastic.jobs.doctor.rehearsal import Rehearsal, image_of_newest

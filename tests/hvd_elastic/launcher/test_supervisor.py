@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hvd_elastic.cli import horovodrun
-from hvd_elastic.discovery.sidecar.launcher_pods import exit_code_of
+from hvd_elastic.cli.this_machine import horovodrun
+from hvd_elastic.discovery.sidecar.launcher.launcher_pods import exit_code_of
 from hvd_elastic.discovery.snapshot import Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.horovod import patch_set
 from hvd_elastic.launcher import supervisor as supervisor_module

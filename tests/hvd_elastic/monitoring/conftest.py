@@ -30,7 +30,7 @@ from hvd_elastic.trainer.telemetry.metrics_server import MetricsServer
 from tests.debian_programs import debian_program
 from tests.discovery.conftest import Start, all_workers, api, start, workers
 from tests.discovery.kubeapi import PODS, KubeApi, pod
-from tests.discovery.sidecar.test_launcher_job import BATCH, launcher
+from tests.discovery.sidecar.launcher.test_launcher_job import BATCH, launcher
 from tests.hvd_elastic.worker.pods import eventually
 from tests.trainer.telemetry.test_metrics_server import scrape
 from tests.trainer.telemetry.test_worker_metrics import nvml

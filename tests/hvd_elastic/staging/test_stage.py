@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from hvd_elastic.cli import cli
 from hvd_elastic.staging import Staged, StageError, StageProgress, WantedData, stage, whats_missing
-from hvd_elastic.staging.object_source import ObjectSource
+from hvd_elastic.staging.source.object_source import ObjectSource
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SUCCESS_FILE, SourceObject
 from hvd_elastic.staging.stage_errors import (
     ChangedObjectError,

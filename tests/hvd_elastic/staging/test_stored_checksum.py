@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.staging import stage
-from hvd_elastic.staging.object_source import ObjectSource
-from hvd_elastic.staging.signed_reads import PIECE_BYTES, SignedReads
+from hvd_elastic.staging.source.object_source import ObjectSource
+from hvd_elastic.staging.source.signed_reads import PIECE_BYTES, SignedReads
 from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import DigestError
 from hvd_elastic.staging.stored_checksum import ArrivingChecksum, StoredChecksum

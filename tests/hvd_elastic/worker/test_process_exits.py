@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-from hvd_elastic.discovery.sidecar.worker_questions import read_last_exit
+from hvd_elastic.discovery.sidecar.workers.worker_questions import read_last_exit
 from hvd_elastic.mpijob.contract import HEARTBEAT_FILE
 from hvd_elastic.worker.process_exits import NO_EXIT, Ending, ProcessExits
 from hvd_elastic.worker.stopped_processes import is_stopped

@@ -145,7 +145,7 @@ def test_the_small_ssh_finds_the_pod_and_hands_the_command_on(tmp_path: Path) ->
 
 def test_the_sidecar_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own command line reads the arguments and the environment of both kinds of jobs."""
-    from hvd_elastic.cli.discovery_sidecar import command
+    from hvd_elastic.cli.pods.discovery_sidecar import command
 
     for target in (Target.MPIJOB, Target.MPIJOB_V1):
         pod, _ = pods(job(workers="1:2:3", workers__gpus=2, namespace="team", read_nodes=True), target)
@@ -167,7 +167,7 @@ def test_the_sidecar_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_launchers_take_what_they_are_given() -> None:
     """`hvd-elastic launch` reads the flags that the generator writes."""
-    from hvd_elastic.cli.launch import command
+    from hvd_elastic.cli.this_machine.launch import command
 
     words = launcher_pod.command(job(launcher="launch", workers="1:2:3", reset_limit=5))
     context = command.make_context("launch", words[2:])

@@ -13,8 +13,8 @@ import torch
 from hypothesis import strategies as st
 
 from hvd_elastic.trainer.data.drawn_order import DrawnOrder
-from hvd_elastic.trainer.data.library_stream import order_of, set_epoch
-from hvd_elastic.trainer.data.loader import is_iterable, load
+from hvd_elastic.trainer.data.loaders.library_stream import order_of, set_epoch
+from hvd_elastic.trainer.data.loaders.loader import is_iterable, load
 from hvd_elastic.trainer.data.order_check import disagreement, report_of
 from hvd_elastic.trainer.data.pass_options import PassOptions, Plan, plan_pass, plan_samples
 from hvd_elastic.trainer.data.progress import Cursor

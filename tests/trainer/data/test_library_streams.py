@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, IterableDataset
 
 from hvd_elastic.trainer.data.batch_policy import BatchError, BatchPolicy
-from hvd_elastic.trainer.data.library_stream import order_of, problem_of
+from hvd_elastic.trainer.data.loaders.library_stream import order_of, problem_of
 from hvd_elastic.trainer.data.order_check import disagreement, report_of
 from hvd_elastic.trainer.data.pass_options import PassOptions
 from hvd_elastic.trainer.data.progress import Cursor

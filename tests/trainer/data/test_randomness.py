@@ -16,7 +16,7 @@ from torch.utils.data import Dataset, IterableDataset
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
 from hvd_elastic.trainer.checkpoint.stores.retry import TransientError, call_with_retries
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.loader import load
+from hvd_elastic.trainer.data.loaders.loader import load
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness, SeededIndices
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 from hvd_elastic.trainer.elastic import horovod_patches

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.trainer.data import sampler
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.loader import stream_micro_batches
+from hvd_elastic.trainer.data.loaders.loader import stream_micro_batches
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
 

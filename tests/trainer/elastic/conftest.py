@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 from horovod.runner.http.http_server import RendezvousServer
 
-from hvd_elastic.trainer.elastic.place import Place
-from hvd_elastic.trainer.elastic.world_membership import WorldMember
+from hvd_elastic.trainer.elastic.world.place import Place
+from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import ASSIGNED, FakeLauncher
 
 

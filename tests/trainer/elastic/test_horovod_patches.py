@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.trainer.elastic import horovod_patches, world_membership
-from hvd_elastic.trainer.elastic.world_membership import WorldMember
+from hvd_elastic.trainer.elastic import horovod_patches
+from hvd_elastic.trainer.elastic.world import world_membership
+from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import FakeLauncher
 
 

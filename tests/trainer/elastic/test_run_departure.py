@@ -9,12 +9,13 @@ from typing import cast
 import pytest
 
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR, LEAVE_FILE, NO_SUCCESSOR_FILE, Exit
-from hvd_elastic.trainer.elastic import departure, rendezvous_client, run, world_membership
+from hvd_elastic.trainer.elastic import departure, run
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
-from hvd_elastic.trainer.elastic.rendezvous_client import Removed
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
-from hvd_elastic.trainer.elastic.world_membership import WorldMember
+from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
+from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed
+from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import ASSIGNED, HELD, FakeLauncher
 
 

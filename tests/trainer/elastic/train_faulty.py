@@ -15,8 +15,8 @@ import torch
 
 import hvd_elastic as elastic
 from hvd_elastic.trainer.checkpoint import claim, writing
-from hvd_elastic.trainer.elastic import rendezvous_client
-from hvd_elastic.trainer.elastic.world_membership import WorldMember
+from hvd_elastic.trainer.elastic.world import rendezvous_client
+from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 from hvd_elastic.trainer.state import elastic_state as states
 
 ORDERS = Path(os.environ["TEST_ORDERS"])

@@ -27,7 +27,7 @@ from hvd_elastic.mpijob.contract import (
     NO_SUCCESSOR_FILE,
     Exit,
 )
-from hvd_elastic.trainer.data import loader_processes
+from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
 from hvd_elastic.trainer.state import copies

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from hvd_elastic.jobs.report.cause_words import scheduler_words
 from hvd_elastic.jobs.report.job_status import job_status, worker_bounds
 from hvd_elastic.jobs.report.status_text import headline, status_text
-from hvd_elastic.jobs.report.time_words import duration_words
+from hvd_elastic.jobs.report.words.cause_words import scheduler_words
+from hvd_elastic.jobs.report.words.time_words import duration_words
 from hvd_elastic.jobs.report.worker_status import WorkerPodState, worker_statuses
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json

@@ -19,8 +19,8 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
-from hvd_elastic.jobs.report.entry_words import entry_words
 from hvd_elastic.jobs.report.story import Teller, tell
+from hvd_elastic.jobs.report.words.entry_words import entry_words
 from tests.hvd_elastic.jobs.report.objects import LEDGER, NOW, event, facts, preempted_event
 
 

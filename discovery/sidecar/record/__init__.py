@@ -1,0 +1,1 @@
+"""What the sidecar keeps of the job: its ledger and its live status."""

@@ -1,0 +1,135 @@
+"""Tells people of the job on its MPIJob: the live status as an annotation, and Events for what has changed."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
+from hvd_elastic.discovery.ledger.entries import Entry, WorldChanged
+from hvd_elastic.discovery.ledger.history.job_history import JobHistory
+from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
+from hvd_elastic.discovery.ledger.job_news import JobNews, News
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.ledger.present_status import PresentStatus, activity
+from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
+from hvd_elastic.system.backoff import jitter
+
+log = logging.getLogger(__name__)
+
+STATUS_SECONDS: Final = 30.0
+"""Between two statuses while nothing changes."""
+JITTER: Final = 0.2
+"""Of it: a thousand jobs that began together shall not write together."""
+GAP_SECONDS: Final = 2.0
+"""At least, between two."""
+RETRY_SECONDS: Final = 5.0
+
+
+class JobTeller:
+    """Writes to one MPIJob. Not thread-safe. What cannot be written is said once, and is out of date soon anyway."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        place: MPIJobPlace,
+        *,
+        min_workers: int,
+        max_workers: int,
+        random: Callable[[], float] = jitter,
+    ) -> None:
+        """`random` gives the jitter: 0 to 1."""
+        self._server, self._place, self._random = server, place, random
+        self._job_uid = ""
+        self._news = JobNews(min_workers=min_workers, max_workers=max_workers)
+        self._status = PresentStatus(())
+        self._told: tuple[Activity, tuple[str, ...], int, str] | None = None
+        """Activity, workers, wanted and the words of a stall, as they were last written."""
+        self._next_status = self._earliest = 0.0
+        self._is_stalled = False
+        self._said: set[str] = set()
+
+    def begin(self, job_uid: str, ledger: Sequence[Entry]) -> None:
+        """Start from the ledger of an earlier sidecar."""
+        self._job_uid = job_uid
+        self._status = PresentStatus(ledger)
+        worlds = (entry.workers for entry in reversed(ledger) if isinstance(entry, WorldChanged))
+        self._news.begin(next(worlds, ()))
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """What the ledger has now."""
+        self._news.take(entries)
+        self._next_status = 0.0
+
+    def tell(
+        self, history: JobHistory, stall: StallHistory, entries: Sequence[Entry], now: float, moment: float
+    ) -> None:
+        """Write what is due by `moment`, of a clock that does not jump.
+
+        Args:
+            history: of the job.
+            stall: what its ranks say of their waits.
+            entries: all of the ledger.
+            now: Unix seconds.
+            moment: seconds of that clock.
+        """
+        doing = activity(history, ended=False, now=now)
+        if doing is Activity.STALLED and not self._is_stalled:
+            self._news.stall(now - (history.world.stepped or now))
+        self._is_stalled = doing is Activity.STALLED
+        if news := self._news.due(moment):
+            self._write_event(news)
+        present = doing, history.world.world, history.wanted, stall.words
+        if moment >= self._earliest and (moment >= self._next_status or present != self._told):
+            self._write_status(self._status.status(history, entries, now, stall), moment)
+            self._told = present
+
+    def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
+        """The last words."""
+        self._write_status(self._status.status(history, entries, now), moment=0.0)
+        if news := self._news.due(float("inf")):
+            self._write_event(news)
+
+    def _write_status(self, status: LiveStatus, moment: float) -> None:
+        self._earliest = moment + GAP_SECONDS
+        self._next_status = moment + STATUS_SECONDS * (1 + JITTER * (self._random() - 0.5))
+        if not self._place.may_be_patched:
+            return
+        change = {"metadata": {"annotations": {ANNOTATION_STATUS: status.to_json()}}}
+        if not self._attempt(
+            "the MPIJob does not tell its status", lambda: self._server.patch(self._place.path, change)
+        ):
+            self._next_status = self._earliest = moment + RETRY_SECONDS
+
+    def _write_event(self, news: News) -> None:
+        event = self._event(news, datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))
+        self._attempt(
+            "the MPIJob has no Events of its own", lambda: self._server.create(f"{self._place.core}/events", event)
+        )
+
+    def _event(self, news: News, now: str) -> dict[str, Any]:
+        """A core/v1 Event. `now`: RFC 3339."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{self._place.job}.", "namespace": self._place.namespace},
+            "involvedObject": {**self._place.reference(self._job_uid), "namespace": self._place.namespace},
+            "reason": news.reason,
+            "message": news.message,
+            "type": "Warning" if news.is_warning else "Normal",
+            "source": {"component": "hvd-elastic-discovery"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+
+    def _attempt(self, otherwise: str, request: Callable[[], object]) -> bool:
+        try:
+            request()
+        except ApiError as error:
+            if otherwise not in self._said:
+                self._said.add(otherwise)
+                log.info("%s: %s", otherwise, error)
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""What the sidecar asks of workers and tells them."""

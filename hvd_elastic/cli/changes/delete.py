@@ -1,0 +1,55 @@
+"""`hvd-elastic delete`: jobs go, with what stands beside them."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from hvd_elastic.cli.changes.confirmation import confirm
+from hvd_elastic.cli.cluster_options import cluster_options
+
+if TYPE_CHECKING:
+    from hvd_elastic.jobs.operations.deletion import DeletionPlan
+
+
+@click.command
+@click.argument("jobs", nargs=-1, required=True)
+@click.option("--volumes", is_flag=True, help="Delete the volumes that were made for the job too, with their data.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@cluster_options
+def command(
+    *,
+    jobs: Sequence[str],
+    volumes: bool,
+    yes: bool,
+    context: str | None,
+    namespace: str | None,
+    impersonate: str | None,
+) -> None:
+    """Delete jobs with everything beside them. Says what goes, and asks. Prints the name of each object that went.
+
+    Volumes that were made for a job stay, unless --volumes. A checkpoint in an object store always stays.
+    """
+    from hvd_elastic.jobs.cluster import Cluster
+
+    cluster = Cluster(context=context, namespace=namespace, impersonate=impersonate)
+    plans = [cluster.plan_deletion(job) for job in dict.fromkeys(jobs)]
+    for plan in plans:
+        _tell(plan, volumes=volumes)
+    confirm(f"Delete {', '.join(plan.name for plan in plans)}?", yes=yes)
+    for plan in plans:
+        try:
+            deleted = cluster.delete(plan, volumes=volumes)
+        except KeyboardInterrupt:
+            click.echo(f"\nno longer waiting; the deletion of {plan.name} goes on", err=True)
+            sys.exit(130)
+        for part in deleted:
+            click.echo(str(part))
+
+
+def _tell(plan: "DeletionPlan", *, volumes: bool) -> None:
+    goes = ", ".join(map(str, plan.parts(volumes=volumes))) or "nothing"
+    click.echo(f"{plan.name} in namespace {plan.namespace}: goes: {goes}", err=True)
+    if plan.volumes and not volumes:
+        click.echo(f"stays (--volumes deletes it): {', '.join(map(str, plan.volumes))}", err=True)

@@ -1,0 +1,51 @@
+"""`hvd-elastic scale`: another number of workers."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hvd_elastic.cli.changes.confirmation import confirm
+from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.progress_lines import progress_lines
+
+if TYPE_CHECKING:
+    from hvd_elastic.jobs.operations.scaling import Scaling
+
+
+@click.command
+@click.argument("job")
+@click.argument("workers", type=click.IntRange(min=1))
+@click.option("--wait", is_flag=True, help="Wait until so many workers train.")
+@click.option("--yes", is_flag=True, help="Do not ask, even if the job restarts.")
+@cluster_options
+def command(
+    *,
+    job: str,
+    workers: int,
+    wait: bool,
+    yes: bool,
+    context: str | None,
+    namespace: str | None,
+    impersonate: str | None,
+) -> None:
+    """Give a job another number of workers, from its min to its max. Those that go leave training first.
+
+    A job in a queue of Kueue restarts from its checkpoint when its number of workers changes: this asks first.
+    """
+    from hvd_elastic.jobs.cluster import Cluster
+
+    cluster = Cluster(context=context, namespace=namespace, impersonate=impersonate)
+    done = cluster.scale(job, workers, approve=lambda scaling: _ask_if_it_restarts(scaling, yes=yes))
+    click.echo(f"{job}: from {done.before} to {workers} workers", err=True)
+    if done.job.suspended:
+        click.echo("it is suspended, so this counts when it is resumed", err=True)
+    elif wait:
+        with progress_lines(job) as report:
+            cluster.wait_for_size(job, workers, report=report)
+
+
+def _ask_if_it_restarts(scaling: "Scaling", *, yes: bool) -> None:
+    if scaling.restarts:
+        name, queue = scaling.job.name, scaling.job.queue
+        stops = f"{name} is in the queue {queue}: Kueue stops all of it, and admits it anew with the other number"
+        confirm(f"{stops}, so it restarts from its checkpoint. Scale it?", yes=yes)

@@ -1,0 +1,1 @@
+"""Verbs that set up a cluster."""

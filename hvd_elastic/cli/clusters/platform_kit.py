@@ -1,0 +1,117 @@
+"""`hvd-elastic platform-kit`: what is applied once per cluster, as a kustomize base in a folder."""
+
+from pathlib import Path
+
+import click
+
+from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard, class_options, guard_options
+from hvd_elastic.cli.clusters.monitoring_options import parsed_labels
+from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.platform_kit.kit_files import file_of, kit_files
+from hvd_elastic.platform_kit.kit_folder import write_kit
+from hvd_elastic.platform_kit.kit_parts import COMPONENTS, KitSettings, kit_parts
+from hvd_elastic.priorityclasses import Problem
+
+_COLUMNS = (
+    Column(title="part", key="part"),
+    Column(title="file", key="file"),
+    Column(title="objects", key="objects", right=True),
+    Column(title="applied", key="applied"),
+    Column(title="for", key="for"),
+)
+_DEFAULTS = KitSettings()
+
+
+@click.command
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@class_options
+@guard_options(when="With a guard")
+@click.option("--image", default="", help="Of the autoscaler: this project's, or one built from it. Without it: none.")
+@click.option("-n", "--namespace", default=_DEFAULTS.autoscaler_namespace, show_default=True,
+              help="Of the autoscaler.")  # fmt: skip
+@click.option("--operator-namespace", default=_DEFAULTS.operator_namespace, show_default=True,
+              help="Of the MPI Operator.")  # fmt: skip
+@click.option("--operator-account", default=_DEFAULTS.operator_account, show_default=True,
+              help="ServiceAccount of the MPI Operator.")  # fmt: skip
+@click.option("--monitoring-namespace", default=_DEFAULTS.monitoring_namespace, show_default=True,
+              help="Of alert rules and dashboard.")  # fmt: skip
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True,
+              help="Of alert rules and dashboard. May be repeated.")  # fmt: skip
+@click.option("--with", "switched_on", type=click.Choice(COMPONENTS), multiple=True,
+              help="Have the base apply this component. May be repeated.")  # fmt: skip
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
+def command(
+    *,
+    folder: Path,
+    inference: str | None,
+    preserved: str | None,
+    preemptible: str | None,
+    global_default: tuple[str, ...],
+    cutoff: int,
+    allow: tuple[str, ...],
+    quota: tuple[str, ...],
+    image: str,
+    namespace: str,
+    operator_namespace: str,
+    operator_account: str,
+    monitoring_namespace: str,
+    labels: tuple[str, ...],
+    switched_on: tuple[str, ...],
+    output: Format,
+) -> None:
+    """Write what a platform team sets up once for all jobs to the folder DIR, as a kustomize base.
+
+    Classes and the MPI Operator's right; with --allow the guard, with --image the autoscaler. The guard of MPIJobs,
+    alert rules and the dashboard are components: name them in an overlay, or with --with. The same options write the
+    same files.
+
+    hvd-elastic platform-kit kit --allow serving --quota serving=16 --with alerts
+
+    kubectl apply --server-side -k kit
+    """
+    problems = list[Problem]()
+    classes = chosen_classes(
+        problems,
+        inference=inference,
+        preserved=preserved,
+        preemptible=preemptible,
+        global_default=global_default,
+        cutoff=cutoff,
+    )
+    users, quotas = chosen_guard(problems, allow=allow, quota=quota) if allow or quota else ([], [])
+    if problems:
+        raise InvalidInputError(problems)
+    settings = KitSettings(
+        classes=classes,
+        users=users,
+        quotas=quotas,
+        image=image,
+        autoscaler_namespace=namespace,
+        operator_namespace=operator_namespace,
+        operator_account=operator_account,
+        monitoring_namespace=monitoring_namespace,
+        monitoring_labels=parsed_labels(labels),
+    )
+    try:
+        parts = kit_parts(settings)
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'hvd-elastic[dashboard]'") from error
+    paths = write_kit(kit_files(parts, switched_on=switched_on), folder)
+    rows = [
+        {
+            "part": part.name,
+            "file": file_of(part),
+            "objects": len(part.manifests),
+            "applied": "where it is named" if part.is_component and part.name not in switched_on else "yes",
+            "for": part.purpose,
+        }
+        for part in parts
+    ]
+    show(Result(rows=rows, columns=_COLUMNS, names=[str(path) for path in paths]), output)
+    if not users:
+        click.echo(
+            f"no guard: whoever may create pods may use {settings.inference_class}; --allow says who may", err=True
+        )
+    if not image:
+        click.echo("no autoscaler: --image adds it", err=True)

@@ -1,0 +1,83 @@
+"""`hvd-elastic priorityclasses`: the three classes, which are applied once per cluster."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard, class_options, guard_options
+from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses import PriorityClass, Problem, guard_manifests, manifest
+
+_COLUMNS = (
+    Column(title="name", key="name"),
+    Column(title="value", key="value", right=True),
+    Column(title="preemption", key="preemption"),
+    Column(title="default", key="default"),
+    Column(title="for", key="description"),
+)
+
+
+@click.command
+@class_options
+@click.option("--guard", is_flag=True, help="Also print who may use the class of inference. Needs Kubernetes 1.30.")
+@guard_options(when="With --guard")
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, default=Format.YAML)
+def command(
+    *,
+    inference: str | None,
+    preserved: str | None,
+    preemptible: str | None,
+    global_default: tuple[str, ...],
+    cutoff: int,
+    guard: bool,
+    allow: tuple[str, ...],
+    quota: tuple[str, ...],
+    output: Format,
+) -> None:
+    """Print the PriorityClasses: inference preempts workers, and launchers stay.
+
+    hvd-elastic priorityclasses | kubectl apply -f -
+
+    hvd-elastic priorityclasses --guard --allow serving --quota serving=16 | kubectl apply -f -
+    """
+    problems: list[Problem] = []
+    classes = chosen_classes(
+        problems,
+        inference=inference,
+        preserved=preserved,
+        preemptible=preemptible,
+        global_default=global_default,
+        cutoff=cutoff,
+    )
+    users, quotas = chosen_guard(problems, allow=allow, quota=quota) if guard else ([], [])
+    if not guard and (allow or quota):
+        what = "says who may use a class, but without --guard nothing does"
+        path = "--allow" if allow else "--quota"
+        problems.append(Problem(path=path, value=", ".join(allow or quota), what=what, way_out="add --guard"))
+    if problems:
+        raise InvalidInputError(problems)
+    show(_result(classes, guard_manifests(classes, users, quotas) if guard else ()), output)
+
+
+def _result(classes: Sequence[PriorityClass], guard: Sequence[dict[str, Any]]) -> Result:
+    rows = [
+        {
+            "name": one.name,
+            "value": one.value,
+            "preemption": str(one.preemption_policy),
+            "default": "yes" if one.global_default else None,
+            "description": one.description,
+        }
+        for one in classes
+    ]
+    rows += [{"name": one["metadata"]["name"], "description": _purpose(one)} for one in guard]
+    return of_manifests([*(manifest(one) for one in classes), *guard], rows=rows, columns=_COLUMNS)
+
+
+def _purpose(one: dict[str, Any]) -> str:
+    if one["kind"] != "ResourceQuota":
+        return f"{one['kind']}: who may use the class"
+    (gpus,) = one["spec"]["hard"].values()
+    return f"ResourceQuota: {gpus} GPUs in {one['metadata']['namespace']}"

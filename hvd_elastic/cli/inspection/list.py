@@ -1,0 +1,76 @@
+"""`hvd-elastic list`: the jobs of a namespace, or of all."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+
+if TYPE_CHECKING:
+    from hvd_elastic.jobs.report.job_list import ListedJob
+
+_NAMESPACE = Column(title="namespace", key="namespace")
+_COLUMNS = (
+    Column(title="name", key="name"),
+    Column(title="state", key="state"),
+    Column(title="size", key="size", right=True),
+    Column(title="step", key="step", right=True),
+    Column(title="wall", key="wall", right=True),
+    Column(title="training", key="training", right=True),
+    Column(title="gpu-hours", key="gpu_hours", right=True),
+    Column(title="lent", key="lent_gpu_hours", right=True),
+    Column(title="preemptions", key="preemptions", right=True),
+)
+
+
+@click.command
+@cluster_options
+@click.option("-A", "--all-namespaces", is_flag=True, help="The jobs of all namespaces.")
+@output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, flag="--output")
+def command(
+    *, context: str | None, namespace: str | None, impersonate: str | None, all_namespaces: bool, output: Format
+) -> None:
+    """List jobs: state, training workers of [min..max], wall time beside useful time, GPU-hours held and lent.
+
+    The sums of all jobs are on stderr.
+    """
+    from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.jobs.report.job_list import list_job_states, total
+
+    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    jobs = list_job_states(cluster, None if all_namespaces else cluster.namespace)
+    table = output is Format.TABLE
+    result = Result(
+        rows=[_row(job) for job in jobs] if table else (),
+        columns=(_NAMESPACE, *_COLUMNS) if all_namespaces else _COLUMNS,
+        data=None if table else [asdict(job) for job in jobs],
+        names=[f"mpijob.kubeflow.org/{job.name}" for job in jobs],
+    )
+    show(result, output)
+    if table:
+        sums = total(jobs)
+        click.echo(
+            f"jobs: {sums.jobs}, training: {sums.training} with {sums.workers} workers; "
+            f"{sums.gpu_seconds / 3600:.1f} GPU-hours held, {sums.lent_gpu_seconds / 3600:.1f} lent, "
+            f"preemptions: {sums.preemptions}",
+            err=True,
+        )
+
+
+def _row(job: "ListedJob") -> dict[str, Any]:
+    from hvd_elastic.jobs.report.words.time_words import duration_words
+
+    return {
+        "namespace": job.namespace,
+        "name": job.name,
+        "state": str(job.state),
+        "size": f"{job.size} of [{job.min_workers}..{job.max_workers}]",
+        "step": job.step if job.step >= 0 else None,
+        "wall": duration_words(job.wall_seconds),
+        "training": None if job.training_seconds is None else duration_words(job.training_seconds),
+        "gpu_hours": None if job.gpu_seconds is None else f"{job.gpu_seconds / 3600:.1f}",
+        "lent_gpu_hours": None if job.lent_gpu_seconds is None else f"{job.lent_gpu_seconds / 3600:.1f}",
+        "preemptions": job.preemptions,
+    }

@@ -1,0 +1,1 @@
+"""Verbs that only the pods of a job or a sweep call."""

@@ -1,0 +1,1 @@
+"""Causes, entries and times as people read them."""

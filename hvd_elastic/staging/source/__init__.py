@@ -1,0 +1,1 @@
+"""A bucket as the source of a data set: listings, signed reads, checksums."""

@@ -1,0 +1,1 @@
+"""What the ready port answers to each request."""

@@ -1,0 +1,392 @@
+"""The sidecar's record of a job: real HTTP, real ready ports, the ledger as it stands in the ConfigMap."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from hvd_elastic.discovery.job_beginning import has_begun
+from hvd_elastic.discovery.kube.api_server import ApiServer, ApiStatusError
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
+from hvd_elastic.discovery.ledger import job_news
+from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
+from hvd_elastic.discovery.ledger.entries import (
+    Departure,
+    Entry,
+    JobEnded,
+    LauncherEnded,
+    LauncherStarted,
+    RanksStalled,
+    StallEnded,
+    WantedChanged,
+    WorkerBound,
+    WorkerGone,
+    WorkerLeaving,
+    WorkerProcessLost,
+    WorldChanged,
+    to_line,
+)
+from hvd_elastic.discovery.ledger.history import stall_history, world_history
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.ledger.process_exit import ProcessExit
+from hvd_elastic.discovery.sidecar.launcher import launcher_pods
+from hvd_elastic.discovery.sidecar.record import job_recorder
+from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerStore, LedgerTakenOverError
+from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_STATUS,
+    LABEL_JOB_NAME,
+    LABEL_JOB_ROLE,
+    LABEL_REPLICA_TYPE,
+    LEDGER_KEY,
+    WorkerState,
+)
+from tests.discovery.conftest import Start, until
+from tests.discovery.kubeapi import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    NODES,
+    OWNER,
+    PODS,
+    KubeApi,
+    Request,
+    Status,
+    mpijob,
+    node,
+    pod,
+)
+from tests.discovery.workers import Workers
+
+PLACE = MPIJobPlace(job="job", namespace="default", version="v2beta1")
+LEDGER = "job-ledger"
+Kind = TypeVar("Kind")
+
+
+def launcher(uid: str, code: int | None = None, **meta: str) -> dict[str, Any]:
+    state = (
+        {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": "2026-03-01T00:00:00Z"}}
+    )
+    labels = {LABEL_JOB_NAME: "job", LABEL_JOB_ROLE: "launcher"}
+    return {
+        "metadata": {"name": f"job-launcher-{uid}", "uid": uid, "labels": labels, **meta},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "launcher", "state": state}]},
+    }
+
+
+@pytest.fixture
+def cluster(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> KubeApi:
+    for name in ("TURN_SECONDS", "BATCH_SECONDS", "RETRY_SECONDS", "FIGURES_SECONDS", "SOON_SECONDS"):
+        monkeypatch.setattr(job_recorder, name, 0.05)
+    monkeypatch.setattr(job_news, "GAP_SECONDS", 0.05)
+    monkeypatch.setattr(launcher_pods, "END_SECONDS", 0.2)
+    api.put(CONFIG_MAPS, {"metadata": {"name": LEDGER}})
+    api.put(NODES, node("node-a", labels={"node.kubernetes.io/instance-type": "p3.2xlarge"}))
+    api.put(PODS, launcher("l1"))
+    return api
+
+
+def ledger(api: KubeApi) -> BoundedLedger:
+    return BoundedLedger.from_text(api.objects[CONFIG_MAPS][LEDGER].get("data", {}).get(LEDGER_KEY, ""))
+
+
+def told(api: KubeApi, kind: type[Kind]) -> list[Kind]:
+    return [entry for entry in ledger(api).entries if isinstance(entry, kind)]
+
+
+def status(api: KubeApi) -> LiveStatus | None:
+    return LiveStatus.from_json(api.objects[JOBS]["job"]["metadata"]["annotations"].get(ANNOTATION_STATUS, ""))
+
+
+def sentences(api: KubeApi) -> dict[str, str]:
+    events = api.objects[EVENTS].values()
+    return {event["reason"]: event["message"] for event in events if event["involvedObject"]["kind"] == "MPIJob"}
+
+
+def train(workers: Workers, *indexes: int, step: int = 10) -> None:
+    """These workers train, the first of them as rank 0."""
+    for index in indexes:
+        workers.say(f"127.0.1.{index + 1}", state=WorkerState.TRAINING)
+    figures = {"unix": 2e9, "step": step, "size": len(indexes), "steps_per_second": 4.0, "loss": 0.5}
+    workers.figures[f"127.0.1.{indexes[0] + 1}"] = json.dumps(figures).encode() + b"\n"
+
+
+def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    assert [(entry.pod, entry.uid) for entry in told(cluster, LauncherStarted)] == [("job-launcher-l1", "l1")]
+    assert [entry.workers for entry in told(cluster, WantedChanged)] == [3]
+    bound = {entry.pod: entry for entry in told(cluster, WorkerBound)}
+    assert bound.keys() == {"job-worker-0", "job-worker-1"}
+    first = bound["job-worker-0"]
+    assert (first.node, first.machine, first.spot, first.unix) == ("node-a", "p3.2xlarge", False, 1767225600.0)
+    assert told(cluster, WorldChanged)[0].workers == ("job-worker-0", "job-worker-1")
+    until(lambda: (known := status(cluster)) is not None and known.workers == 2)
+    known = status(cluster)
+    assert known is not None
+    assert (known.activity, known.step, known.loss, known.wanted) == (Activity.TRAINING, 10, 0.5, 3)
+    until(lambda: "Resized" in sentences(cluster))
+    assert sentences(cluster)["Resized"] == "trains with 2 of [1..3] workers"
+
+    cluster.put(PODS, launcher("l1", code=0))
+    running.stop()
+    assert [(entry.exit_code, entry.unix) for entry in told(cluster, LauncherEnded)] == [(0, 1772323200.0)]
+    assert ledger(cluster).entries[-1] == JobEnded(unix=1772323200.0, succeeded=True, exit_code=0, step=10)
+    last = status(cluster)
+    assert last is not None
+    assert (last.activity, last.workers) == (Activity.ENDED, 0)
+    assert sentences(cluster)["Finished"] == "the job has ended after step 10"
+
+
+def test_an_mpijob_of_the_legacy_operator_is_never_patched(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    """The right to is not there: the launcher's open port would be a way to it."""
+    jobs = JOBS.replace("v2beta1", "v1")
+    cluster.objects[jobs] = {}
+    cluster.put(jobs, mpijob())
+    worker = pod(0)
+    worker["metadata"]["labels"][LABEL_REPLICA_TYPE] = "worker"
+    train(workers, 0)
+    cluster.put(PODS, worker)
+    running = start(pod_uid="l1", version="v1")
+    until(lambda: "Resized" in sentences(cluster))
+    until(lambda: has_begun(running.folder))
+    running.stop()
+    assert told(cluster, WorldChanged)
+    assert [
+        request.path for request in cluster.requests if request.method == "PATCH" and "mpijobs" in request.path
+    ] == []
+
+
+def test_a_world_is_told_soon_though_its_workers_were_asked_just_before(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_recorder, "FIGURES_SECONDS", 3600.0)
+    workers.say("127.0.1.1", state=WorkerState.TRAINING)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: bool(workers.asked_for_figures))
+    train(workers, 0)
+    until(lambda: bool(told(cluster, WorldChanged)))
+
+
+def test_names_who_preempted_a_worker(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    cluster.put(PODS, pod(1, disrupted="PreemptionByScheduler"))
+    cluster.remove(PODS, "job-worker-1")
+    cluster.create(EVENTS, {
+        "metadata": {"generateName": "job-worker-1."},
+        "involvedObject": {"kind": "Pod", "name": "job-worker-1", "uid": "uid-job-1"},
+        "related": {"kind": "Pod", "namespace": "inference", "name": "web-1", "uid": "web-uid"},
+        "reason": "Preempted",
+        "message": "Preempted by pod web-uid on node node-a",
+    })  # fmt: skip
+    until(lambda: bool(told(cluster, WorkerGone)))
+    (leaving,) = told(cluster, WorkerLeaving)
+    assert (leaving.pod, leaving.why, leaving.by) == ("job-worker-1", Departure.PREEMPTED, "inference/web-1")
+    until(lambda: (known := status(cluster)) is not None and known.preemptions == 1)
+    train(workers, 0, step=20)
+    until(lambda: told(cluster, WorldChanged)[-1].workers == ("job-worker-0",))
+    until(lambda: "preempted" in sentences(cluster)["Resized"])
+    expected = "trains with 1 of [1..3] workers: job-worker-1 was preempted by inference/web-1"
+    assert sentences(cluster)["Resized"] == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "by"),
+    [
+        ({"related": {"namespace": "team", "name": "web-1"}, "message": "Preempted by pod u on node n"}, "team/web-1"),
+        ({"message": "Preempted by pod 0f-1 on node n"}, "uid:0f-1"),
+        ({"message": "Preempted by team/web-1 on node n"}, "team/web-1"),
+        ({"message": None}, ""),
+    ],
+)  # fmt: skip
+def test_who_an_event_names(event: dict[str, Any], by: str) -> None:
+    assert preemptor(event) == by
+
+
+def test_an_older_role_may_not_list_events(cluster: KubeApi) -> None:
+    def refuse(request: Request) -> None:
+        raise Status(403)
+
+    cluster.fault = refuse
+    lookup = PreemptorLookup(ApiServer(cluster.access()), PLACE)
+    assert lookup.find("uid") == ""
+    assert not lookup.is_allowed
+
+
+def test_entries_wait_for_the_api_server(cluster: KubeApi, start: Start) -> None:
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorkerBound)))
+
+    def refuse(request: Request) -> None:
+        if request.path.startswith(CONFIG_MAPS):
+            raise Status(503)
+
+    cluster.fault = refuse
+    cluster.put(PODS, pod(1))
+    cluster.remove(PODS, "job-worker-0")
+    asked = len(cluster.requests)
+    until(lambda: sum(request.path.startswith(CONFIG_MAPS) for request in cluster.requests[asked:]) > 2)
+    assert not told(cluster, WorkerGone)
+    cluster.fault = lambda request: None
+    until(lambda: bool(told(cluster, WorkerGone)))
+    assert [entry.pod for entry in told(cluster, WorkerBound)] == ["job-worker-0", "job-worker-1"]
+
+
+def test_a_job_of_an_older_version_has_no_ledger_and_works(
+    cluster: KubeApi, start: Start, workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    cluster.remove(CONFIG_MAPS, LEDGER)
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    running.shows(0)
+    until(lambda: (known := status(cluster)) is not None and known.activity is Activity.TRAINING)
+    assert sum("has no ledger" in record.message for record in caplog.records) == 1
+
+
+def test_the_next_launcher_goes_on_with_the_ledger(cluster: KubeApi, start: Start, tmp_path: Path) -> None:
+    cluster.put(PODS, pod(0))
+    first = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorkerBound)))
+    cluster.put(PODS, launcher("l1", code=1))
+    first.stop()
+    assert [entry.exit_code for entry in told(cluster, LauncherEnded)] == [1]
+    assert not told(cluster, JobEnded), "another launcher follows"
+    cluster.put(PODS, launcher("l2"))
+    start(pod_uid="l2")
+    until(lambda: len(told(cluster, LauncherStarted)) == 2)
+    assert len(told(cluster, WorkerBound)) == 1
+    assert len(told(cluster, LauncherEnded)) == 1
+
+
+def test_an_end_that_nobody_knows_yet_is_told_by_the_next_launcher(cluster: KubeApi, start: Start) -> None:
+    first = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, LauncherStarted)))
+    first.stop()
+    assert not told(cluster, LauncherEnded), "perhaps only the sidecar has to begin again"
+    cluster.put(PODS, launcher("l1", code=3))
+    cluster.put(PODS, launcher("l2"))
+    start(pod_uid="l2")
+    until(lambda: len(told(cluster, LauncherStarted)) == 2)
+    (ended,) = told(cluster, LauncherEnded)
+    assert (ended.uid, ended.exit_code, ended.unix) == ("l1", 3, 1772323200.0)
+
+
+def test_a_sidecar_that_begins_again_beside_its_launcher_tells_of_no_end(
+    cluster: KubeApi, start: Start, workers: Workers
+) -> None:
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    first = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    first.stop()
+    before = ledger(cluster).entries
+    start(pod_uid="l1")
+    cluster.put(PODS, pod(1))
+    until(lambda: len(told(cluster, WorkerBound)) == 2)
+    assert ledger(cluster).entries[: len(before)] == before
+    assert not told(cluster, LauncherEnded)
+    assert len(told(cluster, WorldChanged)) == 1
+
+
+def test_a_launcher_that_is_gone_was_deleted(cluster: KubeApi, start: Start) -> None:
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, LauncherStarted)))
+    cluster.remove(PODS, "job-launcher-l1")
+    running.stop()
+    (ended,) = told(cluster, LauncherEnded)
+    assert (ended.pod, ended.exit_code, ended.reason) == ("job-launcher-l1", None, "deleted")
+
+
+def test_a_lost_process_is_told_with_how_it_ended(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world_history, "PROCESS_SECONDS", 0.5)
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    workers.exits["127.0.1.2"] = ProcessExit(seconds=0.1, code=137, hung=True).to_line()
+    workers.say("127.0.1.2", state=WorkerState.WAITING, generation=1)
+    until(lambda: bool(told(cluster, WorkerProcessLost)))
+    assert [(entry.pod, entry.detail) for entry in told(cluster, WorkerProcessLost)] == [("job-worker-1", "hung")]
+
+
+def test_ranks_that_wait_for_each_other_are_told(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall_history, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(job_recorder, "WAITS_SECONDS", 0.05)
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    for index, operation in enumerate(("allreduce loss", "broadcast w")):
+        wait = {"rank": index, "size": 2, "seconds": 31.0, "after": 30.0, "operation": operation}
+        workers.waits[f"127.0.1.{index + 1}"] = json.dumps([wait]).encode() + b"\n"
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, RanksStalled)))
+    words = "rank 0 waits in allreduce loss; rank 1 waits in broadcast w"
+    assert [(entry.words, entry.step) for entry in told(cluster, RanksStalled)] == [(words, 10)]
+    until(lambda: (known := status(cluster)) is not None and known.stall == words)
+    until(lambda: sentences(cluster).get("RanksStalled") == f"training waits for ranks: {words}")
+    workers.waits.clear()
+    until(lambda: bool(told(cluster, StallEnded)))
+    until(lambda: (known := status(cluster)) is not None and known.stall == "")
+    assert len(told(cluster, RanksStalled)) == 1
+
+
+def test_the_ledger_of_an_earlier_job_is_void(cluster: KubeApi, start: Start) -> None:
+    stranger = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"}
+    old = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "job", "uid": "earlier"}
+    text = to_line(WorkerBound(unix=1.0, pod="job-worker-0", uid="old", node="n"))
+    cluster.put(CONFIG_MAPS, {
+        "metadata": {"name": LEDGER, "ownerReferences": [old, stranger]}, "data": {LEDGER_KEY: text},
+    })  # fmt: skip
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, LauncherStarted)))
+    assert not told(cluster, WorkerBound)
+    owners = cluster.objects[CONFIG_MAPS][LEDGER]["metadata"]["ownerReferences"]
+    assert owners == [stranger, {**old, "uid": OWNER}]
+
+
+def store(api: KubeApi, uid: str) -> LedgerStore:
+    opened = LedgerStore(ApiServer(api.access()), PLACE, launcher_uid=uid)
+    opened.read(OWNER)
+    return opened
+
+
+def test_a_write_that_nobody_answered_is_not_written_twice(cluster: KubeApi) -> None:
+    writer = store(cluster, "l1")
+    entries: list[Entry] = [LauncherStarted(unix=1.0, pod="l", uid="l1"), WantedChanged(unix=1.0, workers=2)]
+    writer.append(entries[:1])
+    cluster.patch(CONFIG_MAPS, LEDGER, {"data": {LEDGER_KEY: ledger(cluster).append(entries[1:]).text}})
+    with pytest.raises(ApiStatusError):
+        writer.append(entries[1:])
+    writer.append(entries[1:])
+    assert list(ledger(cluster).entries) == entries
+
+
+def test_the_later_launcher_has_the_ledger(cluster: KubeApi) -> None:
+    older, newer = store(cluster, "l1"), store(cluster, "l2")
+    older.append([LauncherStarted(unix=1.0, pod="l", uid="l1")])
+    begun = LauncherStarted(unix=2.0, pod="l", uid="l2")
+    with pytest.raises(ApiStatusError):
+        newer.append([begun])
+    newer.append([begun])
+    with pytest.raises(LedgerTakenOverError):
+        older.append([WantedChanged(unix=3.0, workers=1)])
+    assert [entry.uid for entry in told(cluster, LauncherStarted)] == ["l1", "l2"]
+    assert not told(cluster, WantedChanged)

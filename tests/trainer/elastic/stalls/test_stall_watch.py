@@ -1,0 +1,126 @@
+"""What a rank says and leaves behind when it gets on with nothing; its thread's looks are taken one by one here."""
+
+import json
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic.mpijob.contract import ENV_RUN_DIR, ENV_STALL_SECONDS, STALL_SECONDS
+from hvd_elastic.trainer.elastic.stalls.code_places import place_of
+from hvd_elastic.trainer.elastic.stalls.collective_calls import CollectiveCalls
+from hvd_elastic.trainer.elastic.stalls.stall_watch import StallSettingError, StallWatch, stall_seconds
+
+
+class Rank:
+    """Rank 1 of 2, with a clock that the test sets and without a thread."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(ENV_RUN_DIR, str(folder))
+        monkeypatch.setattr(CollectiveCalls, "install", lambda _: None)
+        monkeypatch.setattr(StallWatch, "_start", lambda _: None)
+        self.now, self.folder = 1000.0, folder
+        self.calls = CollectiveCalls(clock=lambda: self.now)
+        self.watch = StallWatch(self.calls, clock=lambda: self.now)
+        self.begin = self.calls.named(lambda name: 7, "allreduce")
+
+    def waits(self, *looks: float, name: str = "loss") -> None:
+        """Wait in an allreduce, with a look after so many seconds each."""
+
+        def wait(_: int) -> None:
+            began = self.now
+            for seconds in looks:
+                self.now = began + seconds
+                self.watch.look()
+
+        self.calls.watched(wait)(self.begin(name))
+
+    def word(self) -> dict[str, object] | None:
+        path = self.folder / "wait.0"
+        return dict(json.loads(path.read_text())) if path.exists() else None
+
+
+@pytest.fixture
+def rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rank:
+    return Rank(tmp_path, monkeypatch)
+
+
+def test_a_wait_is_said_and_left_as_a_word_until_it_is_over(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+    with rank.watch.training(1, 2, 0):
+        rank.watch.note_step(41)
+        rank.waits(4.0)
+        assert rank.word() is None, "it may end at any moment"
+        rank.waits(6.0, 31.0)
+        word = rank.word()
+        assert word is not None
+        assert word.pop("place").startswith("test_stall_watch.py:")  # type: ignore[attr-defined]
+        assert word == {
+            "rank": 1, "size": 2, "step": 41, "seconds": 31.0, "after": 30.0, "operation": "allreduce loss",
+        }  # fmt: skip
+        rank.watch.look()
+        assert rank.word() is None
+    said = [record.getMessage().partition(", at")[0] for record in caplog.records]
+    assert said == [
+        "rank 1 has waited 31 s in allreduce loss (step 41)",
+        "rank 1 goes on after 31 s, in which it waited in allreduce loss",
+    ]
+
+
+def test_a_rank_that_computes_is_not_said_to_wait(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+    with rank.watch.training(1, 2, 0):
+        rank.now += 31.0
+        rank.watch.look()
+        word = rank.word()
+    assert word is not None
+    assert "operation" not in word
+    assert caplog.messages[0].startswith("rank 1 has computed for 31 s without a collective operation, at test_stall_")
+    assert rank.word() is None, "training has ended"
+
+
+def test_a_reset_and_a_wait_for_the_store_are_not_watched(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with rank.watch.training(1, 2, 0):
+        with rank.watch.paused():
+            rank.waits(50.0, 100.0, name="hvd_elastic.durable")
+        rank.watch.look()
+    rank.waits(50.0, 100.0, name="hvd_elastic.commits")
+    with rank.watch.training(1, 2, 0):
+        rank.watch.look()
+    assert caplog.messages == []
+    assert rank.word() is None
+
+
+def test_the_time_can_be_set_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stall_seconds() == STALL_SECONDS
+    for given, seconds in (("7.5", 7.5), ("0", 0.0), (" ", STALL_SECONDS)):
+        monkeypatch.setenv(ENV_STALL_SECONDS, given)
+        assert stall_seconds() == seconds
+    for given in ("soon", "-1", "nan", "inf"):
+        monkeypatch.setenv(ENV_STALL_SECONDS, given)
+        with pytest.raises(StallSettingError, match=f"{given}' is not a number of seconds; 0 turns"):
+            stall_seconds()
+
+
+def test_a_place_is_the_scripts_own_line() -> None:
+    entered, done = threading.Event(), threading.Event()
+
+    def evaluate() -> None:
+        entered.set()
+        done.wait(60.0)
+
+    thread = threading.Thread(target=evaluate)
+    thread.start()
+    entered.wait(60.0)
+    try:
+        assert thread.ident is not None
+        line = evaluate.__code__.co_firstlineno + 2
+        for _ in range(10_000):  # until it is in the wait
+            if "wait" in place_of(thread.ident, library=True):
+                break
+        assert place_of(thread.ident) == f"test_stall_watch.py:{line} in evaluate"
+        assert place_of(thread.ident, library=True) == f"test_stall_watch.py:{line} in evaluate (threading.wait)"
+    finally:
+        done.set()
+        thread.join()
+    assert place_of(thread.ident) == ""

@@ -1,0 +1,143 @@
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets
+from hvd_elastic.trainer.elastic.world.peer_watch import PeerWatch, TcpInfo
+from tests.debian_programs import needed
+
+PEER = """
+import signal, socket, sys
+server = socket.create_server((sys.argv[1], 4000))
+print("listening", flush=True)
+connection, _ = server.accept()
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("probes", "unacknowledged", "retransmissions", "silence", "lost"),
+    [
+        pytest.param(2, 0, 0, 2300, True, id="two probes"),
+        pytest.param(2, 0, 0, 2010, False, id="the second probe may still be answered"),
+        pytest.param(0, 1, 3, 1600, True, id="data that was sent four times"),
+        pytest.param(0, 5, 1, 400, False, id="one packet was lost"),
+        pytest.param(0, 0, 0, 900, False, id="idle, and answers"),
+        pytest.param(1, 0, 0, 60_000, False, id="does not read, and answers each probe"),
+        pytest.param(0, 0, 0, 9000, False, id="was not asked"),
+    ],
+)
+def test_which_peers_are_lost(probes: int, unacknowledged: int, retransmissions: int, silence: int, lost: bool) -> None:
+    info = TcpInfo(
+        is_established=True,
+        retransmissions=retransmissions,
+        probes=probes,
+        unacknowledged=unacknowledged,
+        acknowledged_milliseconds=silence,
+    )
+    assert info.is_peer_lost is lost
+    assert not replace(info, is_established=False).is_peer_lost
+
+
+def test_other_sockets_are_left_alone() -> None:
+    left, right = socket.socketpair()
+    world = WorldSockets()
+    world.note(lambda: None)
+    watch = PeerWatch(lambda: [left.fileno(), 9999, sys.stderr.fileno()])
+    watch.start()
+    with pytest.raises(OSError, match="not supported"):
+        TcpInfo.of(left)
+    watch.stop()
+    left.send(b"x")
+    assert right.recv(1) == b"x"
+    left.close()
+    right.close()
+
+
+@dataclass
+class Machine:
+    """Another machine: a network namespace at the end of a cable."""
+
+    name: str
+    world: WorldSockets
+    connection: socket.socket
+    """The world's one connection, to a process there that reads nothing."""
+
+    def pull_the_cable(self) -> None:
+        subprocess.run(["ip", "-n", self.name, "link", "set", f"{self.name}b", "down"], check=True)
+
+
+def connected_as_gloo_does(address: str) -> socket.socket:
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    connection.set_inheritable(True)
+    connection.connect((address, 4000))
+    return connection
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    name = f"peer{os.getpid()}"
+    here, there = (f"198.51.100.{os.getpid() % 64 * 4 + host}" for host in (1, 2))  # of a test beside this one: another
+    commands = [
+        f"ip netns add {name}",
+        f"ip link add {name}a type veth peer name {name}b netns {name}",
+        f"ip addr add {here}/30 dev {name}a",
+        f"ip link set {name}a up",
+        f"ip -n {name} addr add {there}/30 dev {name}b",
+        f"ip -n {name} link set {name}b up",
+    ]
+    needed("ip")
+    with contextlib.ExitStack() as stack:
+        stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False, capture_output=True)
+        stack.callback(subprocess.run, ["ip", "link", "del", f"{name}a"], check=False, capture_output=True)
+        for command in commands:
+            if subprocess.run(command.split(), check=False, capture_output=True).returncode:
+                pytest.skip("makes network namespaces: only root may")
+        listener = ["ip", "netns", "exec", name, sys.executable, "-c", PEER, there]
+        peer = stack.enter_context(subprocess.Popen(listener, stdout=subprocess.PIPE, text=True))
+        stack.callback(peer.kill)
+        assert peer.stdout is not None
+        assert peer.stdout.readline() == "listening\n"
+        world, made = WorldSockets(), list[socket.socket]()
+        world.note(lambda: made.append(connected_as_gloo_does(there)))
+        stack.callback(made[0].close)
+        yield Machine(name, world, made[0])
+
+
+@pytest.mark.core
+@pytest.mark.process
+@pytest.mark.parametrize("sends", [False, True], ids=["waits for data", "has sent data"])
+def test_a_pulled_cable_ends_what_waits_for_the_lost_host(machine: Machine, sends: bool) -> None:
+    """TCP itself would wait for a quarter of an hour."""
+    watch = PeerWatch(machine.world.descriptors)
+    watch.start()
+    machine.pull_the_cable()
+    if sends:
+        machine.connection.send(b"x")
+    machine.connection.settimeout(60)
+    assert machine.connection.recv(1) == b"", "the watch has shut it down"
+    watch.stop()
+
+
+@pytest.mark.process
+def test_a_peer_that_does_not_read_is_not_lost(machine: Machine) -> None:
+    """A stopped or busy process: its kernel answers, although nothing more fits into its buffers."""
+    connection = machine.connection
+    connection.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            connection.send(bytes(1 << 16))
+    # Until the probes are so far apart that the peer could seem lost.
+    deadline = time.monotonic() + 60
+    while (info := TcpInfo.of(connection)).acknowledged_milliseconds < 2500 and time.monotonic() < deadline:
+        assert not info.is_peer_lost
+        time.sleep(0.01)
+    assert not TcpInfo.of(connection).is_peer_lost

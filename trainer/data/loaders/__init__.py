@@ -1,0 +1,1 @@
+"""Loader processes and the streams of other libraries."""

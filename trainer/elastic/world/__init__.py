@@ -1,0 +1,1 @@
+"""A process as a member of a world: its place, the rendezvous, connections to peers."""

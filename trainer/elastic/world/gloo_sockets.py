@@ -1,0 +1,105 @@
+"""The sockets that Gloo opened for one world, so that they can be shut down when the world ends.
+
+After the death of a peer `hvd.shutdown()` leaves Gloo's connections to the surviving peers open. A survivor that waits
+on such a connection learns nothing until the Gloo time-out (30 s); `shutdown(2)` on the leftover sockets tells it at
+once. Gloo does not tell which they are. They appear during `hvd.init()`, and they are made as Gloo makes them; other
+threads, which read data or send metrics, may open connections meanwhile.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from hvd_elastic.trainer.elastic.world.peer_watch import probe_when_idle
+
+_FDS = Path("/proc/self/fd")
+
+
+def open_sockets() -> dict[str, int]:
+    """Map the process's sockets from `socket:[INODE]` to file descriptor."""
+    found: dict[str, int] = {}
+    for entry in _FDS.iterdir():
+        with contextlib.suppress(OSError):  # closed since the listing
+            target = os.readlink(entry)  # noqa: PTH115  `socket:[1]` is not a path
+            if target.startswith("socket:"):
+                found[target] = int(entry.name)
+    return found
+
+
+def is_as_gloo_makes_it(descriptor: int) -> bool:
+    """Whether a socket is TCP, with SO_REUSEADDR and without close-on-exec (`gloo/transport/tcp/pair.cc`).
+
+    Gloo sets SO_REUSEADDR on connecting sockets as well, which hardly any other program does. Python and most libraries
+    set close-on-exec.
+    """
+    try:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
+            return False
+        view = socket.socket(fileno=descriptor)
+    except OSError:  # closed since it was found
+        return False
+    try:
+        is_tcp = view.type == socket.SOCK_STREAM and view.family in {socket.AF_INET, socket.AF_INET6}
+        return is_tcp and view.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) != 0
+    except OSError:
+        return False
+    finally:
+        view.detach()
+
+
+class WorldSockets:
+    """The sockets of the newest world."""
+
+    def __init__(self) -> None:
+        self._inodes: frozenset[str] = frozenset()
+        self._before: frozenset[str] = frozenset()
+        os.register_at_fork(after_in_child=self._close)
+
+    def note(self, init: Callable[[], None]) -> None:
+        """Call `init` and remember the sockets that Gloo opens meanwhile."""
+        self._before = frozenset(open_sockets())
+        try:
+            init()
+        finally:
+            self._inodes = frozenset(self._new())
+        for fd in self.descriptors():
+            probe_when_idle(fd)
+
+    def descriptors(self) -> list[int]:
+        """The world's sockets that are open now."""
+        return [fd for inode, fd in open_sockets().items() if inode in self._inodes]
+
+    def _new(self) -> dict[str, int]:
+        """Gloo's sockets that have appeared since `note` began, as `open_sockets`."""
+        sockets = open_sockets().items()
+        return {inode: fd for inode, fd in sockets if inode not in self._before and is_as_gloo_makes_it(fd)}
+
+    def _close(self) -> None:
+        """Close them in a forked child (a loader process), which would keep a dead parent's connections open."""
+        if self._inodes:
+            for inode, fd in open_sockets().items():
+                if inode in self._inodes:
+                    os.close(fd)
+
+    def cut(self) -> int:
+        """Shut down the world's sockets that are still open. Return their number.
+
+        The descriptors stay open: Gloo closes them, and if they were closed here a later file could get their number.
+        """
+        left = self.descriptors()
+        _shut_down(left)
+        self._inodes = frozenset()
+        return len(left)
+
+    def cut_new(self) -> None:
+        """Shut down Gloo's sockets that have appeared since `note` began. From another thread, this ends its `init`."""
+        _shut_down(self._new().values())
+
+
+def _shut_down(descriptors: Iterable[int]) -> None:
+    for fd in descriptors:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as leftover:
+            leftover.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,213 @@
+"""What a worker asks the launcher's rendezvous server, and what it concludes from the answers.
+
+Each question is one HTTP GET for `HOST:LOCAL_RANK`. The server's address and this worker's name are read from the
+environment at each question: a standby gets them when a launcher adopts it.
+"""
+
+import contextlib
+import http.client
+import logging
+import math
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hvd_elastic.mpijob.contract import (
+    ENV_RENDEZVOUS_TOKEN,
+    JOIN_SCOPE,
+    RENDEZVOUS_TOKEN_HEADER,
+    SHOWS_TOKEN_HEADER,
+    SYNCED_SCOPE,
+    TOKEN_PATCH,
+    Exit,
+    JoinAnswer,
+)
+from hvd_elastic.trainer.elastic.world.place import Place
+
+logger = logging.getLogger(__name__)
+
+PLACE_SCOPE: Final = "rank_and_size"
+"""GET /rank_and_size/HOST:LOCAL_RANK (`horovod/runner/elastic/rendezvous.py`). It also marks this worker as READY. A
+worker that asks twice in one round counts twice, so the question is never repeated."""
+
+PLACE_TIMEOUT_SECONDS: Final = math.inf
+"""The answer comes when a world can be formed again, which may take hours. A launcher whose own limit
+(`--elastic-timeout`) has passed closes the connection, and one whose node is lost is noticed by keep-alives."""
+
+JOIN_TIMEOUT_SECONDS: Final = 60.0
+"""The server holds a join for up to 25 s."""
+
+CONNECT_TIMEOUT_SECONDS: Final = 30.0
+
+HANDOVER_SECONDS: Final = 1.0
+"""A worker that may leave waits this long for a place first. A launcher that needs its state answers at once."""
+
+_POLL_SECONDS: Final = 0.1
+
+_ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
+_PORT: Final = "HOROVOD_GLOO_RENDEZVOUS_PORT"
+_ELASTIC: Final = "HOROVOD_ELASTIC"
+
+
+class Removed(SystemExit):
+    """The worker has no place in the new world. It unwinds (`finally`, atexit) and ends with `Exit.REMOVED`."""
+
+    def __init__(self) -> None:
+        super().__init__(int(Exit.REMOVED))
+
+
+class RendezvousLost(SystemExit):
+    """The rendezvous server is gone or does not answer. The process ends with `Exit.HOST_CHANGE`."""
+
+    def __init__(self) -> None:
+        super().__init__(int(Exit.HOST_CHANGE))
+
+
+def never() -> bool:
+    """Return False: the answer of a worker that may not leave."""
+    return False
+
+
+def has_server() -> bool:
+    """Whether a launcher has given this process a rendezvous server."""
+    return _ADDRESS in os.environ
+
+
+def launched() -> bool:
+    """Whether an elastic launcher started this process."""
+    return has_server() and os.environ.get(_ELASTIC) == "1"
+
+
+def take_place(may_leave: Callable[[], bool] = never) -> None:
+    """Ask for a place, write it to the environment, and wait at the barrier until all members of the world are there.
+
+    Raises:
+        Removed: the new world has no place for this worker, or `may_leave` has returned True during the wait.
+        RendezvousLost: the server is gone, or its answer is not a place.
+    """
+    while True:
+        place = _parse(_ask(PLACE_SCOPE, PLACE_TIMEOUT_SECONDS, may_leave))
+        if place.rank < 0:
+            logger.info("this worker was removed from the job")
+            raise Removed
+        os.environ.update(place.environment())
+        if join():
+            return
+
+
+def join() -> bool:
+    """Wait at the join barrier. Return whether all members of the world came. Raises RendezvousLost."""
+    while True:
+        answer = _ask(JOIN_SCOPE, JOIN_TIMEOUT_SECONDS)
+        if answer is None:  # the stock server has no barrier
+            return True
+        if answer != JoinAnswer.WAIT:
+            return answer == JoinAnswer.GO
+
+
+def report_synced() -> None:
+    """Tell the launcher that this worker has the job's state. Raises RendezvousLost."""
+    _ask(SYNCED_SCOPE, JOIN_TIMEOUT_SECONDS)
+
+
+def is_world_broken() -> bool:
+    """Whether the launcher knows of a member that died while the world is being formed; False if it cannot be asked."""
+    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(_server()) as connection:
+        connection.request("GET", "/global/watch", headers=_proof())
+        return connection.getresponse().status == http.HTTPStatus.GONE
+    return False
+
+
+def _parse(answer: str | None) -> Place:
+    try:
+        return Place.parse(answer or "")
+    except ValueError as error:
+        logger.warning("the rendezvous server answered %r instead of a place", answer)
+        raise RendezvousLost from error
+
+
+def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = never) -> str | None:
+    """Return the answer to one GET for this worker; None if the server does not know the question."""
+    host = f"{os.environ.get('HOROVOD_HOSTNAME', 'localhost')}:{os.environ.get('HOROVOD_LOCAL_RANK', '0')}"
+    connection = _server()
+    try:
+        connection.connect()
+        _keep_alive(connection.sock)
+        connection.sock.settimeout(None if math.isinf(timeout_seconds) else timeout_seconds)
+        connection.request("GET", f"/{scope}/{host}", headers=_proof())
+        _wait(connection.sock, timeout_seconds, may_leave)
+        response = connection.getresponse()
+        body = response.read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        logger.warning("the rendezvous server %s:%s is lost: %s", os.environ[_ADDRESS], os.environ[_PORT], error)
+        raise RendezvousLost from error
+    finally:
+        connection.close()
+    if response.status == http.client.FORBIDDEN:
+        logger.warning("the launcher does not take this process for one of its job: is %s gone?", ENV_RENDEZVOUS_TOKEN)
+        raise RendezvousLost
+    return body if response.status == http.client.OK else None
+
+
+def register(address: str, port: int, scope: str, key: str, value: object) -> None:
+    """In place of stock Horovod's `put_data_into_kvstore`: the same, with the token. Raises RuntimeError like it."""
+    from horovod.runner.common.util import codec
+
+    register_bytes(address, port, scope, key, codec.dumps_base64(value, to_ascii=False))
+
+
+def register_bytes(address: str, port: int, scope: str, key: str, data: bytes) -> None:
+    """The same in place of `put_bytes_into_kvstore`, which the patch `worker-addresses` of Horovod adds."""
+    try:
+        with contextlib.closing(http.client.HTTPConnection(address, port, CONNECT_TIMEOUT_SECONDS)) as connection:
+            connection.request("PUT", f"/{scope}/{key}", data, _proof())
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise RuntimeError(f"{address}:{port} does not take a registration: {error}") from error
+    if status != http.client.OK:
+        raise RuntimeError(f"{address}:{port} does not take a registration: status {status}")
+
+
+def _proof() -> dict[str, str]:
+    """The headers by which the launcher knows a process of its job, if it has given this process a token."""
+    token = os.environ.get(ENV_RENDEZVOUS_TOKEN)
+    if not token:
+        return {}
+    return {RENDEZVOUS_TOKEN_HEADER: token} | ({SHOWS_TOKEN_HEADER: "1"} if _horovod_shows_token() else {})
+
+
+def _horovod_shows_token() -> bool:
+    """Whether Horovod's own requests show the token too."""
+    try:
+        from horovod.common.hvd_elastic_patches import NAMES
+    except ImportError:
+        return False
+    return TOKEN_PATCH in NAMES
+
+
+def _server() -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(os.environ[_ADDRESS], int(os.environ[_PORT]), CONNECT_TIMEOUT_SECONDS)
+
+
+def _wait(sock: socket.socket, timeout_seconds: float, may_leave: Callable[[], bool]) -> None:
+    """Wait until the answer begins. Raises Removed if this process does not have to wait for it."""
+    poll, begun = select.poll(), time.monotonic()
+    poll.register(sock, select.POLLIN)
+    while not poll.poll(_POLL_SECONDS * 1000):
+        waited = time.monotonic() - begun
+        if waited >= HANDOVER_SECONDS and may_leave():
+            logger.info("this worker leaves: its pod is about to end, and nobody needs what it holds in memory")
+            raise Removed
+        if waited >= timeout_seconds:
+            raise TimeoutError(f"no answer in {timeout_seconds:g} s")
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Notice within about 35 s that the launcher's node is lost."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
