@@ -28,13 +28,13 @@ from hvd_elastic.trainer.elastic import (
     host_updates,
     patch_check,
     script_checks,
-    stall_watch,
-    world_membership,
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
+from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
+from hvd_elastic.trainer.elastic.world import world_membership
 from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed
 from hvd_elastic.trainer.telemetry import events, json_logs
 

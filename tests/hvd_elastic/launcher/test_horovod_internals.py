@@ -24,7 +24,7 @@ from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
 from hvd_elastic.launcher import stock_horovodrun  # noqa: E402
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
 from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
-from hvd_elastic.trainer.elastic import rendezvous_client  # noqa: E402
+from hvd_elastic.trainer.elastic.world import rendezvous_client  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
 
