@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup
 DEMO_STAMP := $(VENV)/.setup-demo
 BENCHMARKS := $(filter-out bursts cluster faults job_start operator_scale recorded_days simulation_truth,$(notdir $(basename $(wildcard benchmarks/[a-z]*.py))))
-CODE := hvd_elastic mpijob discovery trainer priorityclasses tests benchmarks examples
+CODE := hvd_elastic mpijob discovery trainer priorityclasses testbed tests benchmarks examples
 
 NEED_DEBOOTSTRAP := sh tools/need.sh 'command -v debootstrap && test -e /usr/share/keyrings/debian-archive-keyring.gpg' "debootstrap debian-archive-keyring"
 
@@ -39,23 +39,23 @@ demo: $(DEMO_STAMP)  ## train beside a made-up inference load on this machine; e
 	$(BIN)/hvd-elastic demo
 
 test: $(STAMP)  ## all that needs no process, and each capability once with real ones: six minutes at most on two cores
-	$(BIN)/python -m tests.suite quick
+	$(BIN)/python -m tests.runner.suite quick
 
 test-process: $(STAMP)  ## the rest that needs no cluster, GPU or image: real launchers, workers and pods; every property in earnest
-	$(BIN)/python -m tests.suite process
+	$(BIN)/python -m tests.runner.suite process
 
 test-lowest: $(STAMP)  ## `make test` with the lowest versions of the libraries that pyproject.toml allows
-	$(BIN)/python -m tests.other_versions lowest
+	$(BIN)/python -m tests.runner.other_versions lowest
 
 test-newest: $(STAMP)  ## `make test` with the newest versions on the package index
-	$(BIN)/python -m tests.other_versions newest
+	$(BIN)/python -m tests.runner.other_versions newest
 
 test-gpu: $(STAMP)  ## what only a GPU can show, and what was shown on this machine; without one, the CPU's form of it
 	sh tools/nccl.sh $(VENV)
 	$(BIN)/pytest tests -m gpu -p tests.gpu.report
 
 test-image: $(STAMP)  ## the images for GPUs and EFA, built whole and tried (root, Linux; compiles Horovod with NCCL the first time)
-	$(BIN)/pytest tests/test_image_variants.py -m image
+	$(BIN)/pytest tests/docker/test_image_variants.py -m image
 
 test-patches: $(STAMP)  ## for each patch of Horovod: without it, the tests that it names must fail (a build each)
 	$(BIN)/python -m tests.hvd_elastic.horovod.variants without
@@ -98,10 +98,10 @@ test-distributions-part: $(STAMP)  ## of these, on Debian 13: make demo, and the
 	$(BIN)/python -m tests.distributions --part --warm trixie
 
 test-cluster: $(STAMP)  ## end-to-end tests on a real Kubernetes cluster (root, Linux, Go)
-	$(BIN)/pytest tests/cluster -m cluster -p tests.flaky
+	$(BIN)/pytest tests/cluster -m cluster -p tests.runner.flaky
 
 test-cluster-core: $(STAMP)  ## of these, each capability once: some ten minutes
-	$(BIN)/pytest tests/cluster -m "cluster and core" -p tests.flaky
+	$(BIN)/pytest tests/cluster -m "cluster and core" -p tests.runner.flaky
 
 causes: $(STAMP)  ## what the ledger says of nine kinds of faults on the real cluster: SEEDS=N times each, from FIRST_SEED=N on
 	CAUSE_SEEDS=$(SEEDS) CAUSE_FIRST_SEED=$(FIRST_SEED) $(BIN)/pytest tests/cluster/test_causes.py -m cluster
@@ -113,16 +113,16 @@ bench-cluster: $(STAMP)  ## preemption, dead process and lost node on the real c
 	$(BIN)/python -m benchmarks.cluster
 
 cluster-up: $(STAMP)  ## bring the real cluster up and leave it up
-	$(BIN)/python -m tests.cluster.kube up
+	$(BIN)/python -m testbed.kube up
 
 cluster-parts: $(STAMP)  ## build what the cluster is made of (programs, image), and bring nothing up
-	$(BIN)/python -m tests.cluster.kube prepare
+	$(BIN)/python -m testbed.kube prepare
 
 cluster-down: $(STAMP)  ## take it down
-	$(BIN)/python -m tests.cluster.kube down
+	$(BIN)/python -m testbed.kube down
 
 cluster-status: $(STAMP)
-	$(BIN)/python -m tests.cluster.kube status
+	$(BIN)/python -m testbed.kube status
 
 clean:  ## remove what was made in the checkout; the caches outside stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache dist out site

@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 import hvd_elastic as elastic
-from hvd_elastic.demo.demo_data import digits
-from hvd_elastic.demo.demo_model import build_model
+from hvd_elastic.local.demo.demo_data import digits
+from hvd_elastic.local.demo.demo_model import build_model
 from hvd_elastic.mpijob.contract import ENV_OUTPUT
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -26,10 +26,10 @@ from benchmarks.burst.measured_burst import Leaving, Measured, kept
 from benchmarks.report.record import Record
 from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from benchmarks.systems.system import add_systems_option
-from tests.cluster import jobs
-from tests.cluster.kube import cluster as kube
-from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.site import Site, attach, running_or_up
+from testbed.cluster import jobs
+from testbed.cluster.site import Site, attach, running_or_up
+from testbed.kube import cluster as kube
+from testbed.kube.errors import DeadlineError
 
 OUT: Final = Path("out/bench-bursts")
 

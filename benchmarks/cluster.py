@@ -24,17 +24,17 @@ from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import SIZE, SPOT, System, WantedJob, add_systems_option
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs
-from tests.cluster.faults import kill_training
-from tests.cluster.inference import Inference
-from tests.cluster.jobs import Job
-from tests.cluster.kube import cluster as kube
-from tests.cluster.kube import store, waiting
-from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.pods import OLD_SECONDS, pod, wait_for_any_moment, wait_ready
-from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
-from tests.cluster.timeline import Timeline
+from testbed.cluster import inference, jobs
+from testbed.cluster.faults import kill_training
+from testbed.cluster.inference import Inference
+from testbed.cluster.jobs import Job
+from testbed.cluster.pods import OLD_SECONDS, pod, wait_for_any_moment, wait_ready
+from testbed.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
+from testbed.cluster.timeline import Timeline
+from testbed.kube import cluster as kube
+from testbed.kube import store, waiting
+from testbed.kube.errors import DeadlineError
+from testbed.kube.kubectl import Kubectl
 
 SYSTEMS: Final = (STOCK, HOROVODRUN, LAUNCH)
 ASKS: Final = 3

@@ -31,7 +31,7 @@ from benchmarks.sidecar.pod_changes import bulk, churn
 from benchmarks.sidecar.sidecar_process import cpu_seconds, resource_peak
 from benchmarks.sidecar.small_cluster import discovering, large, until_shown
 from hvd_elastic.discovery import Host, Snapshot, uptime_seconds, write_script, write_snapshot
-from tests.discovery.kubeapi import PODS
+from testbed.kube_api import PODS
 
 SHELL = "/bin/sh"
 

@@ -34,14 +34,14 @@ from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import SIZE, System, add_systems_option
 from benchmarks.systems.torchelastic import TORCHELASTIC
-from tests.cluster import jobs
-from tests.cluster.kube import cluster as kube
-from tests.cluster.kube import waiting
-from tests.cluster.kube.errors import ClusterError, DeadlineError
-from tests.cluster.kube.kubectl import condition_of
-from tests.cluster.site import Site, attach, running_or_up
-from tests.cluster.standing import SAMPLES
-from tests.cluster.training import Account, GrowingAccount
+from testbed.cluster import jobs
+from testbed.cluster.site import Site, attach, running_or_up
+from testbed.cluster.standing import SAMPLES
+from testbed.cluster.training import Account, GrowingAccount
+from testbed.kube import cluster as kube
+from testbed.kube import waiting
+from testbed.kube.errors import ClusterError, DeadlineError
+from testbed.kube.kubectl import condition_of
 
 CONTENDERS: Final = (LAUNCH, HOROVODRUN, STOCK, TORCHELASTIC)
 EPOCH_SECONDS: Final = 1.5

@@ -26,7 +26,7 @@ from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
-from tests.discovery.kubeapi import KubeApi
+from testbed.kube_api import KubeApi
 
 PATH = "/apis/kubeflow.org/v2beta1/mpijobs"
 DESCRIPTION = "name: job-{number}\nnamespace: team\nimage: registry.example.com/a:1\ncommand: [python, train.py]\n"

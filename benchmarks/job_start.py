@@ -26,15 +26,15 @@ from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import SPOT, System, WantedJob, add_systems_option
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import jobs, pods
-from tests.cluster.faults import STANDBY
-from tests.cluster.jobs import Job
-from tests.cluster.kube import cluster as kube
-from tests.cluster.kube import waiting
-from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
-from tests.cluster.timeline import Timeline
+from testbed.cluster import jobs, pods
+from testbed.cluster.faults import STANDBY
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site, attach, make_namespace, remove_namespace, running_or_up, told
+from testbed.cluster.timeline import Timeline
+from testbed.kube import cluster as kube
+from testbed.kube import waiting
+from testbed.kube.errors import DeadlineError
+from testbed.kube.kubectl import Kubectl
 
 SYSTEMS: Final = (LAUNCH, HOROVODRUN, STOCK)
 AIM: Final = 1.3

@@ -29,8 +29,8 @@ from pathlib import Path
 
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value, spread, spread_columns
-from tests.local.harness import Job, own_addresses
-from tests.local.harness import job as make_job
+from testbed.local.harness import Job, own_addresses
+from testbed.local.harness import job as make_job
 
 WORKER = str(Path(__file__).with_name("_launcher_worker.py"))
 START_SECONDS = 90.0

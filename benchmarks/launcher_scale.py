@@ -36,8 +36,8 @@ from benchmarks.report.record import Record
 from benchmarks.scaling.launcher_processes import LauncherProcesses
 from benchmarks.scaling.scale_figures import ADDRESS_BYTES, LAUNCH, PHASES, STOCK, Lookups, Phase, Scale
 from benchmarks.scaling.scale_tables import cost_table, gloo_table, growth_aims, picture, time_table
-from tests.local.harness import Job
-from tests.local.harness import job as make_job
+from testbed.local.harness import Job
+from testbed.local.harness import job as make_job
 
 LOOKUPS: Final = 400
 """Of each kind, to see what one costs."""

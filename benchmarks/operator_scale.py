@@ -26,9 +26,9 @@ from benchmarks.mpi_operator.measured_scale import Change, MeasuredScale, Moment
 from benchmarks.mpi_operator.scaled_job import measure
 from benchmarks.report.growth import growth
 from benchmarks.report.record import Column, Record, Table, Value
-from tests.cluster import jobs
-from tests.cluster.kube import cluster as kube
-from tests.cluster.site import Site, running_or_up
+from testbed.cluster import jobs
+from testbed.cluster.site import Site, running_or_up
+from testbed.kube import cluster as kube
 
 OUT: Final = Path("out/bench-operator-scale")
 WORKERS: Final = Column(title="workers", format="d")

@@ -38,10 +38,10 @@ from benchmarks.systems.product import HOROVODRUN, LAUNCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import add_systems_option
 from benchmarks.systems.torchelastic import TORCHELASTIC
-from tests.cluster import jobs
-from tests.cluster.kube import cluster as kube
-from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.site import attach, running_or_up
+from testbed.cluster import jobs
+from testbed.cluster.site import attach, running_or_up
+from testbed.kube import cluster as kube
+from testbed.kube.errors import DeadlineError
 
 OUT: Final = Path("out/bench-recorded-days")
 CONTENDERS: Final = (LAUNCH, HOROVODRUN, STOCK, TORCHELASTIC, KUEUE)

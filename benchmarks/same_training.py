@@ -31,7 +31,7 @@ import psutil
 import torch
 
 from benchmarks.report.record import Column, Record, Table, Value
-from hvd_elastic.bench.line_chart import Axis, Line, line_chart, round_steps
+from hvd_elastic.client.bench.line_chart import Axis, Line, line_chart, round_steps
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm_up
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT

@@ -31,7 +31,7 @@ import torch
 
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
-from tests.local.training import Training, training
+from testbed.local.training import Training, training
 
 WORKER = Path(__file__).with_name("_sharded_worker.py")
 SHARDED, PLAIN = "ShardedOptimizer", "DistributedOptimizer"

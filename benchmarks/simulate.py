@@ -17,12 +17,12 @@ from dataclasses import replace
 from benchmarks.replay.trace_window import TRACES
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
+from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
+from hvd_elastic.decide.simulate.simulation import simulate
+from hvd_elastic.decide.simulate.stalls import MEASURED
+from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
+from hvd_elastic.decide.simulate.workload import SimulatedJob, Way
 from hvd_elastic.policy.job_demand import Speeds
-from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
-from hvd_elastic.simulate.simulation import simulate
-from hvd_elastic.simulate.stalls import MEASURED
-from hvd_elastic.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
-from hvd_elastic.simulate.workload import SimulatedJob, Way
 
 TRACE = TRACES / "inference_pods_alibaba_dlrm_gpu.csv"
 DAY_SECONDS = 86_400.0

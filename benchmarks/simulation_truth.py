@@ -27,20 +27,20 @@ from benchmarks.report.record import Column, Record, Table, Value
 from benchmarks.systems.product import LAUNCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import add_systems_option
+from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
+from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.decide.simulate.outcome import DayOutcome
+from hvd_elastic.decide.simulate.simulation import simulate
+from hvd_elastic.decide.simulate.stalls import MEASURED
+from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls, Way
 from hvd_elastic.policy.job_demand import Speeds
-from hvd_elastic.simulate.day import Day, InferencePod, NodeLife
-from hvd_elastic.simulate.engine.inference_record import inference_waiting
-from hvd_elastic.simulate.outcome import DayOutcome
-from hvd_elastic.simulate.simulation import simulate
-from hvd_elastic.simulate.stalls import MEASURED
-from hvd_elastic.simulate.workload import SimulatedJob, Stalls, Way
-from tests.cluster import jobs
-from tests.cluster.kube import cluster as kube
-from tests.cluster.site import attach, running_or_up
-from tests.cluster.training import Account
+from testbed.cluster import jobs
+from testbed.cluster.site import attach, running_or_up
+from testbed.cluster.training import Account
+from testbed.kube import cluster as kube
 
 BATCH: Final = 60
-"""Samples of a step of the script that trains (tests/cluster/scripts/paced.py)."""
+"""Samples of a step of the script that trains (testbed/cluster/scripts/paced.py)."""
 LEAD_SECONDS: Final = 60.0
 """Simulated before the window, so that the job trains on all GPUs when it begins, as the real one does."""
 OUT: Final = Path("out/bench-simulation-truth")

@@ -176,7 +176,7 @@ def fill(endpoint: str, data: DataSet) -> None:
     """Put the objects: large ones as multipart uploads, as every tool uploads them."""
     from boto3.s3.transfer import TransferConfig
 
-    from hvd_elastic.staging.source.boto3_requests import make_client
+    from hvd_elastic.stores.bucket.boto3_requests import make_client
 
     client = make_client(endpoint=endpoint, threads=8)
     with tempfile.NamedTemporaryFile() as file:
@@ -308,7 +308,7 @@ def main() -> None:
     os.environ.update(CREDENTIALS)
     record = Record(name="staging", question="How fast is a data set staged, beside s5cmd?")
     with tempfile.TemporaryDirectory(prefix="bench-staging-") as name, server(Path(name) / "store") as endpoint:
-        from hvd_elastic.staging.source.boto3_requests import make_client
+        from hvd_elastic.stores.bucket.boto3_requests import make_client
 
         make_client(endpoint=endpoint, threads=1).create_bucket(Bucket="bench")
         for data in (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.report.record import Column, Record, Table, Value
-from tests.local.training import training
+from testbed.local.training import training
 
 WORKER: Final = Path(__file__).with_name("_waiting_rank.py")
 WAYS: Final = ("Horovod's", "`elastic.run`'s")

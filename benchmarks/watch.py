@@ -29,8 +29,8 @@ from hvd_elastic.mpijob.contract import (
     LEDGER_KEY,
     LEDGER_SUFFIX,
 )
-from tests.discovery.kubeapi import JOBS, PODS, KubeApi
-from tests.hvd_elastic.jobs.watch.terminal import Terminal
+from testbed.kube_api import JOBS, PODS, KubeApi
+from testbed.terminal import Terminal
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 ALL_PODS = "/api/v1/pods"

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from hvd_elastic import moved_modules
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.client.cluster import Cluster
     from hvd_elastic.trainer import (
         EarlyStop,
         KeepBest,
@@ -67,7 +67,7 @@ moved_modules.install()
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a command line must not import torch."""
     if name == "Cluster":
-        return import_module("hvd_elastic.jobs.cluster").Cluster
+        return import_module("hvd_elastic.client.cluster").Cluster
     if name in __all__:
         return getattr(import_module("hvd_elastic.trainer"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -58,7 +58,7 @@ ANNOTATION_STATUS: Final = "hvd-elastic.dev/status"
 
 ANNOTATION_AUTOSCALER: Final = "hvd-elastic.dev/autoscaler"
 """On the MPIJob, by `hvd-elastic autoscale`: its last change and what it has learned of the job, as one line of JSON
-(`hvd_elastic.jobs.report.scaling_note.ScalingNote`)."""
+(`hvd_elastic.client.report.scaling_note.ScalingNote`)."""
 
 LABEL_SWEEP: Final = "hvd-elastic.dev/sweep"
 """On everything of a job that is one point of a sweep: the sweep's name."""

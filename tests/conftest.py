@@ -25,7 +25,7 @@ _WITH_TORCH: Final = (
     "gpu",
     "local",
     "trainer",
-    "hvd_elastic/monitoring",
+    "hvd_elastic/setup/monitoring",
     "hvd_elastic/horovod/test_wheel_build.py",
     "hvd_elastic/launcher/test_horovod_internals.py",
     "hvd_elastic/local/test_local_checks.py",

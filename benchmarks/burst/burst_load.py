@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.burst.measured_burst import Burst, Measured
-from tests.cluster.inference import Inference
-from tests.cluster.kube import waiting
-from tests.cluster.pod_watch import PodWatch
-from tests.cluster.pods import wait_for_any_moment
-from tests.cluster.timeline import Sighting
+from testbed.cluster.inference import Inference
+from testbed.cluster.pod_watch import PodWatch
+from testbed.cluster.pods import wait_for_any_moment
+from testbed.cluster.timeline import Sighting
+from testbed.kube import waiting
 
 WITHIN_SECONDS = 180.0
 """A deadline for what takes seconds, not a figure that anything is measured by."""

@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
-from hvd_elastic.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
 
 MEDIAN_AIM: Final = 0.25
 """Seconds that a pod may wait longer for GPUs of training than for idle ones, at the median."""

@@ -14,12 +14,12 @@ from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Leaving, Measured, tr
 from benchmarks.systems.product import LAUNCH
 from benchmarks.systems.system import WantedJob
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference
-from tests.cluster.kube import kwok
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.pod_watch import PodWatch
-from tests.cluster.pods import pod
-from tests.cluster.site import Site, make_namespace, remove_namespace
+from testbed.cluster import inference
+from testbed.cluster.pod_watch import PodWatch
+from testbed.cluster.pods import pod
+from testbed.cluster.site import Site, make_namespace, remove_namespace
+from testbed.kube import kwok
+from testbed.kube.kubectl import Kubectl
 
 _AT_ONCE: Final = "at-once"
 _PATIENCE_SECONDS: Final = 120.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, Self
 
-from tests.cluster.pod_lives import PodLife
+from testbed.cluster.pod_lives import PodLife
 
 IDLE: Final = "idle GPUs"
 AT_ONCE: Final = "pods that end at once"

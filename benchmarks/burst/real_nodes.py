@@ -9,13 +9,13 @@ from benchmarks.burst.burst_load import BurstLoad
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured, training_kind
 from benchmarks.systems.system import SPOT, System, WantedJob
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference
-from tests.cluster.jobs import Job
-from tests.cluster.kube import store
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.pod_watch import PodWatch
-from tests.cluster.pods import OLD_SECONDS, pod
-from tests.cluster.site import Site, make_namespace, remove_namespace
+from testbed.cluster import inference
+from testbed.cluster.jobs import Job
+from testbed.cluster.pod_watch import PodWatch
+from testbed.cluster.pods import OLD_SECONDS, pod
+from testbed.cluster.site import Site, make_namespace, remove_namespace
+from testbed.kube import store
+from testbed.kube.kubectl import Kubectl
 
 SIZE: Final = 4
 """Workers of the job: the GPUs of the node. It may give all of them but one."""

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from benchmarks.faulted.victim import Victim
 from benchmarks.systems.torchelastic import TORCHELASTIC
-from tests.cluster import pods
-from tests.cluster.faults import signal_processes
-from tests.cluster.object_store import ObjectStore
+from testbed.cluster import pods
+from testbed.cluster.faults import signal_processes
+from testbed.cluster.object_store import ObjectStore
 
 AWAY_SECONDS: Final = 20.0
 """How long a server is away, or a disk full."""

@@ -9,15 +9,15 @@ from typing import Any, Final
 from benchmarks.systems.system import SIZE, SPOT, System, WantedJob
 from benchmarks.systems.torchelastic import TORCHELASTIC
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import jobs, object_store
-from tests.cluster.faults import STANDBY
-from tests.cluster.jobs import Job
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.object_store import ObjectStore
-from tests.cluster.site import Site, make_namespace, remove_namespace, told
-from tests.cluster.small_disk import SmallDisk, small_disk
-from tests.cluster.standing import DURABLE
-from tests.cluster.timeline import Timeline
+from testbed.cluster import jobs, object_store
+from testbed.cluster.faults import STANDBY
+from testbed.cluster.jobs import Job
+from testbed.cluster.object_store import ObjectStore
+from testbed.cluster.site import Site, make_namespace, remove_namespace, told
+from testbed.cluster.small_disk import SmallDisk, small_disk
+from testbed.cluster.standing import DURABLE
+from testbed.cluster.timeline import Timeline
+from testbed.kube.kubectl import Kubectl
 
 START_SECONDS: Final = 300.0
 """Stock's list of hosts may take minutes to name all workers, twice."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import psutil
 
-from tests.cluster.kube.cluster import Cluster
+from testbed.kube.cluster import Cluster
 
 OPERATOR: Final = "mpi-operator"
 API_SERVER: Final = "kube-apiserver"

@@ -25,14 +25,14 @@ from benchmarks.mpi_operator import control_plane
 from benchmarks.mpi_operator.measured_scale import Change, MeasuredChange, MeasuredScale, Moment, Pace, sync_times
 from benchmarks.sidecar.sidecar_process import answer, names, sidecar_process
 from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, Role
-from tests.cluster import jobs
-from tests.cluster.kube import addons, kwok, waiting
-from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.kube.ledger import Ledger
-from tests.cluster.pod_lives import PodLife
-from tests.cluster.pod_watch import PodWatch
-from tests.cluster.site import Site, make_namespace, remove_namespace
+from testbed.cluster import jobs
+from testbed.cluster.pod_lives import PodLife
+from testbed.cluster.pod_watch import PodWatch
+from testbed.cluster.site import Site, make_namespace, remove_namespace
+from testbed.kube import addons, kwok, waiting
+from testbed.kube.errors import DeadlineError
+from testbed.kube.kubectl import Kubectl
+from testbed.kube.ledger import Ledger
 
 ADDRESSES: Final = "198.18.0.0/15"
 """Of the pods: a range for measurements, which no network routes (RFC 2544)."""

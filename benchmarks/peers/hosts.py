@@ -22,7 +22,7 @@ import psutil
 from hvd_elastic.system.child_processes import die_with_parent
 
 ROOT: Final = Path(__file__).parents[2]
-SCRIPTS: Final = ROOT / "tests" / "cluster" / "scripts"
+SCRIPTS: Final = ROOT / "testbed" / "cluster" / "scripts"
 GRACE_SECONDS: Final = 30.0
 """`terminationGracePeriodSeconds` of a pod that says nothing else."""
 _MARK: Final = "BENCHMARK_HOST"

@@ -11,8 +11,8 @@ from benchmarks.peers.local_system import EVENTS, LocalSystem, NeverTrainedError
 from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.replay.trace_window import SIZE, AskedGpus
-from hvd_elastic.demo.demo_data import read_digits
-from tests.cluster.training import Account
+from hvd_elastic.local.demo.demo_data import read_digits
+from testbed.cluster.training import Account
 
 START_SECONDS: Final = 240.0
 """In which all hosts must train. Four processes may import torch at once, each for seconds of a core."""

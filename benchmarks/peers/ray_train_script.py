@@ -24,7 +24,7 @@ def train(options: dict[str, Any]) -> None:
     """What each worker runs."""
     from step_log import StepLog
 
-    from hvd_elastic.demo.demo_data import read_digits
+    from hvd_elastic.local.demo.demo_data import read_digits
 
     torch.set_num_threads(1)
     context = ray.train.get_context()

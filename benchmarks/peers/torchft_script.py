@@ -18,7 +18,7 @@ from torch import nn
 from torchft import DistributedDataParallel, DistributedSampler, Manager, Optimizer, ProcessGroupGloo
 from torchft.checkpointing.pg_transport import PGTransport
 
-from hvd_elastic.demo.demo_data import read_digits
+from hvd_elastic.local.demo.demo_data import read_digits
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")

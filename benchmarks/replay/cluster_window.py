@@ -10,12 +10,12 @@ from benchmarks.replay.measured_window import Measured
 from benchmarks.replay.sample_account import sample_account
 from benchmarks.replay.trace_window import SIZE, AskedGpus, TraceWindow, asked, trace_of
 from benchmarks.systems.system import SPOT, System, WantedJob
-from hvd_elastic.demo.demo_data import read_digits
-from tests.cluster import inference
-from tests.cluster.inference import Inference
-from tests.cluster.pod_lives import pod_lives
-from tests.cluster.site import Site, make_namespace, remove_namespace, told
-from tests.cluster.timeline import Timeline
+from hvd_elastic.local.demo.demo_data import read_digits
+from testbed.cluster import inference
+from testbed.cluster.inference import Inference
+from testbed.cluster.pod_lives import pod_lives
+from testbed.cluster.site import Site, make_namespace, remove_namespace, told
+from testbed.cluster.timeline import Timeline
 
 START_SECONDS: Final = 240.0
 """The operator's own list of hosts may take minutes to name all workers."""

@@ -1,6 +1,6 @@
 """Whether each epoch of a job used each sample once: the account of what its ranks wrote.
 
-The lines are those of tests/cluster/scripts/step_log.py.
+The lines are those of testbed/cluster/scripts/step_log.py.
 """
 
 from collections import Counter, defaultdict

@@ -14,8 +14,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.simulate.traces.recorded_trace import RecordedTrace
-from hvd_elastic.simulate.traces.trace_file import read_traces
+from hvd_elastic.decide.simulate.traces.recorded_trace import RecordedTrace
+from hvd_elastic.decide.simulate.traces.trace_file import read_traces
 
 TRACES: Final = Path(__file__).parents[2] / ".." / "shared" / "traces"
 SIZE: Final = 3

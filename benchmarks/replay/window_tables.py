@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated, untaken
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
-from hvd_elastic.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
 
 GOODPUT_AIM: Final = 0.97
 COLUMNS: Final = (

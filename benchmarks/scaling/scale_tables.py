@@ -8,7 +8,7 @@ from benchmarks.report.aim import Aim
 from benchmarks.report.growth import growth
 from benchmarks.report.record import Column, Table, Value
 from benchmarks.scaling.scale_figures import ADDRESS_BYTES, LAUNCH, MIB, PHASES, STOCK, Lookups, Scale
-from hvd_elastic.bench.line_chart import Axis, Line, decades, line_chart
+from hvd_elastic.client.bench.line_chart import Axis, Line, decades, line_chart
 
 SHARED = "the stubs share the launcher's cores, and its threads wait for them"
 Found = dict[tuple[str, int], Scale]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from benchmarks.sidecar.small_cluster import no_nodes
-from tests.discovery.kubeapi import PODS, Cut, Fault, KubeApi, Request, Status
+from testbed.kube_api import PODS, Cut, Fault, KubeApi, Request, Status
 
 Action = Callable[[KubeApi], object]
 

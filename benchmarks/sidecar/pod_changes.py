@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.sidecar.sidecar_process import cpu_seconds, names
 from benchmarks.sidecar.small_cluster import large, until_shown
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE
-from tests.discovery.kubeapi import PODS, KubeApi
+from testbed.kube_api import PODS, KubeApi
 
 
 def churn(api: KubeApi, folder: Path, pods: int, changes: int, seconds: float) -> list[float]:

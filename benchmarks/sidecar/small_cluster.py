@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sidecar.sidecar_process import answer, names, sidecar_process
-from tests.discovery.kubeapi import JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, pod
+from testbed.kube_api import JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, pod
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where the run folder is: in a pod it is an emptyDir in memory."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from tests.cluster.timeline import Sighting
+from testbed.cluster.timeline import Sighting
 
 Said = Sequence[tuple[float, str]]
 """Lines of a container, each with the Unix seconds at which the runtime got it."""

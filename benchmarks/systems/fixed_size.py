@@ -3,11 +3,11 @@
 from typing import Final
 
 from benchmarks.systems.system import SIZE, System, WantedJob
-from tests.cluster import jobs, queues
-from tests.cluster.faults import STANDBY
-from tests.cluster.jobs import Job
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
+from testbed.cluster import jobs, queues
+from testbed.cluster.faults import STANDBY
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.kube.kubectl import Kubectl
 
 
 def _submit(site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:

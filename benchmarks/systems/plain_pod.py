@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
-from tests.cluster.pods import SAFE
-from tests.cluster.site import RESULTS, Site
+from testbed.cluster.pods import SAFE
+from testbed.cluster.site import RESULTS, Site
 
 
 def plain_pod(

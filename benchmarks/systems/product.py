@@ -4,11 +4,11 @@ from functools import partial
 from typing import Final
 
 from benchmarks.systems.system import System, WantedJob
-from tests.cluster import jobs
-from tests.cluster.faults import STANDBY
-from tests.cluster.jobs import Job
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
+from testbed.cluster import jobs
+from testbed.cluster.faults import STANDBY
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.kube.kubectl import Kubectl
 
 
 def _submit(launcher: str, site: Site, kubectl: Kubectl, wanted: WantedJob) -> Job:

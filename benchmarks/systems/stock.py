@@ -6,9 +6,9 @@ from typing import Any, Final
 from benchmarks.systems.plain_pod import plain_pod
 from benchmarks.systems.system import System, WantedJob, applied
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster.jobs import Job
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.kube.kubectl import Kubectl
 
 _NAME: Final = "stock"
 _COMMAND: Final = ["python", "/output/scripts/stock.py"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from tests.cluster import jobs
-from tests.cluster.jobs import Job
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
+from testbed.cluster import jobs
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.kube.kubectl import Kubectl
 
 SIZE: Final = 3
 """Workers of a job at full size."""

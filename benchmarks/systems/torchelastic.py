@@ -8,10 +8,10 @@ from typing import Any, Final
 from benchmarks.systems.plain_pod import plain_pod
 from benchmarks.systems.system import System, WantedJob, applied
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster.jobs import Job
-from tests.cluster.kube import trainingoperator
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.kube import trainingoperator
+from testbed.kube.kubectl import Kubectl, condition_of
 
 _NAME: Final = "torchelastic"
 _COMMAND: Final = ["torchrun", "/output/scripts/torchelastic.py"]

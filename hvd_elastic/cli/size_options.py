@@ -12,7 +12,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.progress_lines import progress_lines
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.profile.job_profile import JobProfile
+    from hvd_elastic.client.profile.job_profile import JobProfile
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -55,9 +55,9 @@ def visited_profile(asked: SizeVisits) -> "JobProfile":
 
     Raises what `visit_sizes` and `profile_of_job` raise; UsageError for two batches.
     """
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.profile.profile_of_job import profile_of_job
-    from hvd_elastic.jobs.profile.size_visits import visit_sizes
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.profile.profile_of_job import profile_of_job
+    from hvd_elastic.client.profile.size_visits import visit_sizes
     from hvd_elastic.policy.job_speeds import StepBatch
 
     total, per_worker = asked.batch, asked.batch_per_worker

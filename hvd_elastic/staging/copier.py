@@ -15,9 +15,9 @@ from hvd_elastic.staging.content_digest import etag_in_parts, etag_whole, is_md5
 from hvd_elastic.staging.copy_plan import CopyPlan, CopyRecord
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
 from hvd_elastic.staging.partial_file import PartialFile, partial_names
-from hvd_elastic.staging.source.object_source import ObjectSource
-from hvd_elastic.staging.source_manifest import SourceObject
 from hvd_elastic.staging.stage_errors import DigestError
+from hvd_elastic.stores.bucket.listed_page import SourceObject
+from hvd_elastic.stores.bucket.object_source import ObjectSource
 
 RANGE_BYTES: Final = 16 << 20
 """Read at once by one thread, and held in memory. Larger objects are read by several threads."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hvd_elastic.staging.source_manifest import SourceManifest, SourceObject
+from hvd_elastic.staging.source_manifest import SourceManifest
+from hvd_elastic.stores.bucket.listed_page import SourceObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.staging.content_digest import ArrivingDigest
-from hvd_elastic.staging.source_manifest import SourceObject
-from hvd_elastic.staging.stored_checksum import ArrivingChecksum, StoredChecksum
+from hvd_elastic.stores.bucket.listed_page import SourceObject
+from hvd_elastic.stores.bucket.stored_checksum import ArrivingChecksum, StoredChecksum
 
 _JOURNAL: Final = ".ranges"
 

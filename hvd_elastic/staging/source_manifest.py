@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from hvd_elastic.staging.stage_errors import UnusableSourceError
+from hvd_elastic.stores.bucket.listed_page import SourceObject
 
 STATE_FOLDER: Final = ".hvd-elastic-stage"
 """In the staged folder: records of what was copied, and files that are not whole yet."""
@@ -14,17 +15,6 @@ SUCCESS_FILE: Final = "_SUCCESS"
 REARRANGED_FILE: Final = "_REARRANGED"
 _OWN_FILES: Final = frozenset({SUCCESS_FILE, REARRANGED_FILE})
 _MOST_SHOWN: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class SourceObject:
-    """One object of the source."""
-
-    key: str
-    """Below the source's prefix; the file's path below the staged folder."""
-    size_bytes: int
-    etag: str
-    """Without quotes."""
 
 
 @dataclass(frozen=True, kw_only=True)

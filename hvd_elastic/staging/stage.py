@@ -15,11 +15,11 @@ from hvd_elastic.staging.copier import RANGE_BYTES, Copier
 from hvd_elastic.staging.copy_plan import CopyPlan, FileFacts, plan_copy
 from hvd_elastic.staging.copy_records import CopyRecords, facts_of
 from hvd_elastic.staging.progress_line import StageProgress
-from hvd_elastic.staging.source.object_source import ObjectSource
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
 from hvd_elastic.staging.stage_errors import StageError
 from hvd_elastic.staging.stage_lock import only_one
 from hvd_elastic.staging.stage_marker import RearrangedMarker, SuccessMarker
+from hvd_elastic.stores.bucket.object_source import ObjectSource
 from hvd_elastic.system.file_system_sync import sync_file_system
 
 _RECORDS_FILE: Final = "records.jsonl"

@@ -19,9 +19,5 @@ class UnusableWantedError(StageError):
     exit_code = Exit.BAD_INPUT
 
 
-class ChangedObjectError(StageError):
-    """An object was replaced or deleted while it was read."""
-
-
 class DigestError(StageError):
     """What arrived differs from the object's ETag."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from testbed.cluster.site import Site, attach, existing, make_namespace, remove_namespace, running_or_up, told
+from testbed.cluster.standing import Scenario, Standing
+from testbed.cluster.timeline import Timeline
+from testbed.kube import cluster as kube
+from testbed.kube.errors import MissingError
+from testbed.kube.kubectl import Kubectl
 from tests.cluster import picture
-from tests.cluster.kube import cluster as kube
-from tests.cluster.kube.errors import MissingError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site, attach, existing, make_namespace, remove_namespace, running_or_up, told
-from tests.cluster.standing import Scenario, Standing
-from tests.cluster.timeline import Timeline
 
 _FAILED = pytest.StashKey[bool]()
 

@@ -17,12 +17,12 @@ from hvd_elastic.discovery.ledger.entries import (
     WorldChanged,
 )
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import pods
-from tests.cluster.faults import STANDBY, signal_processes
-from tests.cluster.jobs import Job
-from tests.cluster.kube import store, waiting
-from tests.cluster.kube.errors import ClusterError
-from tests.cluster.site import Site
+from testbed.cluster import pods
+from testbed.cluster.faults import STANDBY, signal_processes
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.kube import store, waiting
+from testbed.kube.errors import ClusterError
 
 SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)
 

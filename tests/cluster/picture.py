@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.timeline import Timeline
-from tests.cluster.training import Account
+from testbed.cluster.timeline import Timeline
+from testbed.cluster.training import Account
 
 _COLOURS = {"Pending": "#cccccc", "Running": "#9ecae1", "Ready": "#3182bd", "Leaving": "#fd8d3c", "Failed": "#de2d26"}
 

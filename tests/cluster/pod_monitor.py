@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from tests.cluster.kube.kubectl import Kubectl, condition_of
+from testbed.kube.kubectl import Kubectl, condition_of
 
 LIST_SECONDS: Final = 2.0
 """Between two looks at the pods: each is a process, on a machine that has enough to do."""

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster import jobs
-from tests.cluster.kube.errors import ClusterError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.kube.waiting import until
-from tests.cluster.site import Site, make_namespace, remove_namespace
+from testbed.cluster import jobs
+from testbed.cluster.site import Site, make_namespace, remove_namespace
+from testbed.kube.errors import ClusterError
+from testbed.kube.kubectl import Kubectl
+from testbed.kube.waiting import until
 from tests.mpijob import modules
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]

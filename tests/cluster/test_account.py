@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tests.cluster.kube import waiting
-from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.kube.ledger import Ledger
-from tests.cluster.kube.network import Subnets
-from tests.cluster.timeline import objects
-from tests.cluster.training import Account
+from testbed.cluster.timeline import objects
+from testbed.cluster.training import Account
+from testbed.kube import waiting
+from testbed.kube.errors import DeadlineError
+from testbed.kube.ledger import Ledger
+from testbed.kube.network import Subnets
 
 
 def _account(*steps: tuple[float, int, int]) -> Account:

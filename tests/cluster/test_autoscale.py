@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.autoscale.controller_manifests import NAME, manifests
-from hvd_elastic.autoscale.decision import QUANTILE
-from hvd_elastic.autoscale.demand_store import DEMAND_NAME, from_text
-from hvd_elastic.autoscale.leadership import LEASE_NAME
+from hvd_elastic.decide.autoscale.controller_manifests import NAME, manifests
+from hvd_elastic.decide.autoscale.decision import QUANTILE
+from hvd_elastic.decide.autoscale.demand_store import DEMAND_NAME, from_text
+from hvd_elastic.decide.autoscale.leadership import LEASE_NAME
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, ENV_EVENTS, Role
 from hvd_elastic.policy.reserve import DemandHistory, reserve
-from tests.cluster import inference, jobs, pods
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import RESULTS, Site
-from tests.cluster.standing import nothing_lost
-from tests.cluster.timeline import Timeline
+from testbed.cluster import inference, jobs, pods
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import RESULTS, Site
+from testbed.cluster.standing import nothing_lost
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(540, func_only=True)]
 

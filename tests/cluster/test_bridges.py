@@ -6,13 +6,13 @@ from importlib import metadata
 import pytest
 
 from hvd_elastic.trainer.state.saved_state import load as read_checkpoint
-from tests.cluster import inference
-from tests.cluster.jobs import Job
-from tests.cluster.kube import images
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
-from tests.cluster.standing import DURABLE, SIZE, nothing_lost, start
-from tests.cluster.timeline import Timeline
+from testbed.cluster import inference
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import DURABLE, SIZE, nothing_lost, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import images
+from testbed.kube.kubectl import Kubectl
 from tests.local import plain_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import pods
-from tests.cluster.kube import __main__ as kube
-from tests.cluster.kube import store, waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site
-from tests.cluster.timeline import Timeline
+from testbed.cluster import pods
+from testbed.cluster.site import Site
+from testbed.cluster.timeline import Timeline
+from testbed.kube import __main__ as kube
+from testbed.kube import store, waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 

@@ -14,22 +14,22 @@ from typing import Final
 
 import pytest
 
+from hvd_elastic.client.connection.cluster_client import ClusterClient
+from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
+from hvd_elastic.client.report.job_state import JobState
+from hvd_elastic.client.report.job_status import job_status
+from hvd_elastic.client.report.story import tell
 from hvd_elastic.discovery.ledger.entries import Entry, WorldChanged
-from hvd_elastic.jobs.cluster_client import ClusterClient
-from hvd_elastic.jobs.report.job_facts import JobFactReader, JobFacts
-from hvd_elastic.jobs.report.job_state import JobState
-from hvd_elastic.jobs.report.job_status import job_status
-from hvd_elastic.jobs.report.story import tell
+from testbed.cluster.jobs import Job
+from testbed.cluster.operator_role import may_resume
+from testbed.cluster.site import Site
+from testbed.cluster.standing import DURABLE, LAUNCHERS, SIZE, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.errors import DeadlineError
+from testbed.kube.kubectl import Kubectl
 from tests.cluster.incidents import ExpectedRecord, FaultInjector, LedgerRecord, order, worlds
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.errors import DeadlineError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.operator_role import may_resume
-from tests.cluster.site import Site
-from tests.cluster.standing import DURABLE, LAUNCHERS, SIZE, start
 from tests.cluster.test_operating import call
-from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900, func_only=True)]
 

@@ -21,10 +21,10 @@ from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, LABEL_JOB_NAME, LABEL_JOB_ROLE, SnapshotState
+from testbed.cluster.site import Site
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 from tests.cluster.faultproxy import Cut, FaultProxy, Refusal, hold
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
 from tests.discovery.workers import Workers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, pods
-from tests.cluster.faults import kill_training
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.errors import ClusterError
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site
-from tests.cluster.standing import BOTH_LAUNCHERS, LAUNCHERS, SIZE, Scenario, nothing_lost
+from testbed.cluster import inference, pods
+from testbed.cluster.faults import kill_training
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import BOTH_LAUNCHERS, LAUNCHERS, SIZE, Scenario, nothing_lost
+from testbed.kube import waiting
+from testbed.kube.errors import ClusterError
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

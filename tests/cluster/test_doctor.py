@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.jobs.cluster_client import ClusterClient
-from hvd_elastic.jobs.doctor.diagnosis import Diagnosis, Level
-from hvd_elastic.jobs.doctor.examination import examine
-from hvd_elastic.jobs.doctor.fact_reader import FactReader
-from tests.cluster.kube import waiting
-from tests.cluster.kube.errors import ClusterError
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site, make_namespace, remove_namespace
+from hvd_elastic.client.connection.cluster_client import ClusterClient
+from hvd_elastic.client.doctor.diagnosis import Diagnosis, Level
+from hvd_elastic.client.doctor.examination import examine
+from hvd_elastic.client.doctor.fact_reader import FactReader
+from testbed.cluster.site import Site, make_namespace, remove_namespace
+from testbed.kube import waiting
+from testbed.kube.errors import ClusterError
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 

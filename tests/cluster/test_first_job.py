@@ -5,11 +5,11 @@ import re
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import jobs
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site, owned_by_nobody
-from tests.cluster.timeline import Timeline
+from testbed.cluster import jobs
+from testbed.cluster.site import Site, owned_by_nobody
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from tests.cluster.kube import images, waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site
+from testbed.cluster.site import Site
+from testbed.kube import images, waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 

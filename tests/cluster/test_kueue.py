@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, queues
-from tests.cluster.inference import Inference
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site
-from tests.cluster.standing import DURABLE, LAUNCHERS, SIZE, nothing_lost, start
-from tests.cluster.timeline import Timeline
+from testbed.cluster import inference, queues
+from testbed.cluster.inference import Inference
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import DURABLE, LAUNCHERS, SIZE, nothing_lost, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import pods
-from tests.cluster.kube import kwok as fake_nodes
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
+from testbed.cluster import pods
+from testbed.cluster.site import Site
+from testbed.kube import kwok as fake_nodes
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300, func_only=True)]
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site, owned_by_nobody
-from tests.cluster.standing import DURABLE, SIZE, start
-from tests.cluster.timeline import Timeline
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site, owned_by_nobody
+from testbed.cluster.standing import DURABLE, SIZE, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

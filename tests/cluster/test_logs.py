@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
-from tests.cluster.standing import DURABLE, SIZE, start
-from tests.cluster.timeline import Timeline
+from testbed.cluster.site import Site
+from testbed.cluster.standing import DURABLE, SIZE, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

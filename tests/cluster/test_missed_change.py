@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import jobs
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.kube.node import Running
-from tests.cluster.site import Site
-from tests.cluster.timeline import Timeline
+from testbed.cluster import jobs
+from testbed.cluster.site import Site
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
+from testbed.kube.node import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import pytest
 
-from hvd_elastic.monitoring.dashboard_panels import dashboard_rows
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference
-from tests.cluster.faults import kill_training
-from tests.cluster.kube import store, waiting
-from tests.cluster.kube.kubectl import Kubectl
+from hvd_elastic.setup.monitoring.dashboard_panels import dashboard_rows
+from testbed.cluster import inference
+from testbed.cluster.faults import kill_training
+from testbed.cluster.pods import pod
+from testbed.cluster.site import Site
+from testbed.cluster.standing import BOTH_LAUNCHERS, DURABLE, SIZE, start
+from testbed.cluster.timeline import Timeline
+from testbed.debian_programs import debian_program
+from testbed.kube import store, waiting
+from testbed.kube.kubectl import Kubectl
 from tests.cluster.pod_monitor import TellerOfPods, scrape_configs
-from tests.cluster.pods import pod
-from tests.cluster.site import Site
-from tests.cluster.standing import BOTH_LAUNCHERS, DURABLE, SIZE, start
-from tests.cluster.timeline import Timeline
-from tests.debian_programs import debian_program
-from tests.hvd_elastic.monitoring.prometheus import Prometheus, asked, is_idle, serving
+from tests.hvd_elastic.setup.monitoring.prometheus import Prometheus, asked, is_idle, serving
 from tests.mpijob import modules
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480, func_only=True)]

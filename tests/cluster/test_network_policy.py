@@ -7,14 +7,14 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import READY_PORT, SSH_PORT, Role
-from tests.cluster import jobs, pods
-from tests.cluster.jobs import Job
-from tests.cluster.kube import addons, waiting
-from tests.cluster.kube.daemons import Daemon
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site, make_namespace, remove_namespace
-from tests.cluster.standing import BOTH_LAUNCHERS
-from tests.cluster.timeline import Timeline
+from testbed.cluster import jobs, pods
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site, make_namespace, remove_namespace
+from testbed.cluster.standing import BOTH_LAUNCHERS
+from testbed.cluster.timeline import Timeline
+from testbed.kube import addons, waiting
+from testbed.kube.daemons import Daemon
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

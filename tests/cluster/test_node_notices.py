@@ -22,17 +22,17 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import DISCOVERY_METRICS_PORT, Role
-from tests.cluster import jobs
+from testbed.cluster import jobs
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import nothing_lost, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.controlplane import CGROUP
+from testbed.kube.kubectl import Kubectl
+from testbed.kube.ledger import end_processes
 from tests.cluster.incidents import evict
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.controlplane import CGROUP
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.kube.ledger import end_processes
-from tests.cluster.site import Site
-from tests.cluster.standing import nothing_lost, start
 from tests.cluster.test_operating import told
-from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480, func_only=True)]
 

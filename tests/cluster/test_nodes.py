@@ -3,12 +3,12 @@
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site
-from tests.cluster.standing import BOTH_LAUNCHERS, nothing_lost, start
-from tests.cluster.timeline import Timeline
+from testbed.cluster import inference, jobs
+from testbed.cluster.site import Site
+from testbed.cluster.standing import BOTH_LAUNCHERS, nothing_lost, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

@@ -15,15 +15,15 @@ import pytest
 import yaml
 
 from hvd_elastic.mpijob.contract import ENV_EVENTS, Role
-from tests.cluster import inference, jobs
-from tests.cluster.jobs import PACED, Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.operator_role import may_resume
-from tests.cluster.site import RESULTS, Site, make_namespace, remove_namespace
-from tests.cluster.standing import DURABLE, SIZE, Scenario
-from tests.cluster.timeline import Timeline
-from tests.hvd_elastic.jobs.watch.terminal import Terminal
+from testbed.cluster import inference, jobs
+from testbed.cluster.jobs import PACED, Job
+from testbed.cluster.operator_role import may_resume
+from testbed.cluster.site import RESULTS, Site, make_namespace, remove_namespace
+from testbed.cluster.standing import DURABLE, SIZE, Scenario
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
+from testbed.terminal import Terminal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from hvd_elastic.autoscale.controller_manifests import NAME as AUTOSCALER
+from hvd_elastic.decide.autoscale.controller_manifests import NAME as AUTOSCALER
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_STATUS, ANNOTATION_WANTED_WORKERS
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.supporting import rbac
-from hvd_elastic.platform_kit.mpijob_guard import WRITERS
-from tests.cluster.kube import store, waiting
-from tests.cluster.kube.errors import ClusterError
-from tests.cluster.kube.kubectl import Kubectl, as_list
-from tests.cluster.pods import pod
-from tests.cluster.site import Site, make_namespace, remove_namespace
+from hvd_elastic.setup.platform_kit.mpijob_guard import WRITERS
+from testbed.cluster.pods import pod
+from testbed.cluster.site import Site, make_namespace, remove_namespace
+from testbed.kube import store, waiting
+from testbed.kube.errors import ClusterError
+from testbed.kube.kubectl import Kubectl, as_list
 from tests.mpijob import modules
 from tests.mpijob.jobs import job
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
-from tests.cluster.kube import firewall
-from tests.cluster.kube.errors import ClusterError
-from tests.cluster.kube.policy import Direction, Pod, World
+from testbed.kube import firewall
+from testbed.kube.errors import ClusterError
+from testbed.kube.policy import Direction, Pod, World
 
 NAMESPACES = {"shop": {"team": "shop"}, "bank": {"team": "bank"}}
 WEB = Pod(namespace="shop", name="web", labels={"app": "web"}, address="10.0.0.1", node="a")

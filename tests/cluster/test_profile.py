@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.standing import LAUNCHERS, SIZE, Scenario
+from testbed.cluster.standing import LAUNCHERS, SIZE, Scenario
 from tests.cluster.test_operating import told
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]

@@ -14,17 +14,17 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, pods
-from tests.cluster.faults import SSHD, STANDBY, end_sidecar, signal_processes
-from tests.cluster.inference import Inference
-from tests.cluster.jobs import Job
-from tests.cluster.kube.errors import ClusterError
-from tests.cluster.kube.kubectl import Kubectl
+from testbed.cluster import inference, pods
+from testbed.cluster.faults import SSHD, STANDBY, end_sidecar, signal_processes
+from testbed.cluster.inference import Inference
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import DURABLE, SAMPLES, SIZE, start
+from testbed.cluster.timeline import Timeline
+from testbed.cluster.training import Account
+from testbed.kube.errors import ClusterError
+from testbed.kube.kubectl import Kubectl
 from tests.cluster.random_faults import ACTIONS, Fault, schedule
-from tests.cluster.site import Site
-from tests.cluster.standing import DURABLE, SAMPLES, SIZE, start
-from tests.cluster.timeline import Timeline
-from tests.cluster.training import Account
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900, func_only=True)]
 

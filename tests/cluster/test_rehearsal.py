@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import jobs
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
+from testbed.cluster import jobs
+from testbed.cluster.site import Site
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 

@@ -5,14 +5,14 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit, Role
-from tests.cluster import jobs
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import Site
-from tests.cluster.standing import BOTH_LAUNCHERS, DURABLE, start
+from testbed.cluster import jobs
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import BOTH_LAUNCHERS, DURABLE, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 from tests.cluster.test_operating import call, told
-from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs
-from tests.cluster.faults import kill_training
-from tests.cluster.jobs import Job
-from tests.cluster.site import Site
-from tests.cluster.standing import BOTH_LAUNCHERS, SIZE, Scenario, Standing, nothing_lost
-from tests.cluster.training import Account
+from testbed.cluster import inference, jobs
+from testbed.cluster.faults import kill_training
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import BOTH_LAUNCHERS, SIZE, Scenario, Standing, nothing_lost
+from testbed.cluster.training import Account
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 import yaml
 
-from hvd_elastic.demo.demo_data import read_digits
+from hvd_elastic.local.demo.demo_data import read_digits
 from hvd_elastic.mpijob.contract import ENV_EVENTS, Role
-from tests.cluster import jobs, object_store
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.object_store import CREDENTIALS, ObjectStore
-from tests.cluster.site import RESULTS, Site, share
-from tests.cluster.standing import BOTH_LAUNCHERS, nothing_lost
+from testbed.cluster import jobs, object_store
+from testbed.cluster.jobs import Job
+from testbed.cluster.object_store import CREDENTIALS, ObjectStore
+from testbed.cluster.site import RESULTS, Site, share
+from testbed.cluster.standing import BOTH_LAUNCHERS, nothing_lost
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 from tests.cluster.test_operating import call
-from tests.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480, func_only=True)]
 

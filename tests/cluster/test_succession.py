@@ -7,13 +7,13 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import inference, jobs, pods
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import Site
-from tests.cluster.standing import BOTH_LAUNCHERS, SIZE, nothing_lost, start
-from tests.cluster.timeline import Timeline
+from testbed.cluster import inference, jobs, pods
+from testbed.cluster.jobs import Job
+from testbed.cluster.site import Site
+from testbed.cluster.standing import BOTH_LAUNCHERS, SIZE, nothing_lost, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

@@ -6,14 +6,14 @@ from typing import Any, Final
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
-from tests.cluster import object_store
-from tests.cluster.jobs import Job
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.operator_role import may_resume
-from tests.cluster.site import Site
-from tests.cluster.standing import BOTH_LAUNCHERS, DURABLE, SIZE, nothing_lost, start
-from tests.cluster.timeline import Timeline
+from testbed.cluster import object_store
+from testbed.cluster.jobs import Job
+from testbed.cluster.operator_role import may_resume
+from testbed.cluster.site import Site
+from testbed.cluster.standing import BOTH_LAUNCHERS, DURABLE, SIZE, nothing_lost, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 

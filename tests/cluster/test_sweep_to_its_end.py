@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from hvd_elastic.mpijob.contract import LABEL_SWEEP
-from tests.cluster import jobs
-from tests.cluster.jobs import PACED
-from tests.cluster.kube import waiting
-from tests.cluster.kube.kubectl import Kubectl
-from tests.cluster.site import RESULTS, Site, owned_by_nobody
+from testbed.cluster import jobs
+from testbed.cluster.jobs import PACED
+from testbed.cluster.site import RESULTS, Site, owned_by_nobody
+from testbed.kube import waiting
+from testbed.kube.kubectl import Kubectl
 from tests.cluster.test_operating import call, told
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]

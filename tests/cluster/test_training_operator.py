@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from hvd_elastic.mpijob.contract import ENV_EVENTS
-from tests.cluster import jobs
-from tests.cluster.kube import trainingoperator, waiting
-from tests.cluster.kube.kubectl import Kubectl, condition_of
-from tests.cluster.site import RESULTS, Site, owned_by_nobody
-from tests.cluster.standing import DURABLE
-from tests.cluster.timeline import Timeline
-from tests.cluster.training import Account
+from testbed.cluster import jobs
+from testbed.cluster.site import RESULTS, Site, owned_by_nobody
+from testbed.cluster.standing import DURABLE
+from testbed.cluster.timeline import Timeline
+from testbed.cluster.training import Account
+from testbed.kube import trainingoperator, waiting
+from testbed.kube.kubectl import Kubectl, condition_of
 
 pytestmark = [
     pytest.mark.cluster,

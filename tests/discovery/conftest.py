@@ -10,7 +10,7 @@ from hvd_elastic.discovery.sidecar.sidecar import Sidecar
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.snapshot import SnapshotError, read_snapshot
-from tests.discovery.kubeapi import JOBS, KubeApi, mpijob
+from testbed.kube_api import JOBS, KubeApi, mpijob
 from tests.discovery.workers import Workers
 
 

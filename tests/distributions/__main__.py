@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.kube import folders
+from testbed.kube import folders
 from tests.distributions import outcome_table
 from tests.distributions.first_commands import DIFFERING, PROJECT, SUITES, ReleaseOutcome, try_release
 

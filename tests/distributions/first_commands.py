@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests import debian_root
-from tests.debian_root import DebianRoot
+from testbed import debian_root
+from testbed.debian_root import DebianRoot
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 SUITES: Final = {"bookworm": "Debian 12", "trixie": "Debian 13", "testing": "Debian testing"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.debian_root import DebianRoot
+from testbed.debian_root import DebianRoot
 from tests.distributions import outcome_table
 from tests.distributions.first_commands import PROJECT, CommandOutcome, ReleaseOutcome, summary_of
 

@@ -11,8 +11,8 @@ import pytest
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from hvd_elastic.trainer.telemetry.gpu_figures import Gpus
+from testbed.local.training import Training, training
 from tests.gpu.machine import ONLY_WITH_GPU_TESTS, devices
-from tests.local.training import Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

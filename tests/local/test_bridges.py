@@ -12,11 +12,12 @@ import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT
 from hvd_elastic.trainer.state.saved_state import load
+from testbed.local import slowed
+from testbed.local.training import Training, training
 from tests.local.plain_training import BATCH, DIGITS, by_hand, close
-from tests.local.training import Training, training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SLOWED = Path(__file__).with_name("slowed.py")
+SLOWED = Path(slowed.__file__)
 EPOCHS = 6
 STEPS = EPOCHS * -(-DIGITS // BATCH)
 QUIET = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.training import training
+from testbed.local.training import training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

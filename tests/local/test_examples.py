@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.local import forkserver
-from tests.local.training import training
+from testbed.local import forkserver
+from testbed.local.training import training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMPLETE = EXAMPLES / "digits_complete.py"

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
-from tests.local import forkserver
-from tests.local.harness import Job
-from tests.local.harness import job as make_job
+from testbed.local import forkserver
+from testbed.local.harness import Job
+from testbed.local.harness import job as make_job
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -12,8 +12,8 @@ import pytest
 
 from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.mpijob.contract import Exit
-from tests.local.harness import Job
-from tests.local.harness import job as make_job
+from testbed.local.harness import Job
+from testbed.local.harness import job as make_job
 
 pytestmark = pytest.mark.process
 
@@ -442,7 +442,7 @@ def test_a_script_that_hangs_fails_or_lies_takes_no_host_away(job: Job, tmp_path
 
 def test_stock_workers_without_a_barrier(job: Job) -> None:
     """A script with Horovod's own worker side: it enters hvd.init() with what its environment says."""
-    command = ["sh", "-c", 'exec "$@" --stock', "sh", os.sys.executable, "-S", "tests/local/harness_worker.py"]  # type: ignore[attr-defined]
+    command = ["sh", "-c", 'exec "$@" --stock', "sh", os.sys.executable, "-S", "testbed/local/harness_worker.py"]  # type: ignore[attr-defined]
     job.hosts("a", "b")
     job.launch("-np", "2", "--min-np", "1", command=command)
     job.trains("a:0", "b:0")
@@ -455,7 +455,7 @@ def test_stock_workers_without_a_barrier(job: Job) -> None:
 
 
 def test_stock_workers_outlive_a_newcomer_that_imports_for_longer_than_gloo_waits(job: Job) -> None:
-    command = ["sh", "-c", 'exec "$@" --stock', "sh", os.sys.executable, "-S", "tests/local/harness_worker.py"]  # type: ignore[attr-defined]
+    command = ["sh", "-c", 'exec "$@" --stock', "sh", os.sys.executable, "-S", "testbed/local/harness_worker.py"]  # type: ignore[attr-defined]
     job.hosts("a", "b")
     job.launch("-np", "2", "--min-np", "1", "--gloo-timeout-seconds", "4", command=command)
     job.trains("a:0", "b:0")

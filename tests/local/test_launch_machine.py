@@ -14,7 +14,7 @@ from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.local.harness import Job
+from testbed.local.harness import Job
 
 pytestmark = pytest.mark.process
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.local.harness import Job
-from tests.local.harness import job as make_job
+from testbed.local.harness import Job
+from testbed.local.harness import job as make_job
 
 pytestmark = pytest.mark.process
 

@@ -22,9 +22,9 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from hvd_elastic.mpijob.contract import Exit
-from tests.debian_programs import needed
-from tests.local.harness import ROOT, Job
-from tests.local.harness import job as make_job
+from testbed.debian_programs import needed
+from testbed.local.harness import ROOT, Job
+from testbed.local.harness import job as make_job
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import SnapshotState
 from hvd_elastic.worker import drain
-from tests.local.training import HOSTS, Training, training
+from testbed.local.training import HOSTS, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

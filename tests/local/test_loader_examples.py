@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.training import training
+from testbed.local.training import training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = 1797

@@ -15,8 +15,8 @@ import pytest
 
 from hvd_elastic.discovery.hosts_script import write_script
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
-from tests.local.harness import WORKER, Event, Job
-from tests.local.harness import job as make_job
+from testbed.local.harness import WORKER, Event, Job
+from testbed.local.harness import job as make_job
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

@@ -18,9 +18,9 @@ import pytest
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS, ENV_GRACE_SECONDS, ENV_INCARNATION, Exit
 from hvd_elastic.worker import drain
-from tests.local import forkserver
+from testbed.local import forkserver
+from testbed.local.training import Training
 from tests.local.mixed_schedule import AimedEvent, Event, Fault, aimed, schedule
-from tests.local.training import Training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

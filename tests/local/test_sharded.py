@@ -8,8 +8,8 @@ import pytest
 
 from hvd_elastic import load
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
-from tests.local import forkserver
-from tests.local.training import SCRIPT, Training, training
+from testbed.local import forkserver
+from testbed.local.training import SCRIPT, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 

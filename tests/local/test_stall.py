@@ -8,7 +8,7 @@ import pytest
 from hvd_elastic.discovery.ledger.rank_wait import stall_words, waits_from_json
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE
 from hvd_elastic.worker.answers.waits_answer import waits_line
-from tests.local.training import training
+from testbed.local.training import training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

@@ -18,8 +18,8 @@ import cloudpickle
 import pytest
 
 from hvd_elastic.horovod.patch_set import installed_patches
-from tests.local.harness import WORKER, Job, own_addresses
-from tests.local.harness import job as make_job
+from testbed.local.harness import WORKER, Job, own_addresses
+from testbed.local.harness import job as make_job
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_EVENTS
-from tests.local import forkserver
+from testbed.local import forkserver
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -11,8 +11,8 @@ import pytest
 from hvd_elastic.discovery.hosts_script import write_script
 from hvd_elastic.discovery.job_beginning import mark_begun
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
-from tests.local.harness import WORKER, Job, own_addresses
-from tests.local.harness import job as make_job
+from testbed.local.harness import WORKER, Job, own_addresses
+from testbed.local.harness import job as make_job
 
 pytestmark = pytest.mark.process
 

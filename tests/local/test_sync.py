@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local import forkserver
-from tests.local.harness import HOROVODRUN
+from testbed.local import forkserver
+from testbed.local.harness import HOROVODRUN
 
 CASES = Path(__file__).with_name("sync_cases.py")
 

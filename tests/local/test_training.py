@@ -12,8 +12,8 @@ import pytest
 
 from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.mpijob.contract import Exit
-from tests.local import forkserver
-from tests.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
+from testbed.local import forkserver
+from testbed.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.debian_programs import needed
+from testbed.debian_programs import needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

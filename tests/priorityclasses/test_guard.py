@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hvd_elastic.priorityclasses import DEFAULTS, ClassQuota, ClassUser, check_guard, guard_manifests
-from tests import admission_policies
+from testbed import admission_policies
 from tests.mpijob import admission
 
 USERS = (ClassUser(namespace="serving"), ClassUser(namespace="batch", account="scorer"))

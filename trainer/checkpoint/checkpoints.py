@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hvd_elastic.policy.checkpoint_interval import FIRST_SECONDS
+from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.retry import StoppedError
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.interval import Interval
 from hvd_elastic.trainer.checkpoint.reading import Checkpoint, Rejected, find_newest
-from hvd_elastic.trainer.checkpoint.stores.location import Location
-from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
 from hvd_elastic.trainer.checkpoint.writing import SaveRequest, prune, write
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
+from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import (
     CorruptError,
     FencedError,
@@ -23,7 +24,6 @@ from hvd_elastic.trainer.checkpoint.errors import (
 )
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed, seal, unseal
-from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -1,16 +1,21 @@
 """Errors of durable checkpoints: one class for each case that a caller can act on."""
 
-from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.stores.errors import CheckpointError, CheckpointUrlError, CorruptError, StoreError, StoreFullError
 
-
-class CheckpointError(HvdElasticError):
-    """Base class of the errors of durable checkpoints."""
-
-
-class CheckpointUrlError(CheckpointError):
-    """The URL or an interval cannot be used. `str()` names every problem, one per line."""
-
-    exit_code = Exit.BAD_INPUT
+__all__ = [
+    "CaptureError",
+    "CheckpointError",
+    "CheckpointNotFoundError",
+    "CheckpointUrlError",
+    "CorruptError",
+    "ExchangeError",
+    "FencedError",
+    "IncompatibleError",
+    "PrefixOwnedError",
+    "StoreError",
+    "StoreFullError",
+]
 
 
 class PrefixOwnedError(CheckpointError):
@@ -27,18 +32,6 @@ class CheckpointNotFoundError(CheckpointError):
 
 class FencedError(CheckpointError):
     """A newer writer has claimed the prefix; this one no longer writes or deletes anything."""
-
-
-class StoreError(CheckpointError):
-    """A request to the store failed, after all retries."""
-
-
-class StoreFullError(StoreError):
-    """No space, or no quota, is left in the store."""
-
-
-class CorruptError(CheckpointError):
-    """What was read differs from what was written, in a digest, a size or the structure."""
 
 
 class IncompatibleError(CheckpointError):

@@ -8,13 +8,13 @@ from typing import Final, Self
 
 import torch
 
+from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.claim import LATEST, OWNER, Head, Owner
 from hvd_elastic.trainer.checkpoint.errors import CheckpointNotFoundError, CorruptError, StoreError
 from hvd_elastic.trainer.checkpoint.format.archive import HEAD_BYTES, Outline, head_bytes, outline, restore
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import FOLDER, CheckpointId, Manifest, step_in
 from hvd_elastic.trainer.checkpoint.format.sealed_json import read_sealed
-from hvd_elastic.trainer.checkpoint.stores.location import Location
-from hvd_elastic.trainer.checkpoint.stores.store import Store
 from hvd_elastic.trainer.checkpoint.transfer import download
 
 log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import torch
 
+from hvd_elastic.stores.retry import StoppedError
+from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest, choose_part_bytes, split_into_parts
 from hvd_elastic.trainer.checkpoint.format.sealed_json import READS
-from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
-from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 NumberedPart = tuple[int, tuple[int, int]]
 """Number from 0, (offset, length)."""

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import torch
 
+from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import StoreError
-from hvd_elastic.trainer.checkpoint.stores.location import Location
-from hvd_elastic.trainer.checkpoint.stores.store import Store
 from hvd_elastic.trainer.checkpoint.transfer import upload
 from hvd_elastic.trainer.fit.early_stop import Mode
 from hvd_elastic.trainer.fit.fit_progress import FitProgress

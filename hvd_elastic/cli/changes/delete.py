@@ -10,7 +10,7 @@ from hvd_elastic.cli.changes.confirmation import confirm
 from hvd_elastic.cli.cluster_options import cluster_options
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.operations.deletion import DeletionPlan
+    from hvd_elastic.client.operations.deletion import DeletionPlan
 
 
 @click.command
@@ -31,7 +31,7 @@ def command(
 
     Volumes that were made for a job stay, unless --volumes. A checkpoint in an object store always stays.
     """
-    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.client.cluster import Cluster
 
     cluster = Cluster(context=context, namespace=namespace, impersonate=impersonate)
     plans = [cluster.plan_deletion(job) for job in dict.fromkeys(jobs)]

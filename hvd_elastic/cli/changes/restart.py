@@ -15,7 +15,7 @@ def command(*, job: str, yes: bool, context: str | None, namespace: str | None, 
 
     A job that goes on gets a new launcher, which counts no restart. One that has ended is made again.
     """
-    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.client.cluster import Cluster
 
     cluster = Cluster(context=context, namespace=namespace, impersonate=impersonate)
     plan = cluster.plan_restart(job)

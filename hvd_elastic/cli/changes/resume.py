@@ -10,7 +10,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 @cluster_options
 def command(*, job: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
     """Start a suspended job again, from its durable checkpoint."""
-    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.client.cluster import Cluster
 
     done = Cluster(context=context, namespace=namespace, impersonate=impersonate).resume(job)
     click.echo(f"{job} is resumed" if done.changed else f"{job} is not suspended", err=True)

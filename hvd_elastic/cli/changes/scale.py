@@ -9,7 +9,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.progress_lines import progress_lines
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.operations.scaling import Scaling
+    from hvd_elastic.client.operations.scaling import Scaling
 
 
 @click.command
@@ -32,7 +32,7 @@ def command(
 
     A job in a queue of Kueue restarts from its checkpoint when its number of workers changes: this asks first.
     """
-    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.client.cluster import Cluster
 
     cluster = Cluster(context=context, namespace=namespace, impersonate=impersonate)
     done = cluster.scale(job, workers, approve=lambda scaling: _ask_if_it_restarts(scaling, yes=yes))

@@ -10,7 +10,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 @cluster_options
 def command(*, job: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
     """Have all pods of a job deleted. It goes on from its durable checkpoint when it is resumed."""
-    from hvd_elastic.jobs.cluster import Cluster
+    from hvd_elastic.client.cluster import Cluster
 
     done = Cluster(context=context, namespace=namespace, impersonate=impersonate).suspend(job)
     click.echo(f"{job} is suspended" if done.changed else f"{job} is suspended already", err=True)

@@ -8,8 +8,8 @@ import click
 
 from hvd_elastic.cli.clusters.monitoring_options import check_no_metadata, metadata_options, parsed_labels
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
-from hvd_elastic.monitoring.alert_rules import AlertThresholds, alert_rules, duration, rule_file
-from hvd_elastic.monitoring.monitoring_manifests import prometheus_rule
+from hvd_elastic.setup.monitoring.alert_rules import AlertThresholds, alert_rules, duration, rule_file
+from hvd_elastic.setup.monitoring.monitoring_manifests import prometheus_rule
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _COLUMNS = (

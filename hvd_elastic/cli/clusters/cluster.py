@@ -11,7 +11,7 @@ from hvd_elastic.cli.changes.confirmation import confirm
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 if TYPE_CHECKING:
-    from hvd_elastic.clusters import ClusterPlan, Step
+    from hvd_elastic.setup.clusters import ClusterPlan, Step
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -55,16 +55,16 @@ def create(*, run_it: bool, config: bool, project: str | None, resource_group: s
     On-demand nodes for launchers; for each GPU machine a spot and an on-demand pool that begin with no node; device
     plugin, CSI drivers, MPI Operator, PriorityClasses; on EKS the Cluster Autoscaler and the node termination handler.
     """
-    from hvd_elastic.clusters import creation, script
     from hvd_elastic.mpijob.clouds.cloud import Cloud
+    from hvd_elastic.setup.clusters import creation, script
 
     plan = _plan(account=_account(keys["cloud"], project, resource_group), **keys)
     steps = creation(plan)
     if config:
         if plan.cloud is not Cloud.EKS or run_it:
             raise click.UsageError("--config prints the ClusterConfig of --cloud eks, without --run")
-        from hvd_elastic.clusters.eks import cluster_config
         from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
+        from hvd_elastic.setup.clusters.eks import cluster_config
 
         click.echo(dump([cluster_config(plan)]), nl=False)
         return
@@ -79,7 +79,7 @@ def create(*, run_it: bool, config: bool, project: str | None, resource_group: s
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(*, run_it: bool, yes: bool, project: str | None, resource_group: str | None, **keys: Any) -> None:
     """Print, or with --run call, what deletes the cluster NAME. The volumes that hold data are listed first."""
-    from hvd_elastic.clusters import deletion, kept_data, script
+    from hvd_elastic.setup.clusters import deletion, kept_data, script
 
     account = _account(keys["cloud"], project, resource_group)
     plan = _plan(account=account, zones=("a", "b"), machines=(_any_machine(keys["cloud"]),), **keys)
@@ -95,8 +95,8 @@ def delete(*, run_it: bool, yes: bool, project: str | None, resource_group: str 
 
 
 def _plan(*, cloud: str, zones: Sequence[str], machines: Sequence[str], **keys: Any) -> "ClusterPlan":
-    from hvd_elastic.clusters import ClusterPlan
     from hvd_elastic.mpijob.clouds.cloud import Cloud
+    from hvd_elastic.setup.clusters import ClusterPlan
 
     return ClusterPlan(cloud=Cloud(cloud), zones=tuple(zones), machines=tuple(dict.fromkeys(machines)), **keys)
 

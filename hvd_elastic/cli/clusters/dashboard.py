@@ -4,8 +4,8 @@ import click
 
 from hvd_elastic.cli.clusters.monitoring_options import check_no_metadata, metadata_options, parsed_labels
 from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, show
-from hvd_elastic.monitoring.alert_rules import AlertThresholds
-from hvd_elastic.monitoring.monitoring_manifests import dashboard_config_map
+from hvd_elastic.setup.monitoring.alert_rules import AlertThresholds
+from hvd_elastic.setup.monitoring.monitoring_manifests import dashboard_config_map
 
 
 @click.command
@@ -24,7 +24,7 @@ def command(*, kind: str, namespace: str | None, labels: tuple[str, ...], infere
     """
     AlertThresholds(inference_class=inference_class).check()
     try:
-        from hvd_elastic.monitoring.grafana_dashboard import UID, grafana_dashboard
+        from hvd_elastic.setup.monitoring.grafana_dashboard import UID, grafana_dashboard
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'hvd-elastic[dashboard]'") from error
 

@@ -13,8 +13,8 @@ from hvd_elastic.mpijob.contract import Exit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.doctor.diagnosis import Diagnosis
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.doctor.diagnosis import Diagnosis
 
 _SUFFIX_BYTES: Final = 2
 _COLUMNS = (
@@ -51,23 +51,23 @@ def command(
     """
     if not rehearse and (image or gpus_resource):
         raise click.UsageError("--image and --gpus-resource are of --rehearse")
-    from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     _show(_rehearse(cluster, image, gpus_resource) if rehearse else _examine(cluster), output)
 
 
 def _examine(cluster: "ClusterClient") -> "Sequence[Diagnosis]":
-    from hvd_elastic.jobs.doctor.examination import examine
-    from hvd_elastic.jobs.doctor.fact_reader import FactReader
+    from hvd_elastic.client.doctor.examination import examine
+    from hvd_elastic.client.doctor.fact_reader import FactReader
 
     return examine(FactReader(cluster, cluster.namespace).read())
 
 
 def _rehearse(cluster: "ClusterClient", image: str | None, resource: str | None) -> "Sequence[Diagnosis]":
-    from hvd_elastic.jobs.doctor.rehearsal import Rehearsal
-    from hvd_elastic.jobs.doctor.rehearsal_manifests import GPU_RESOURCE
-    from hvd_elastic.jobs.doctor.rehearsal_record import judge
+    from hvd_elastic.client.doctor.rehearsal import Rehearsal
+    from hvd_elastic.client.doctor.rehearsal_manifests import GPU_RESOURCE
+    from hvd_elastic.client.doctor.rehearsal_record import judge
 
     rehearsal = Rehearsal(
         cluster,
@@ -80,7 +80,7 @@ def _rehearse(cluster: "ClusterClient", image: str | None, resource: str | None)
 
 
 def _show(findings: "Sequence[Diagnosis]", output: Format) -> None:
-    from hvd_elastic.jobs.doctor.diagnosis import Level
+    from hvd_elastic.client.doctor.diagnosis import Level
 
     rows = [
         {

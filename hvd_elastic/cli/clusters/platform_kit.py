@@ -8,10 +8,10 @@ from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard,
 from hvd_elastic.cli.clusters.monitoring_options import parsed_labels
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.problems import InvalidInputError
-from hvd_elastic.platform_kit.kit_files import file_of, kit_files
-from hvd_elastic.platform_kit.kit_folder import write_kit
-from hvd_elastic.platform_kit.kit_parts import COMPONENTS, KitSettings, kit_parts
 from hvd_elastic.priorityclasses import Problem
+from hvd_elastic.setup.platform_kit.kit_files import file_of, kit_files
+from hvd_elastic.setup.platform_kit.kit_folder import write_kit
+from hvd_elastic.setup.platform_kit.kit_parts import COMPONENTS, KitSettings, kit_parts
 
 _COLUMNS = (
     Column(title="part", key="part"),

@@ -11,7 +11,7 @@ from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
 if TYPE_CHECKING:
-    from hvd_elastic.autoscale.controller import CarriedOut
+    from hvd_elastic.decide.autoscale.controller import CarriedOut
 
 _COLUMNS = (
     Column(title="job", key="job"),
@@ -58,12 +58,12 @@ def command(
     It sets the number of workers that each job asks for, as `hvd-elastic scale` does, and nothing else.
     """
     from hvd_elastic import logs
-    from hvd_elastic.autoscale.controller import Autoscaler
-    from hvd_elastic.autoscale.demand_store import DemandStore
-    from hvd_elastic.autoscale.leadership import Leadership
-    from hvd_elastic.autoscale.prometheus_forecast import PrometheusForecast
-    from hvd_elastic.autoscale.state_reader import StateReader
-    from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.decide.autoscale.controller import Autoscaler
+    from hvd_elastic.decide.autoscale.demand_store import DemandStore
+    from hvd_elastic.decide.autoscale.leadership import Leadership
+    from hvd_elastic.decide.autoscale.prometheus_forecast import PrometheusForecast
+    from hvd_elastic.decide.autoscale.state_reader import StateReader
 
     if (prometheus is None) != (forecast is None):
         raise click.UsageError("--prometheus and --forecast need each other")

@@ -12,10 +12,10 @@ from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_
 from hvd_elastic.cli.size_options import SizeVisits, size_options, visited_profile
 
 if TYPE_CHECKING:
-    from hvd_elastic.bench.allreduce.allreduce_measurement import AllreduceRow
-    from hvd_elastic.bench.allreduce.allreduce_world import AllreduceWorld
-    from hvd_elastic.bench.nccl.nccl_output import Buffers, NcclOutput
-    from hvd_elastic.bench.scale.scaling_efficiency import ScalingRow
+    from hvd_elastic.client.bench.allreduce.allreduce_measurement import AllreduceRow
+    from hvd_elastic.client.bench.allreduce.allreduce_world import AllreduceWorld
+    from hvd_elastic.client.bench.nccl.nccl_output import Buffers, NcclOutput
+    from hvd_elastic.client.bench.scale.scaling_efficiency import ScalingRow
 
 _ALLREDUCE_COLUMNS: Final = (
     Column(title="size", key="size", right=True),
@@ -100,14 +100,14 @@ def allreduce(
 
     mpirun -np 2 hvd-elastic bench allreduce --library mpi4py
     """
-    from hvd_elastic.bench.allreduce.allreduce_measurement import measure
-    from hvd_elastic.bench.allreduce.allreduce_report import (
+    from hvd_elastic.client.bench.allreduce.allreduce_measurement import measure
+    from hvd_elastic.client.bench.allreduce.allreduce_report import (
         allreduce_csv,
         allreduce_document,
         allreduce_picture,
         allreduce_summary,
     )
-    from hvd_elastic.bench.allreduce.message_sizes import message_sizes
+    from hvd_elastic.client.bench.allreduce.message_sizes import message_sizes
     from hvd_elastic.system.atomic_file import replace_file
 
     sizes = message_sizes(min_bytes, max_bytes)
@@ -172,8 +172,8 @@ def nccl(
         raise click.UsageError("--expect is of --parse: which network was used stands in the log")
     if output is Format.CSV:
         raise click.UsageError("-o csv is of --parse: a manifest is YAML or JSON")
-    from hvd_elastic.bench.allreduce.message_sizes import message_sizes
-    from hvd_elastic.bench.nccl.nccl_job import NcclRun, nccl_job
+    from hvd_elastic.client.bench.allreduce.message_sizes import message_sizes
+    from hvd_elastic.client.bench.nccl.nccl_job import NcclRun, nccl_job
 
     sizes = message_sizes(min_bytes, max_bytes)
     run = NcclRun(smallest=sizes[0], largest=sizes[-1], iterations=iterations, warm_up=warm_up, program=program)
@@ -183,9 +183,9 @@ def nccl(
 
 def _show_nccl_output(text: str, source: str, expect: str | None, output: Format) -> None:
     """Print first, then fail: what was measured is worth seeing also where the wrong network carried it."""
-    from hvd_elastic.bench.nccl.nccl_network import Network, check_network
-    from hvd_elastic.bench.nccl.nccl_output import read_nccl_output
-    from hvd_elastic.bench.nccl.nccl_report import WrongNumbersError, nccl_csv, nccl_document, nccl_summary
+    from hvd_elastic.client.bench.nccl.nccl_network import Network, check_network
+    from hvd_elastic.client.bench.nccl.nccl_output import read_nccl_output
+    from hvd_elastic.client.bench.nccl.nccl_report import WrongNumbersError, nccl_csv, nccl_document, nccl_summary
 
     if output is Format.NAME:
         raise click.UsageError("-o name is of the manifest: a log has no name")
@@ -202,7 +202,7 @@ def _show_nccl_output(text: str, source: str, expect: str | None, output: Format
 
 
 def _nccl_rows(output: "NcclOutput") -> list[dict[str, object]]:
-    from hvd_elastic.bench.allreduce.message_sizes import binary
+    from hvd_elastic.client.bench.allreduce.message_sizes import binary
 
     def buffers(found: "Buffers", prefix: str = "") -> dict[str, object]:
         return {f"{prefix}bus": found.bus_gb_per_second, f"{prefix}wrong": found.wrong}
@@ -235,9 +235,9 @@ def scale(*, picture: Path | None, output: Format, **asked: Any) -> None:
     With --sizes the job is scaled to each of them in turn, and then to the number that it had, also on Ctrl-C. Without
     them the sizes count that it has had.
     """
-    from hvd_elastic.bench.scale.scaling_efficiency import scaling_rows
-    from hvd_elastic.bench.scale.scaling_report import formula, scaling_csv, scaling_document, scaling_picture
-    from hvd_elastic.jobs.profile.profile_text import profile_text
+    from hvd_elastic.client.bench.scale.scaling_efficiency import scaling_rows
+    from hvd_elastic.client.bench.scale.scaling_report import formula, scaling_csv, scaling_document, scaling_picture
+    from hvd_elastic.client.profile.profile_text import profile_text
     from hvd_elastic.system.atomic_file import replace_file
 
     visits = SizeVisits(**asked)
@@ -273,18 +273,18 @@ def _scale_rows(rows: "Sequence[ScalingRow]") -> list[dict[str, object]]:
 
 def _world(library: str, device: str | None) -> "AllreduceWorld":
     if library == "horovod":
-        from hvd_elastic.bench.allreduce.horovod_world import HorovodWorld
+        from hvd_elastic.client.bench.allreduce.horovod_world import HorovodWorld
 
         return HorovodWorld(device)
     if device == "cuda":
         raise click.UsageError("--device cuda is of --library horovod: with mpi4py messages are in main memory")
-    from hvd_elastic.bench.allreduce.mpi_world import MpiWorld
+    from hvd_elastic.client.bench.allreduce.mpi_world import MpiWorld
 
     return MpiWorld()
 
 
 def _allreduce_rows(rows: "list[AllreduceRow]") -> list[dict[str, str]]:
-    from hvd_elastic.bench.allreduce.message_sizes import binary
+    from hvd_elastic.client.bench.allreduce.message_sizes import binary
 
     found = [row.document() for row in rows]
     return [

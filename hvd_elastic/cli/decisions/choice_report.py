@@ -12,10 +12,10 @@ from hvd_elastic.cli.output import Column, Format, Result, show, table
 from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from hvd_elastic.simulate.choose.choice_run import ExplainedChoice
-    from hvd_elastic.simulate.choose.setting_grid import SettingValues
-    from hvd_elastic.simulate.choose.setting_trials import SettingResult
-    from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan, JobSetting
+    from hvd_elastic.decide.simulate.choose.choice_run import ExplainedChoice
+    from hvd_elastic.decide.simulate.choose.setting_grid import SettingValues
+    from hvd_elastic.decide.simulate.choose.setting_trials import SettingResult
+    from hvd_elastic.decide.simulate.inputs.simulated_jobs import JobPlan, JobSetting
 
 _SHOWN: Final = 10
 """Settings in the table. JSON and CSV have all."""
@@ -40,11 +40,11 @@ def choose_setting(
     output: Format,
 ) -> None:
     """Try the grid for the first job, and print what was found."""
-    from hvd_elastic.simulate.choose.choice_run import choose
-    from hvd_elastic.simulate.choose.setting_grid import default_values, given_values
-    from hvd_elastic.simulate.choose.setting_trials import TrialGround
-    from hvd_elastic.simulate.simulation import simulate
-    from hvd_elastic.simulate.workload import Way
+    from hvd_elastic.decide.simulate.choose.choice_run import choose
+    from hvd_elastic.decide.simulate.choose.setting_grid import default_values, given_values
+    from hvd_elastic.decide.simulate.choose.setting_trials import TrialGround
+    from hvd_elastic.decide.simulate.simulation import simulate
+    from hvd_elastic.decide.simulate.workload import Way
 
     plan = setup.plans[0]
     values: SettingValues = {**default_values(plan, setup.day), **given_values(grid)}
@@ -64,7 +64,7 @@ def choose_setting(
 
 def _text(plan: "JobPlan", found: "ExplainedChoice") -> str:
     """The best settings, the winner and its flags, and what would change it."""
-    from hvd_elastic.simulate.choose.setting_choice import EQUAL, gain
+    from hvd_elastic.decide.simulate.choose.setting_choice import EQUAL, gain
 
     choice = found.choice
     ranked = [_row(rank, result) for rank, result in enumerate(choice.ranked[:_SHOWN], 1)]
@@ -103,7 +103,7 @@ def _stalls(found: "ExplainedChoice") -> list[str]:
 
 
 def _flags(plan: "JobPlan", found: "ExplainedChoice") -> list[str]:
-    from hvd_elastic.simulate.choose.setting_choice import flags
+    from hvd_elastic.decide.simulate.choose.setting_choice import flags
 
     return flags(plan, found.choice.winner.setting)
 
@@ -127,7 +127,7 @@ def _row(rank: int, result: "SettingResult") -> dict[str, Any]:
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """The numbers as people read them."""
-    from hvd_elastic.simulate.time_of_day import clock_time
+    from hvd_elastic.decide.simulate.time_of_day import clock_time
 
     return {
         **row,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from hvd_elastic.simulate.day import Day
+    from hvd_elastic.decide.simulate.day import Day
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -65,7 +65,7 @@ def day_from(flags: Mapping[str, Any]) -> "Day":
 
 
 def _recorded(flags: Mapping[str, Any]) -> "Day":
-    from hvd_elastic.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
+    from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind, TraceChoice, recorded_day
 
     kind = NodeKind(
         gpus=flags["node_gpus"] or (8 if flags["nodes"] else 1),
@@ -80,8 +80,8 @@ def _recorded(flags: Mapping[str, Any]) -> "Day":
 
 
 def _made_up(flags: Mapping[str, Any]) -> "Day":
-    from hvd_elastic.simulate.inputs.made_up_day import MadeUpCluster, made_up_day
-    from hvd_elastic.simulate.traces.recorded_day import NodeKind
+    from hvd_elastic.decide.simulate.inputs.made_up_day import MadeUpCluster, made_up_day
+    from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind
 
     if flags["begins"] or flags["trace_names"]:
         raise click.UsageError("--from and --trace-name need --trace")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from hvd_elastic.simulate.day import Day
-    from hvd_elastic.simulate.inputs.simulated_jobs import JobPlan
-    from hvd_elastic.simulate.inputs.stall_settings import WayStalls
-    from hvd_elastic.simulate.simulation import Share
+    from hvd_elastic.decide.simulate.day import Day
+    from hvd_elastic.decide.simulate.inputs.simulated_jobs import JobPlan
+    from hvd_elastic.decide.simulate.inputs.stall_settings import WayStalls
+    from hvd_elastic.decide.simulate.simulation import Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class DaySetup:
 
 def setup_remarks(setup: DaySetup) -> list[str]:
     """What was assumed, and how several jobs come to their GPUs."""
-    from hvd_elastic.simulate.inputs.simulated_jobs import assumptions
+    from hvd_elastic.decide.simulate.inputs.simulated_jobs import assumptions
 
     assumed = assumptions(setup.plans)
     if sum(plan.copies for plan in setup.plans) < 2:

@@ -8,7 +8,7 @@ from hvd_elastic.cli.output import Column, Format, Result, output_option, show, 
 from hvd_elastic.cli.size_options import SizeVisits, size_options, visited_profile
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.profile.job_profile import JobProfile
+    from hvd_elastic.client.profile.job_profile import JobProfile
 
 _COLUMNS = (
     Column(title="workers", key="workers", right=True),
@@ -30,7 +30,7 @@ def command(*, output: Format, **asked: Any) -> None:
 
     With --sizes the job is scaled to each of them in turn, and then to the number that it had, also on Ctrl-C.
     """
-    from hvd_elastic.jobs.profile.profile_text import profile_csv, profile_text
+    from hvd_elastic.client.profile.profile_text import profile_csv, profile_text
 
     found = visited_profile(SizeVisits(**asked))
     written = {

@@ -13,9 +13,9 @@ from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from hvd_elastic.simulate.inputs.stall_settings import WayStalls
-    from hvd_elastic.simulate.outcome import DayOutcome
-    from hvd_elastic.simulate.simulation import Share
+    from hvd_elastic.decide.simulate.inputs.stall_settings import WayStalls
+    from hvd_elastic.decide.simulate.outcome import DayOutcome
+    from hvd_elastic.decide.simulate.simulation import Share
 
 WAYS: Final = ("static", "stock", "restart", "ours", "oracle")
 _COLUMNS: Final = (
@@ -130,8 +130,8 @@ def command(
     the checkpoint at each change, `ours`, and an `oracle` that loses nothing. Goodput is useful GPU-time of the
     GPU-time that inference left to the jobs. The same words give the same result.
     """
-    from hvd_elastic.simulate.inputs.job_plans import PlanWords, job_plans
-    from hvd_elastic.simulate.inputs.speed_curve import assumed_curve
+    from hvd_elastic.decide.simulate.inputs.job_plans import PlanWords, job_plans
+    from hvd_elastic.decide.simulate.inputs.speed_curve import assumed_curve
 
     if not choose and (grid or waiting_limit is not None):
         raise click.UsageError("--grid and --waiting-limit need --choose")
@@ -151,9 +151,9 @@ def command(
 
 
 def _stalls(source: str, words: Sequence[str]) -> "WayStalls":
-    from hvd_elastic.simulate.inputs.stall_settings import read_stalls, with_overrides
-    from hvd_elastic.simulate.stalls import MEASURED
-    from hvd_elastic.simulate.workload import Way
+    from hvd_elastic.decide.simulate.inputs.stall_settings import read_stalls, with_overrides
+    from hvd_elastic.decide.simulate.stalls import MEASURED
+    from hvd_elastic.decide.simulate.workload import Way
 
     match source:
         case "ours":
@@ -182,10 +182,10 @@ def _compare(
     picture: Path | None,
     output: Format,
 ) -> None:
-    from hvd_elastic.jobs.report.prices import read_prices
-    from hvd_elastic.simulate.report.day_bill import price_remark, priced
-    from hvd_elastic.simulate.report.day_comparison import as_plain, compared, comparison_csv
-    from hvd_elastic.simulate.report.day_picture import day_picture
+    from hvd_elastic.client.report.prices import read_prices
+    from hvd_elastic.decide.simulate.report.day_bill import price_remark, priced
+    from hvd_elastic.decide.simulate.report.day_comparison import as_plain, compared, comparison_csv
+    from hvd_elastic.decide.simulate.report.day_picture import day_picture
     from hvd_elastic.system.atomic_file import replace_file
 
     prices = read_prices(price_file)
@@ -205,9 +205,9 @@ def _compare(
 
 
 def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
-    from hvd_elastic.simulate.inputs.simulated_jobs import simulated_jobs
-    from hvd_elastic.simulate.simulation import simulate
-    from hvd_elastic.simulate.workload import Way
+    from hvd_elastic.decide.simulate.inputs.simulated_jobs import simulated_jobs
+    from hvd_elastic.decide.simulate.simulation import simulate
+    from hvd_elastic.decide.simulate.workload import Way
 
     jobs = [job for plan in setup.plans for job in simulated_jobs(plan)]
     wanted = [way for way in WAYS if way in ways]
@@ -225,7 +225,7 @@ def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers as people read them."""
-    from hvd_elastic.simulate.time_of_day import clock_time
+    from hvd_elastic.decide.simulate.time_of_day import clock_time
 
     return {
         **row,

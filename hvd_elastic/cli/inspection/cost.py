@@ -11,7 +11,7 @@ from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.report.bill import Bill
+    from hvd_elastic.client.report.bill import Bill
 
 _COLUMNS = (
     Column(title="namespace", key="namespace"),
@@ -57,10 +57,10 @@ def command(
 
     Machines whose price is not known are named, and not in the cost.
     """
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.report.bill import bill, bills
-    from hvd_elastic.jobs.report.bill_text import bill_text
-    from hvd_elastic.jobs.report.prices import read_prices
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.report.bill import bill, bills
+    from hvd_elastic.client.report.bill_text import bill_text
+    from hvd_elastic.client.report.prices import read_prices
 
     if bool(job) == (all_jobs or all_namespaces):
         raise click.UsageError("name a job, or give --all or -A")

@@ -42,8 +42,8 @@ def command(
     output: Format,
 ) -> None:
     """Tell the story of a job in order: who came, who left and why, what that cost, what the scheduler said."""
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.report.story import story
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.report.story import story
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     oldest = datetime.now(UTC).timestamp() - since if since is not None else 0.0

@@ -9,7 +9,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.report.job_list import ListedJob
+    from hvd_elastic.client.report.job_list import ListedJob
 
 _NAMESPACE = Column(title="namespace", key="namespace")
 _COLUMNS = (
@@ -36,8 +36,8 @@ def command(
 
     The sums of all jobs are on stderr.
     """
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.report.job_list import list_job_states, total
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.report.job_list import list_job_states, total
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     jobs = list_job_states(cluster, None if all_namespaces else cluster.namespace)
@@ -60,7 +60,7 @@ def command(
 
 
 def _row(job: "ListedJob") -> dict[str, Any]:
-    from hvd_elastic.jobs.report.words.time_words import duration_words
+    from hvd_elastic.client.report.words.time_words import duration_words
 
     return {
         "namespace": job.namespace,

@@ -13,7 +13,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.output import Format, output_option
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.logs.log_line import LogLine
+    from hvd_elastic.client.logs.log_line import LogLine
 
 _DURATION: Final = re.compile(r"(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _UNITS: Final = (86400, 3600, 60, 1)
@@ -63,11 +63,11 @@ def command(
     """
     if follow and previous:
         raise click.UsageError("--previous is over: it cannot be followed")
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.job_lookup import find_job
-    from hvd_elastic.jobs.logs.job_log import JobLog
-    from hvd_elastic.jobs.logs.log_line import LogSelection
-    from hvd_elastic.jobs.logs.log_reading import LogRequest
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.job_lookup import find_job
+    from hvd_elastic.client.logs.job_log import JobLog
+    from hvd_elastic.client.logs.log_line import LogSelection
+    from hvd_elastic.client.logs.log_reading import LogRequest
 
     request = LogRequest(
         follow=follow,

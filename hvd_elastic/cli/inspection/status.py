@@ -11,8 +11,8 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.output import Format, Result, output_option, show
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.report.job_status import JobStatus
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.report.job_status import JobStatus
 
 _POLL_SECONDS = 2.0
 _TIMED_OUT = 124
@@ -45,9 +45,9 @@ def command(
     The exit code tells the state: 0 training or succeeded, 10 starting, 11 waiting, 12 stalled, 13 unheard, 14 queued,
     15 suspended, 20 failed, 21 exhausted. With --wait-for it is 0 once the state is reached, and 124 at the timeout.
     """
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.report.job_status import status
-    from hvd_elastic.jobs.report.status_text import status_text
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.report.job_status import status
+    from hvd_elastic.client.report.status_text import status_text
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     found = status(cluster, job)
@@ -68,7 +68,7 @@ def command(
 
 def _wait(cluster: "ClusterClient", found: "JobStatus", wanted: str, timeout: float | None) -> tuple["JobStatus", int]:
     """The status when the state is reached or can no longer be, or the time is over, and the exit code."""
-    from hvd_elastic.jobs.report.job_status import status
+    from hvd_elastic.client.report.job_status import status
 
     deadline = None if timeout is None else time.monotonic() + timeout
     while found.state != wanted:

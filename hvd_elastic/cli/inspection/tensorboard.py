@@ -9,7 +9,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, show
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.operations.tensorboard import TensorBoard
+    from hvd_elastic.client.operations.tensorboard import TensorBoard
 
 
 @click.command
@@ -44,8 +44,8 @@ def command(
 
     It listens on its pod's loopback alone, and only reads the volume. It goes with the job, or with --delete.
     """
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.operations.tensorboard import apply_tensorboard, delete_tensorboard, plan_tensorboard
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.operations.tensorboard import apply_tensorboard, delete_tensorboard, plan_tensorboard
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     if remove:

@@ -11,7 +11,7 @@ from hvd_elastic.cli.cluster_options import cluster_options
 from hvd_elastic.mpijob.contract import Exit
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.cluster_client import ClusterClient
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
 
 _READ_SECONDS: Final = 2.0
 _T = TypeVar("_T")
@@ -28,8 +28,8 @@ def command(
 
     Without a terminal it prints a line for each thing that happens. Leaving it leaves the jobs alone.
     """
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.job_lookup import find_job
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.job_lookup import find_job
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     if job:
@@ -50,17 +50,17 @@ def command(
 def _watch_live(cluster: "ClusterClient", job: str | None, namespace: str | None) -> None:
     from rich.console import Console
 
-    from hvd_elastic.jobs.watch.keyboard import Keyboard
-    from hvd_elastic.jobs.watch.live_watch import LiveWatch
+    from hvd_elastic.client.watch.keyboard import Keyboard
+    from hvd_elastic.client.watch.live_watch import LiveWatch
 
     chosen = (cluster.namespace, job) if job else None
     LiveWatch(cluster, Console(), job=chosen, namespace=namespace).run(Keyboard())
 
 
 def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | None) -> Iterator[str]:
-    from hvd_elastic.jobs.report.job_list import list_job_states
-    from hvd_elastic.jobs.watch.plain_watch import job_lines, list_lines
-    from hvd_elastic.jobs.watch.watched_job import WatchedJobReader
+    from hvd_elastic.client.report.job_list import list_job_states
+    from hvd_elastic.client.watch.plain_watch import job_lines, list_lines
+    from hvd_elastic.client.watch.watched_job import WatchedJobReader
 
     if job:
         reader = WatchedJobReader(cluster, job, cluster.namespace)
@@ -70,7 +70,7 @@ def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | Non
 
 def _again_and_again(read: Callable[[], _T]) -> Iterator[_T]:
     """What is read now, and again each time after a while. A cluster that is away for a moment is waited for."""
-    from hvd_elastic.jobs.cluster_client import UnreachableError
+    from hvd_elastic.client.connection.cluster_client import UnreachableError
 
     yield read()
     while True:

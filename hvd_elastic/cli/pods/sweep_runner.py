@@ -19,8 +19,8 @@ _SIGTERM_EXIT = 143
 def command(*, sweep: str, at_once: int, log_format: str) -> None:
     """Resume the next job of a sweep when one ends, until all have ended. `hvd-elastic sweep --at-once` sets it up."""
     from hvd_elastic import logs
+    from hvd_elastic.client.sweep.runner import SweepRunner
     from hvd_elastic.discovery.kube import credentials
-    from hvd_elastic.jobs.sweep.runner import SweepRunner
 
     logs.configure(log_format)
     access, namespace = credentials.in_cluster(), credentials.own_namespace() or "default"

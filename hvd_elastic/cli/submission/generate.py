@@ -75,7 +75,7 @@ def command(
 
 def _autoscaler(file: str | None, flags: Mapping[str, object]) -> list[dict[str, Any]]:
     """One serves all jobs of the cluster, so it takes no job."""
-    from hvd_elastic.autoscale.controller_manifests import manifests as autoscaler_manifests
+    from hvd_elastic.decide.autoscale.controller_manifests import manifests as autoscaler_manifests
 
     image, namespace = flags.get("image"), str(flags.get("namespace") or "default")
     others = sorted(set(flags) - {"image", "namespace"})

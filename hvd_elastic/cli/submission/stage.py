@@ -30,8 +30,8 @@ def command(
     """
     import time
 
-    from hvd_elastic.jobs.cluster import Cluster
-    from hvd_elastic.jobs.operations.staging_job import begin_stage, wait_for_stage
+    from hvd_elastic.client.cluster import Cluster
+    from hvd_elastic.client.operations.staging_job import begin_stage, wait_for_stage
 
     cluster = Cluster(context=context, namespace=in_namespace, impersonate=impersonate)
     spec = job_from(file, flags, defaults={"namespace": cluster.namespace}, also=only_in(in_namespace))

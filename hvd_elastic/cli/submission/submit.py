@@ -13,7 +13,7 @@ from hvd_elastic.mpijob.contract import ENV_NAMESPACE, Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.operations.submission import Submission
+    from hvd_elastic.client.operations.submission import Submission
 
 _COLUMNS = (Column(title="object", key="object"), Column(title="change", key="change"))
 
@@ -56,8 +56,8 @@ def command(
         spec = _job(file, flags, in_namespace, default=in_namespace)
         show(of_manifests(render(spec)), Format.YAML if output is Format.TABLE else output)
         return
-    from hvd_elastic.jobs.cluster import Cluster
-    from hvd_elastic.jobs.cluster_errors import ClusterError
+    from hvd_elastic.client.cluster import Cluster
+    from hvd_elastic.client.connection.cluster_errors import ClusterError
 
     try:
         cluster = Cluster(context=context, namespace=in_namespace, impersonate=impersonate)

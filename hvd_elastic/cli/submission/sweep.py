@@ -19,9 +19,9 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
 if TYPE_CHECKING:
-    from hvd_elastic.jobs.sweep.grid import Point
-    from hvd_elastic.jobs.sweep.sweep_plan import SweepPlan
-    from hvd_elastic.jobs.sweep.sweep_table import SweepStatus
+    from hvd_elastic.client.sweep.grid import Point
+    from hvd_elastic.client.sweep.sweep_plan import SweepPlan
+    from hvd_elastic.client.sweep.sweep_table import SweepStatus
 
 SUBMIT = "submit"
 
@@ -69,8 +69,8 @@ def submit(
         plan = _plan(job_input(file, flags), grid, points, at_once, in_namespace=in_namespace, default=in_namespace)
         _show_submission(plan, frozenset(job.spec.name for job in plan.jobs), output)
         return
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.sweep.sweep_submission import submit_sweep
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.sweep.sweep_submission import submit_sweep
 
     cluster = ClusterClient.connect(context=context, namespace=in_namespace, impersonate=impersonate)
     given = job_input(file, flags)
@@ -98,8 +98,8 @@ def status(
     output: Format,
 ) -> None:
     """Compare the jobs of a sweep by a metric, the best first."""
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.sweep.sweep_table import Best, sweep_status
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.sweep.sweep_table import Best, sweep_status
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     found = sweep_status(cluster, sweep, metric=metric, best=Best(best))
@@ -124,8 +124,8 @@ def status(
 @cluster_options
 def stop(*, sweep: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
     """Suspend all jobs of a sweep that have not ended, and give no more turns until it is resumed."""
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.sweep.sweep_control import stop_sweep
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.sweep.sweep_control import stop_sweep
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     done = stop_sweep(cluster, sweep, sleep=time.sleep)
@@ -139,8 +139,8 @@ def stop(*, sweep: str, context: str | None, namespace: str | None, impersonate:
 @cluster_options
 def resume(*, sweep: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
     """Let a sweep that was stopped go on. Each job continues from its durable checkpoint."""
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.sweep.sweep_control import resume_sweep
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.sweep.sweep_control import resume_sweep
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     done = resume_sweep(cluster, sweep)
@@ -157,8 +157,8 @@ def delete(
     *, sweep: str, volumes: bool, yes: bool, context: str | None, namespace: str | None, impersonate: str | None
 ) -> None:
     """Delete all jobs of a sweep with everything beside them. Asks. Prints the name of each object that went."""
-    from hvd_elastic.jobs.cluster_client import ClusterClient
-    from hvd_elastic.jobs.sweep.sweep_control import delete_sweep, plan_sweep_deletion
+    from hvd_elastic.client.connection.cluster_client import ClusterClient
+    from hvd_elastic.client.sweep.sweep_control import delete_sweep, plan_sweep_deletion
 
     cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
     plan = plan_sweep_deletion(cluster, sweep)
@@ -179,8 +179,8 @@ def _plan(
     in_namespace: str | None,
     default: str | None,
 ) -> "SweepPlan":
-    from hvd_elastic.jobs.sweep.grid import file_points, grid_points
-    from hvd_elastic.jobs.sweep.sweep_plan import JobInput, plan_sweep
+    from hvd_elastic.client.sweep.grid import file_points, grid_points
+    from hvd_elastic.client.sweep.sweep_plan import JobInput, plan_sweep
 
     if grid and file_of_points:
         raise click.UsageError("give --grid or --points, not both")
@@ -210,7 +210,7 @@ def _raise(problems: Sequence[Problem]) -> None:
 
 
 def _show_submission(plan: "SweepPlan", created: frozenset[str], output: Format) -> None:
-    from hvd_elastic.jobs.sweep.sweep_submission import manifests
+    from hvd_elastic.client.sweep.sweep_submission import manifests
 
     rows: list[dict[str, Any]] = []
     for place, job in enumerate(plan.jobs):

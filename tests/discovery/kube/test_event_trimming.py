@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.discovery.kube.event_trimming import trim_pod
 from hvd_elastic.discovery.rules.cluster_views import PodView
-from tests.discovery.kubeapi import pod
+from testbed.kube_api import pod
 from tests.properties import examples
 
 HOSTILE = st.sampled_from(

@@ -20,8 +20,8 @@ from hvd_elastic.discovery.kube.watch import (
     workers_of,
 )
 from hvd_elastic.discovery.rules.cluster_views import PodView
+from testbed.kube_api import JOBS, PODS, Cut, KubeApi, Request, Status, mpijob, pod
 from tests.discovery.conftest import until
-from tests.discovery.kubeapi import JOBS, PODS, Cut, KubeApi, Request, Status, mpijob, pod
 
 
 class Followed:

@@ -15,8 +15,8 @@ from hvd_elastic.discovery.rules.eligibility import eligible_hosts
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
 from hvd_elastic.mpijob.contract import WorkerState
+from testbed.kube_api import OWNER, PODS, Cut, KubeApi, pod
 from tests.discovery.conftest import until
-from tests.discovery.kubeapi import OWNER, PODS, Cut, KubeApi, pod
 from tests.properties import examples
 
 INDEXES = st.integers(0, 4)

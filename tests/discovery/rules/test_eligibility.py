@@ -21,7 +21,7 @@ from hvd_elastic.discovery.rules.eligibility import EligibilityIndex
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import judge
 from hvd_elastic.mpijob.contract import ANNOTATION_LEAVE, WorkerState
-from tests.discovery.kubeapi import OWNER, Json, container, node, pod
+from testbed.kube_api import OWNER, Json, container, node, pod
 
 GOOD = PodView(name="job-worker-0", uid="a", ip="10.0.0.1", owner_uid=OWNER, node="n")
 RULES = EligibilityRules(owner_uid=OWNER, slots=2)

@@ -11,7 +11,7 @@ from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
 from hvd_elastic.discovery.rules.succession import MAX_AGE_SECONDS, without_successor
-from tests.discovery.kubeapi import OWNER, pod
+from testbed.kube_api import OWNER, pod
 
 Json = dict[str, Any]
 

@@ -16,10 +16,10 @@ from hvd_elastic.mpijob.contract import (
 )
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.supporting import ownership, rbac
-from hvd_elastic.platform_kit.mpijob_guard import mpijob_guard
-from tests import admission_policies
+from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
+from testbed import admission_policies
+from testbed.kube_api import EVENTS, JOBS, NODES, PODS, Json, KubeApi, Request, Status, mpijob, pod
 from tests.discovery.conftest import Start, until
-from tests.discovery.kubeapi import EVENTS, JOBS, NODES, PODS, Json, KubeApi, Request, Status, mpijob, pod
 from tests.discovery.sidecar.launcher.test_launcher_job import BATCH, launcher
 from tests.discovery.workers import Workers
 from tests.mpijob.jobs import job, pods

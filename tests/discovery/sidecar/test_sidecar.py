@@ -31,8 +31,8 @@ from hvd_elastic.mpijob.contract import (
     WorkerState,
 )
 from hvd_elastic.system.job_key import request_key
+from testbed.kube_api import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.conftest import Running, Start, until
-from tests.discovery.kubeapi import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.workers import Workers
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from hvd_elastic.horovod import wheel_build
-from tests.debian_programs import Tool, install
+from testbed.debian_programs import Tool, install
 
 OLDEST_GCC: Final = 11
 DEFAULTS: Final = (12, 14, 16)

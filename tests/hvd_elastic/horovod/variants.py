@@ -20,7 +20,7 @@ from typing import Final
 from hvd_elastic.horovod import wheel_build
 from hvd_elastic.horovod.patch_set import Patch, read_patches
 from hvd_elastic.horovod.wheel_build import Recipe
-from tests.suite import RUNS
+from tests.runner.suite import RUNS
 
 ROOT: Final = Path(__file__).parents[3]
 TESTED: Final = ("tests/hvd_elastic/launcher", "tests/local", "tests/trainer")

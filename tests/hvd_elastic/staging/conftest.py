@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.staging.source.boto3_requests import make_client
+from hvd_elastic.stores.bucket.boto3_requests import make_client
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 

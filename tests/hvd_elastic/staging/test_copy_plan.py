@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.staging.copy_plan import CopyRecord, FileFacts, plan_copy
-from hvd_elastic.staging.source_manifest import SourceManifest, SourceObject
+from hvd_elastic.staging.source_manifest import SourceManifest
+from hvd_elastic.stores.bucket.listed_page import SourceObject
 
 KEYS = st.sampled_from("abcdef")
 FACTS = st.builds(FileFacts, size_bytes=st.integers(0, 2), mtime_ns=st.integers(0, 1))

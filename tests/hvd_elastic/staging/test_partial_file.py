@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.staging.content_digest import ArrivingDigest
 from hvd_elastic.staging.partial_file import PartialFile, partial_names
-from hvd_elastic.staging.source_manifest import SourceObject
+from hvd_elastic.stores.bucket.listed_page import SourceObject
 
 SIZES = st.integers(1, 300)
 

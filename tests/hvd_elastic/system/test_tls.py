@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.system.tls import client_context
-from tests.cluster.kube.certificates import Authority
+from testbed.kube.certificates import Authority
 
 pytestmark = pytest.mark.distribution
 

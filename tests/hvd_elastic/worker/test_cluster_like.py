@@ -19,7 +19,7 @@ import pytest
 from hvd_elastic.mpijob.contract import SSH_PORT
 from hvd_elastic.system import child_processes
 from hvd_elastic.worker.sshd import COMMAND
-from tests.debian_programs import needed
+from testbed.debian_programs import needed
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Pod, Yard, eventually, fresh_address, make_yard
 from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
 from tests.hvd_elastic.worker.test_leaving import TRAINS_UNTIL_REMOVED

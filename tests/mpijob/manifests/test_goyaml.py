@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
-from tests.debian_programs import needed_go
+from testbed.debian_programs import needed_go
 from tests.mpijob.examples import EXAMPLES, Example
 from tests.mpijob.modules import cache_folder
 from tests.mpijob.strategies import HOSTILE

@@ -10,7 +10,7 @@ from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.problems import InvalidInputError
-from tests.cluster.kube.policy import Direction, Pod, World
+from testbed.kube.policy import Direction, Pod, World
 from tests.mpijob import admission
 from tests.mpijob.jobs import job, refused
 

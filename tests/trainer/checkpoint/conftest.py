@@ -43,7 +43,7 @@ def faults(s3_proxy: tuple[str, Faults]) -> Iterator[Faults]:
 
 @pytest.fixture(scope="session")
 def s3_client(s3_proxy: tuple[str, Faults]) -> Any:
-    from hvd_elastic.trainer.checkpoint.stores.s3_store import make_client
+    from hvd_elastic.stores.s3_store import make_client
 
     return make_client(endpoint=s3_proxy[0], region="us-east-1", threads=4)
 
@@ -51,7 +51,7 @@ def s3_client(s3_proxy: tuple[str, Faults]) -> Any:
 @pytest.fixture
 def s3_url(s3_proxy: tuple[str, Faults], s3_client: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> str:
     """A URL whose stores share one client, because creating a client takes a third of a second."""
-    monkeypatch.setattr("hvd_elastic.trainer.checkpoint.stores.s3_store.make_client", lambda **_: s3_client)
+    monkeypatch.setattr("hvd_elastic.stores.s3_store.make_client", lambda **_: s3_client)
     bucket = f"b{uuid.uuid4().hex}"
     s3_client.create_bucket(Bucket=bucket)
     return f"s3://{bucket}/jobs/a?endpoint={s3_proxy[0]}&region=us-east-1&part_mib=5&threads=3"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from hvd_elastic.stores.file_store import FileUpload
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, FencedError, PrefixOwnedError
-from hvd_elastic.trainer.checkpoint.stores.file_store import FileUpload
-from tests.local import forkserver
+from testbed.local import forkserver
 from tests.trainer.checkpoint.proxy import wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 

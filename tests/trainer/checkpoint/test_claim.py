@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.stores.location import Location
 from hvd_elastic.trainer.checkpoint import Checkpoints, CorruptError, FencedError, PrefixOwnedError
 from hvd_elastic.trainer.checkpoint.claim import next_head
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId
-from hvd_elastic.trainer.checkpoint.stores.location import Location
 from tests.trainer.checkpoint.snapshots import same, small
 
 Open = Callable[..., Checkpoints]

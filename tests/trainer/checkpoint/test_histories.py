@@ -16,13 +16,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hvd_elastic.stores.file_store import FileStore, FileUpload
+from hvd_elastic.stores.store import StoredObject
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CorruptError, FencedError
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import CheckpointId, Manifest
 from hvd_elastic.trainer.checkpoint.reading import find_newest
-from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore, FileUpload
-from hvd_elastic.trainer.checkpoint.stores.store import StoredObject
 from hvd_elastic.trainer.checkpoint.writing import SaveRequest, prune, write
 from tests.properties import examples
 from tests.trainer.checkpoint.snapshots import same, small

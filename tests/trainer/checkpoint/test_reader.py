@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from hvd_elastic.cli import cli
+from hvd_elastic.stores.file_store import FileStore
 from hvd_elastic.trainer.checkpoint import Checkpoint, Checkpoints, CorruptError, Rejected, read_checkpoints
-from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore
 from tests.trainer.checkpoint.proxy import Faults
 from tests.trainer.checkpoint.snapshots import large, same, small
 

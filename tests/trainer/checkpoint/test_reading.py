@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from hvd_elastic.stores.store import SMALL_BYTES
 from hvd_elastic.trainer.checkpoint import Checkpoints, CorruptError, IncompatibleError
 from hvd_elastic.trainer.checkpoint.format import archive
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import Manifest
-from hvd_elastic.trainer.checkpoint.stores.store import SMALL_BYTES
 from tests.trainer.checkpoint.snapshots import same, small
 
 Open = Callable[..., Checkpoints]

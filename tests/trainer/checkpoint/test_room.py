@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hvd_elastic.stores.file_store import FileStore
 from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreFullError
-from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore
 from tests.trainer.checkpoint.snapshots import large, same
 
 Open = Callable[..., Checkpoints]

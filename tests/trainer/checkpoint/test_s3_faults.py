@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from hvd_elastic.stores import s3_store
+from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.retry import TransientError
+from hvd_elastic.stores.s3_store import S3Store, make_client, translate_errors
 from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError, StoreFullError
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.stores import s3_store
-from hvd_elastic.trainer.checkpoint.stores.location import Location
-from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
-from hvd_elastic.trainer.checkpoint.stores.s3_store import S3Store, make_client, translate_errors
 from tests.trainer.checkpoint.proxy import Fault, Faults, proxy, wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 

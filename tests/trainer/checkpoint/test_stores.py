@@ -7,9 +7,9 @@ from hashlib import sha256
 
 import pytest
 
+from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.stores.location import Location
-from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 
 @pytest.fixture

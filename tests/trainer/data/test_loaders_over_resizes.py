@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
-from tests.local.training import training
+from testbed.local.training import training
 
 SCRIPT = Path(__file__).with_name("train_loaders.py")
 LENGTH = 40

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.training import HOSTS, training
+from testbed.local.training import HOSTS, training
 
 SCRIPT = Path(__file__).with_name("train_passes.py")
 

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
-from hvd_elastic.trainer.checkpoint.stores.retry import TransientError, call_with_retries
+from hvd_elastic.stores.retry import TransientError, call_with_retries
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.loaders.loader import load
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness, SeededIndices

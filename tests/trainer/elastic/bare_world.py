@@ -10,7 +10,7 @@ from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousServer
 
-from tests.local import forkserver
+from testbed.local import forkserver
 
 WORKER = Path(__file__).with_name("bare_worker.py")
 ROOT = WORKER.parents[3]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.trainer.elastic.distributed_samplers import SamplerShare, is_stale
-from tests.local.training import training
+from testbed.local.training import training
 
 SCRIPT = Path(__file__).with_name("train_sampled.py")
 ROOT = SCRIPT.parents[3]

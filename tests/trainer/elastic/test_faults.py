@@ -20,8 +20,8 @@ from hvd_elastic.mpijob.contract import (
 )
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
+from testbed.local.training import Event, Training
 from tests.hvd_elastic.worker.pods import Yard, make_yard
-from tests.local.training import Event, Training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

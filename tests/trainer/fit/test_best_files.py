@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hvd_elastic.trainer.checkpoint.stores.location import Location
+from hvd_elastic.stores.location import Location
 from hvd_elastic.trainer.fit.best_model import BestFiles
 from hvd_elastic.trainer.fit.fit_progress import FitProgress
 

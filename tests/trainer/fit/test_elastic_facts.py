@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
-from tests.local import forkserver
-from tests.local.training import Training, training
+from testbed.local import forkserver
+from testbed.local.training import Training, training
 
 SCRIPT = Path(__file__).with_name("train_exactly.py")
 EVERYTHING = ("kind", "step", "epoch", "metrics", "is_best")

@@ -17,8 +17,8 @@ from hvd_elastic.trainer.fit.early_stop import EarlyStop
 from hvd_elastic.trainer.fit.tensorboard_writer import TensorBoardWriter
 from hvd_elastic.trainer.fit.trainer import Trainer
 from hvd_elastic.trainer.fit.trainer_checks import TrainerError, check_measured, check_scheduler
-from tests.local import forkserver
-from tests.local.training import HOSTS, Training, training
+from testbed.local import forkserver
+from testbed.local.training import HOSTS, Training, training
 from tests.trainer.fit.train_by_trainer import DECAY, LENGTH, loss, problem
 
 SCRIPT = Path(__file__).with_name("train_by_trainer.py")

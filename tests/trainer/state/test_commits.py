@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
+from hvd_elastic.stores.file_store import FileStore, FileUpload
+from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.trainer.checkpoint import SaveCounts, StoreError
-from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore, FileUpload
-from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.commits import FINAL_SECONDS, Commits
 from tests.trainer.checkpoint.proxy import wait_for

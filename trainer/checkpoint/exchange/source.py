@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from hvd_elastic.stores.location import Location
+from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.exchange import INDEX
 from hvd_elastic.trainer.checkpoint.exchange.file_formats import is_exchanged
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import split_into_parts
-from hvd_elastic.trainer.checkpoint.stores.location import Location
-from hvd_elastic.trainer.checkpoint.stores.store import Store
 from hvd_elastic.trainer.checkpoint.transfer import NumberedPart, for_each_part
 
 

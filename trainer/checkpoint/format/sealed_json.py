@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from hvd_elastic.stores.store import Store
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
-from hvd_elastic.trainer.checkpoint.stores.store import Store
 
 FORMAT: Final = 1
 READS: Final = 3

@@ -23,13 +23,13 @@ from hvd_elastic.mpijob.contract import (
     HvdElasticError,
 )
 from hvd_elastic.policy.checkpoint_interval import FIRST_SECONDS, LossHistory, checkpoint_seconds
+from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, StoreError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
 from hvd_elastic.trainer.checkpoint.interval import fixed_seconds
 from hvd_elastic.trainer.checkpoint.save_cost import SaveCost
-from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
 from hvd_elastic.trainer.state.durable.changed_state import IMPORTED, check_names
 from hvd_elastic.trainer.state.durable.tier_opening import TierOpening
 

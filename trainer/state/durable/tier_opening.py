@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from hvd_elastic.stores.retry import StoppedError
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import Checkpoints, CheckpointUrlError, FencedError, PrefixOwnedError
 from hvd_elastic.trainer.checkpoint.errors import CheckpointError
-from hvd_elastic.trainer.checkpoint.stores.retry import StoppedError
 
 logger = logging.getLogger(__name__)
 

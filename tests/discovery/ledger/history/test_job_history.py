@@ -27,7 +27,7 @@ from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
 from hvd_elastic.mpijob.contract import Exit, WorkerState
-from tests.discovery.kubeapi import OWNER
+from testbed.kube_api import OWNER
 
 Kind = TypeVar("Kind")
 JOB = JobView(uid=OWNER, replicas=4, gpus=2)

@@ -11,7 +11,7 @@ import pytest
 from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.sidecar.launcher.launcher_job import LauncherJob
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, STATUS_FILE
-from tests.discovery.kubeapi import JOBS, PODS, KubeApi, Request, Status, mpijob
+from testbed.kube_api import JOBS, PODS, KubeApi, Request, Status, mpijob
 
 BATCH = "/apis/batch/v1/namespaces/default/jobs"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"

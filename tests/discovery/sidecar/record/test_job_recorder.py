@@ -43,8 +43,7 @@ from hvd_elastic.mpijob.contract import (
     LEDGER_KEY,
     WorkerState,
 )
-from tests.discovery.conftest import Start, until
-from tests.discovery.kubeapi import (
+from testbed.kube_api import (
     CONFIG_MAPS,
     EVENTS,
     JOBS,
@@ -58,6 +57,7 @@ from tests.discovery.kubeapi import (
     node,
     pod,
 )
+from tests.discovery.conftest import Start, until
 from tests.discovery.workers import Workers
 
 PLACE = MPIJobPlace(job="job", namespace="default", version="v2beta1")

@@ -16,8 +16,8 @@ from hvd_elastic.discovery.discover_once import discover_once
 from hvd_elastic.discovery.kube.api_server import Access
 from hvd_elastic.discovery.kube.credentials import NoClusterError, in_cluster
 from hvd_elastic.discovery.snapshot import SnapshotError
+from testbed.kube_api import JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.conftest import until
-from tests.discovery.kubeapi import JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.workers import Workers
 
 

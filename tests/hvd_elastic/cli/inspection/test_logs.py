@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hvd_elastic.cli.inspection.logs import command
+from testbed.kube_api import KubeApi
 from tests.discovery.conftest import until
-from tests.discovery.kubeapi import KubeApi
-from tests.hvd_elastic.jobs.logs.launchers import ContainerLog, job, launcher, running, serve_job
+from tests.hvd_elastic.client.logs.launchers import ContainerLog, job, launcher, running, serve_job
 
 
 @pytest.fixture

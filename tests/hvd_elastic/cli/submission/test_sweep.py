@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from hvd_elastic.cli import cli
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ENV_NAMESPACE, HvdElasticError
-from tests.hvd_elastic.jobs.operations.jobs_cluster import DESCRIPTION
-from tests.hvd_elastic.jobs.sweep.sweeps import SweepCluster
+from tests.hvd_elastic.client.operations.jobs_cluster import DESCRIPTION
+from tests.hvd_elastic.client.sweep.sweeps import SweepCluster
 
 GRID = ("--grid", "lr=0.1,0.01", "--grid", "batch=256,512")
 
@@ -142,7 +142,7 @@ def test_the_runner_needs_no_client_of_people() -> None:
     """An image may lack the extra `cluster`."""
     code = (
         "import sys\n"
-        "import hvd_elastic.cli.pods.sweep_runner, hvd_elastic.jobs.sweep.runner\n"
+        "import hvd_elastic.cli.pods.sweep_runner, hvd_elastic.client.sweep.runner\n"
         "import hvd_elastic.discovery.kube.credentials\n"
         "print(*{'urllib3', 'kubernetes', 'pydantic', 'yaml', 'rich'} & set(sys.modules))"
     )

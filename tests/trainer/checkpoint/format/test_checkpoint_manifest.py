@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hvd_elastic.stores.location import MOST_PART_MIB
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import (
     MIB,
@@ -15,7 +16,6 @@ from hvd_elastic.trainer.checkpoint.format.checkpoint_manifest import (
     choose_part_bytes,
     split_into_parts,
 )
-from hvd_elastic.trainer.checkpoint.stores.location import MOST_PART_MIB
 
 MANIFEST = Manifest(
     job="research/a",

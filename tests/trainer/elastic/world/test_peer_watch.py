@@ -11,7 +11,7 @@ import pytest
 
 from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets
 from hvd_elastic.trainer.elastic.world.peer_watch import PeerWatch, TcpInfo
-from tests.debian_programs import needed
+from testbed.debian_programs import needed
 
 PEER = """
 import signal, socket, sys

@@ -15,6 +15,8 @@ from hvd_elastic.mpijob.contract import (
     ENV_JOB,
 )
 from hvd_elastic.policy.checkpoint_interval import LossHistory
+from hvd_elastic.stores.file_store import FileStore
+from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.checkpoint import (
     Checkpoints,
@@ -24,8 +26,6 @@ from hvd_elastic.trainer.checkpoint import (
     StoreError,
     open_checkpoints,
 )
-from hvd_elastic.trainer.checkpoint.stores.file_store import FileStore
-from hvd_elastic.trainer.checkpoint.stores.retry import TransientError
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable import durable_tier, tier_opening
 from hvd_elastic.trainer.state.durable.durable_tier import START_SECONDS, DurableTier, UnstorableError

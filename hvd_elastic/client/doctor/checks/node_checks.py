@@ -1,0 +1,163 @@
+"""Checks of the nodes: GPUs, places for launchers, addresses, and who enforces NetworkPolicies."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from hvd_elastic.client.connection.server_version import OLDEST_MINOR, minor
+from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
+from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES
+
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
+_SPOT_LABELS: Final = [
+    (requirement["key"], requirement["values"])
+    for nodes in NODES.values()
+    for provisioner in nodes.provisioners
+    for requirement in provisioner.spot
+]
+_TOLERATED: Final = {
+    toleration["key"] for nodes in NODES.values() for toleration in (GPU_TOLERATION, *nodes.spot_tolerations)
+}
+"""Keys of the taints that generated workers tolerate. Launchers tolerate none."""
+_ENFORCERS: Final = {
+    "calico-node": "Calico",
+    "cilium": "Cilium",
+    "antrea-agent": "Antrea",
+    "kube-router": "kube-router",
+    "weave-net": "Weave Net",
+    "ovnkube-node": "OVN-Kubernetes",
+    "anetd": "GKE Dataplane V2",
+    "azure-npm": "Azure NPM",
+    "canal": "Canal",
+    "kube-ovn-cni": "Kube-OVN",
+    "kindnet": "kindnet",
+}
+"""DaemonSets that enforce NetworkPolicies, by name. Not flannel, and the VPC CNI of AWS only with its agent."""
+_AWS_CNI: Final = "aws-node"
+_AWS_AGENTS: Final = ("aws-eks-nodeagent", "aws-network-policy-agent")
+
+Node = Mapping[str, Any]
+
+
+def _name(node: Node) -> str:
+    return str(node["metadata"]["name"])
+
+
+def _is_ready(node: Node) -> bool:
+    conditions = {condition["type"]: condition["status"] for condition in node["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True" and not node["spec"].get("unschedulable")
+
+
+def _is_spot(node: Node) -> bool:
+    labels = node["metadata"].get("labels", {})
+    return any(labels.get(key) in values for key, values in _SPOT_LABELS)
+
+
+def _gpus(node: Node, of: str) -> int:
+    return sum(int(node["status"].get(of, {}).get(resource, 0)) for resource in GPU_RESOURCES)
+
+
+def _taints(node: Node) -> set[str]:
+    """Keys of the taints that keep pods off."""
+    return {str(taint["key"]) for taint in node["spec"].get("taints", ()) if taint["effect"] != "PreferNoSchedule"}
+
+
+def _some(nodes: list[Node]) -> str:
+    shown = ", ".join(_name(node) for node in nodes[:3])
+    return f"{shown} and {len(nodes) - 3} more" if len(nodes) > 3 else shown
+
+
+@check("gpus", Fact.NODES)
+def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
+    """Workers ask for GPUs, which a device plugin offers."""
+    offering = [node for node in facts.nodes if _gpus(node, "allocatable")]
+    lost = [node for node in facts.nodes if _gpus(node, "capacity") > _gpus(node, "allocatable")]
+    if not offering:
+        yield error(
+            f"none of {len(facts.nodes)} nodes offers {' or '.join(GPU_RESOURCES)}",
+            "install the device plugin: https://github.com/NVIDIA/k8s-device-plugin",
+        )
+    if lost:
+        yield warning(
+            f"GPUs that cannot be used (unhealthy, or the device plugin is gone): {_some(lost)}",
+            f"kubectl describe node {_name(lost[0])}; look at the device plugin's log there",
+        )
+    if not offering:
+        return
+    ready = [node for node in offering if _is_ready(node)]
+    tainted = [node for node in ready if _taints(node) - _TOLERATED]
+    usable = [node for node in ready if node not in tainted]
+    if tainted:
+        keys = sorted({key for node in tainted for key in _taints(node) - _TOLERATED})
+        yield warning(
+            f"workers do not tolerate {', '.join(keys)} of {_some(tainted)}",
+            "remove the taint, or add the toleration in the job",
+        )
+    if usable:
+        yield ok(f"{sum(_gpus(node, 'allocatable') for node in usable)} on {len(usable)} nodes: {_some(usable)}")
+    elif not tainted:
+        yield error(
+            f"no node with GPUs is Ready and schedulable: {_some(offering)}",
+            f"kubectl describe node {_name(offering[0])}",
+        )
+
+
+@check("launcher-nodes", Fact.NODES)
+def launcher_nodes(facts: ClusterFacts) -> Iterator[Verdict]:
+    """A launcher that is lost with a spot node costs a restart of all of its workers."""
+    ready = [node for node in facts.nodes if _is_ready(node)]
+    steady = [node for node in ready if not _is_spot(node) and not _taints(node)]
+    if not ready:
+        yield error("no node is Ready and schedulable", "kubectl get nodes")
+    elif not steady:
+        yield warning(
+            "every node that would take a launcher is a spot node: each reclaimed one may end a launcher",
+            "add an on-demand node without GPUs: a launcher needs little of it",
+        )
+    else:
+        yield ok(f"on-demand: {_some(steady)}")
+
+
+@check("kubelets", Fact.NODES)
+def kubelets(facts: ClusterFacts) -> Iterator[Verdict]:
+    """A kubelet that knows no native sidecars waits for the sidecar's end before it starts the launcher."""
+    old = [node for node in facts.nodes if minor(node["status"]["nodeInfo"]["kubeletVersion"]) < OLDEST_MINOR]
+    if old:
+        yield error(
+            f"no native sidecars on {_some(old)} ({old[0]['status']['nodeInfo']['kubeletVersion']})",
+            f"upgrade these nodes to 1.{OLDEST_MINOR} or later",
+        )
+    else:
+        yield ok(f"all {len(facts.nodes)} have native sidecars")
+
+
+@check("addresses", Fact.NODES)
+def addresses(facts: ClusterFacts) -> Iterator[Verdict]:
+    """Horovod's list of hosts is `host:slots`: an IPv6 address cannot be written in it."""
+    ranges = [str(text) for node in facts.nodes for text in node["spec"].get("podCIDRs", ())]
+    if ranges and all(":" in text for text in ranges):
+        yield error(f"pods have IPv6 addresses only ({ranges[0]})", "use a cluster with IPv4 or dual stack")
+    else:
+        yield ok("pods have IPv4 addresses" if ranges else "nodes name no range of pod addresses")
+
+
+@check("network-policies", Fact.DAEMON_SETS)
+def network_policies(facts: ClusterFacts) -> Iterator[Verdict]:
+    """A job's ports believe whoever reaches them: only a NetworkPolicy keeps other pods away."""
+    enforcing = sorted({name for one in facts.daemon_sets if (name := _enforcer(one))})
+    if enforcing:
+        yield ok(f"{', '.join(enforcing)} enforces them")
+    else:
+        yield warning(
+            "no network plugin is recognized that enforces NetworkPolicies: any pod may reach the ports of a job",
+            "install one that does, for example Calico or Cilium; with AWS's VPC CNI set enableNetworkPolicy. "
+            "Until then write `launcher: launch`: under horovodrun any pod may take a worker's place",
+        )
+
+
+def _enforcer(daemon_set: Mapping[str, Any]) -> str | None:
+    name = str(daemon_set["metadata"]["name"])
+    containers = {str(one["name"]) for one in daemon_set["spec"]["template"]["spec"]["containers"]}
+    if name == _AWS_CNI:
+        return "AWS VPC CNI" if containers & set(_AWS_AGENTS) else None
+    return _ENFORCERS.get(name)

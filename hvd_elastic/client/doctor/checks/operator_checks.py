@@ -1,0 +1,155 @@
+"""Checks of the MPI Operator and of the queues that admit its jobs."""
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, Final
+
+from hvd_elastic.client.doctor.checks.kueue_configuration import ON_BY_DEFAULT, PodsReadyWait, kueue_configuration
+from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
+from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.client.doctor.operators import arguments, images, operators, release_of
+
+CRD: Final = "mpijobs.kubeflow.org"
+_POD_GROUPS: Final = {"volcano": "podgroups.scheduling.volcano.sh", "other": "podgroups.scheduling.x-k8s.io"}
+"""The operator takes any other name for a scheduler with the coscheduling plugin (`pkg/controller/podgroup.go`)."""
+_INSTALL: Final = (
+    "kubectl apply --server-side -f "
+    "https://raw.githubusercontent.com/kubeflow/mpi-operator/v0.8.2/deploy/v2beta1/mpi-operator.yaml"
+)
+
+
+@check("mpijob", Fact.CRDS)
+def mpijob_kind(facts: ClusterFacts) -> Iterator[Verdict]:
+    """Jobs are MPIJobs of `kubeflow.org/v2beta1`."""
+    crd = facts.crds.get(CRD)
+    if crd is None:
+        yield error(f"there is no {CRD}: the MPI Operator is not installed", _INSTALL)
+        return
+    served = [version["name"] for version in crd["spec"]["versions"] if version.get("served")]
+    if "v2beta1" not in served:
+        yield error(
+            f"{CRD} serves {', '.join(served) or 'no version'}, not v2beta1: "
+            "it is the training-operator's, or an old MPI Operator's",
+            f"{_INSTALL}, or write jobs with `generate --as mpijob-v1`",
+        )
+    elif not any(
+        condition["type"] == "Established" and condition["status"] == "True"
+        for condition in crd.get("status", {}).get("conditions", ())
+    ):
+        yield error(f"{CRD} is not established yet", f"kubectl describe crd {CRD}")
+    else:
+        yield ok(f"{CRD} serves {', '.join(served)}")
+
+
+@check("mpi-operator", Fact.CRDS, Fact.DEPLOYMENTS, Fact.CLUSTER_ROLES, Fact.CLUSTER_ROLE_BINDINGS)
+def mpi_operator(facts: ClusterFacts) -> Iterator[Verdict]:
+    """Somebody makes the pods of an MPIJob."""
+    found = list(operators(facts))
+    if not found:
+        yield error("no account may write the status of MPIJobs of v2beta1: no MPI Operator is installed", _INSTALL)
+    if len(found) > 1:
+        names = ", ".join(str(account) for account, _ in found)
+        yield warning(f"several accounts drive MPIJobs: {names}", "remove all but one operator")
+    for account, deployment in found:
+        if deployment is None:
+            yield ok(f"{account} may drive MPIJobs; no Deployment runs as it, so its release is not known")
+            continue
+        name = f"{account.namespace}/{deployment['metadata']['name']}"
+        release = release_of(deployment)
+        if not deployment.get("status", {}).get("availableReplicas"):
+            yield error(
+                f"{name} has no available pod: no MPIJob is acted on",
+                f"kubectl -n {account.namespace} describe deployment {deployment['metadata']['name']}",
+            )
+        elif release and release < (0, 6):
+            yield warning(f"{name} is {release[0]}.{release[1]}; 0.6 to 0.8 are known to work", _INSTALL)
+        else:
+            yield ok(f"{name}: {', '.join(images(deployment))}")
+        yield from _gang(name, deployment, facts.crds)
+
+
+def _gang(name: str, deployment: Mapping[str, Any], crds: Container[str]) -> Iterator[Verdict]:
+    """The operator's `--gang-scheduling` (mpi-operator v0.8.2, `cmd/mpi-operator/app/options/options.go`).
+
+    Generated jobs say how few pods will do (`mpijob.manifests.queues`): their PodGroup is never evicted as a whole.
+    """
+    found = re.search(r"--?gang-scheduling[= ](\S+)", " ".join(arguments(deployment)))
+    if not found:
+        return
+    crd = _POD_GROUPS["volcano" if found[1] == "volcano" else "other"]
+    if crd in crds:
+        yield ok(f"{name} makes a PodGroup for each job (--gang-scheduling={found[1]})")
+    else:
+        yield error(
+            f"{name} makes a PodGroup for a job (--gang-scheduling={found[1]}), but there is no {crd}: no job starts",
+            f"install {found[1]}, or start the operator without --gang-scheduling",
+        )
+
+
+@check("suspend-and-resume", Fact.DEPLOYMENTS, Fact.CLUSTER_ROLES, Fact.CLUSTER_ROLE_BINDINGS, Fact.RESUME_RIGHTS)
+def resume(facts: ClusterFacts) -> Iterator[Verdict]:
+    """The MPI Operator 0.8.0 to 0.8.2 lacks the right to resume a job: see `mpijob.manifests.operator_role`."""
+    for account, deployment in operators(facts):
+        release = release_of(deployment)
+        if facts.resume_rights.get(account):
+            yield ok(f"{account} may update jobs/status")
+        elif release and release < (0, 8):
+            yield ok(f"{account} is {release[0]}.{release[1]}, which needs no jobs/status")
+        else:
+            restart = (
+                f"; kubectl -n {account.namespace} rollout restart deployment {deployment['metadata']['name']}"
+                if deployment
+                else "; then restart the operator"
+            )
+            yield warning(
+                f"{account} may not update jobs/status: no suspended job is ever resumed, and Kueue suspends every job",
+                f"hvd-elastic operator-role -n {account.namespace} --service-account {account.name}"
+                f" | kubectl apply -f -{restart}",
+            )
+
+
+@check("queues", Fact.CRDS, Fact.CONFIG_MAPS, Fact.DEPLOYMENTS)
+def queues(facts: ClusterFacts) -> Iterator[Verdict]:
+    """What admits jobs here, and whether it takes back whole what could give workers back one by one."""
+    known = {
+        "clusterqueues.kueue.x-k8s.io": "Kueue",
+        _POD_GROUPS["volcano"]: "Volcano",
+        "queues.scheduling.run.ai": "KAI",
+    }
+    found = [name for crd, name in known.items() if crd in facts.crds]
+    manager, release = _kueue_manager(facts)
+    kueue = kueue_configuration(facts.kueue_configuration, release=release, arguments=manager)
+    if kueue.manages_all_jobs:
+        yield warning(
+            "Kueue suspends every job, also those that name no queue (manageJobsWithoutQueueName)",
+            "name a queue in each job: `queue: {system: kueue, name: ...}`",
+        )
+    if kueue.pods_ready_wait:
+        yield _eviction_for_want_of_pods(kueue.pods_ready_wait, release)
+    if not kueue.manages_all_jobs and not kueue.pods_ready_wait:
+        yield ok(f"installed: {', '.join(found)}" if found else "none is installed: jobs start as they are applied")
+
+
+def _kueue_manager(facts: ClusterFacts) -> tuple[list[str], tuple[int, int] | None]:
+    """Arguments and release of Kueue's manager; nothing if its Deployment is not recognized by its image."""
+    for deployment in facts.deployments:
+        for image in images(deployment):
+            if release := re.search(r"/kueue:v?(\d+)\.(\d+)", image):
+                return arguments(deployment), (int(release[1]), int(release[2]))
+    return [], None
+
+
+def _eviction_for_want_of_pods(wait: PodsReadyWait, release: tuple[int, int] | None) -> Verdict:
+    default = ", which is on by default in this release" if wait.is_default else ""
+    others = ", and admits no other job meanwhile" if wait.blocks_others else ""
+    off = (
+        "`featureGates: {DisableWaitForPodsReady: true}`"
+        if release and release >= ON_BY_DEFAULT
+        else "no waitForPodsReady"
+    )
+    return warning(
+        f"Kueue evicts a job whole whose workers have not all run at once within {wait.timeout} (waitForPodsReady"
+        f"{default}){others}: an elastic job in its queues that is content with fewer starts again and again",
+        f"in the ConfigMap kueue-system/kueue-manager-config have {off}, or a timeout within which every job gets "
+        "`workers.max`; then restart Kueue",
+    )

@@ -1,0 +1,174 @@
+"""Reads what the checks judge. What may not be read is noted, and costs only the checks that need it."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from hvd_elastic.client.connection.cluster_client import ClusterClient, ForbiddenError, Json, NotFoundError
+from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
+from hvd_elastic.client.doctor.operators import operator_accounts
+from hvd_elastic.client.label_selector import selects
+
+_AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
+_RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+_KUEUE_CONFIGURATION: Final = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
+_LOOKED_AT: Final = frozenset({"pods", "mpijobs", "jobs", "*"})
+"""Resources without which no job starts."""
+
+_BESIDE_A_JOB: Final = (
+    ("serviceaccounts", ""),
+    ("configmaps", ""),
+    ("roles", "rbac.authorization.k8s.io"),
+    ("rolebindings", "rbac.authorization.k8s.io"),
+    ("networkpolicies", "networking.k8s.io"),
+)
+"""Resource and group of each object that every job has (`mpijob.manifests.supporting`)."""
+
+NEEDED_RIGHTS: Final = (
+    *(
+        Right(verb=verb, resource="mpijobs", group="kubeflow.org")
+        for verb in ("create", "get", "list", "watch", "patch", "delete")
+    ),
+    # Server-side apply is a patch that may create; `submit` looks first what is there.
+    *(
+        Right(verb=verb, resource=resource, group=group)
+        for resource, group in _BESIDE_A_JOB
+        for verb in ("create", "get", "patch")
+    ),
+    Right(verb="get", resource="pods/log"),
+    # RBAC lets nobody give a right away that he lacks: what follows is in the Role of the discovery sidecar.
+    *(Right(verb=verb, resource="pods") for verb in ("list", "watch", "delete")),
+    *(Right(verb=verb, resource="events") for verb in ("list", "create")),
+    *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "patch")),
+)
+"""What submitting a job takes, its sidecar's Role among it, and reading its pods and their logs."""
+RESUME: Final = Right(verb="update", resource="jobs/status", group="batch")
+
+_T = TypeVar("_T")
+
+
+class FactReader:
+    """Asks one cluster, with one connection."""
+
+    def __init__(self, cluster: ClusterClient, namespace: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._unreadable: dict[Fact, str] = {}
+
+    def read(self) -> ClusterFacts:
+        """Everything, in some fifty short requests. Raises ClusterError if the API server cannot be asked at all."""
+        # The first question is the only one that must be answered: nobody is forbidden to ask for the version.
+        version = self._cluster.ask("GET", "/version")
+        offset = (version.time - datetime.now(UTC)).total_seconds() if version.time else 0.0
+
+        def ask(fact: Fact, question: Callable[[], _T], otherwise: _T) -> _T:
+            try:
+                return question()
+            except NotFoundError:
+                return otherwise
+            except ForbiddenError as error:
+                self._unreadable[fact] = str(error)
+                return otherwise
+
+        def listed(fact: Fact, path: str) -> list[Json]:
+            return ask(fact, lambda: list(self._cluster.list(path)), [])
+
+        here = f"/api/v1/namespaces/{self._namespace}"
+        roles = {one["metadata"]["name"]: one for one in listed(Fact.CLUSTER_ROLES, f"{_RBAC}/clusterroles")}
+        bindings = listed(Fact.CLUSTER_ROLE_BINDINGS, f"{_RBAC}/clusterrolebindings")
+        namespace = ask(Fact.NAMESPACE, lambda: self._cluster.get(here), None)
+        accounts = operator_accounts(roles, bindings)
+        return ClusterFacts(
+            namespace=self._namespace,
+            version=str(version.body.get("gitVersion", "")),
+            clock_offset_seconds=offset,
+            nodes=listed(Fact.NODES, "/api/v1/nodes"),
+            priority_classes=listed(Fact.PRIORITY_CLASSES, "/apis/scheduling.k8s.io/v1/priorityclasses"),
+            crds={
+                one["metadata"]["name"]: one
+                for one in listed(Fact.CRDS, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+            },
+            deployments=listed(Fact.DEPLOYMENTS, "/apis/apps/v1/deployments"),
+            daemon_sets=listed(Fact.DAEMON_SETS, "/apis/apps/v1/daemonsets"),
+            cluster_roles=roles,
+            cluster_role_bindings=bindings,
+            storage_classes=listed(Fact.STORAGE_CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
+            namespace_object=namespace,
+            quotas=listed(Fact.QUOTAS, f"{here}/resourcequotas"),
+            limit_ranges=listed(Fact.LIMIT_RANGES, f"{here}/limitranges"),
+            webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks(namespace), []),
+            rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
+            resume_rights=ask(Fact.RESUME_RIGHTS, lambda: self._resume_rights(accounts), {}),
+            mpijobs=listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs"),
+            kueue_configuration=ask(Fact.CONFIG_MAPS, self._kueue_configuration, ""),
+            unreadable=self._unreadable,
+        )
+
+    def may(self, right: Right) -> bool:
+        """Whether the caller may do this in the namespace. Raises ClusterError."""
+        return self._allowed("SelfSubjectAccessReview", right, {})
+
+    def _resume_rights(self, accounts: Iterable[ServiceAccount]) -> dict[ServiceAccount, bool]:
+        return {account: self._allowed("SubjectAccessReview", RESUME, _subject(account)) for account in accounts}
+
+    def _allowed(self, kind: str, right: Right, subject: Json) -> bool:
+        resource, _, subresource = right.resource.partition("/")
+        attributes = {
+            "namespace": self._namespace,
+            "verb": right.verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+        }
+        question = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": kind,
+            "spec": {**subject, "resourceAttributes": attributes},
+        }
+        answer = self._cluster.create(f"{_AUTHORIZATION}/{kind.lower()}s", question)
+        return bool(answer["status"].get("allowed"))
+
+    def _kueue_configuration(self) -> str:
+        return "\n".join(map(str, self._cluster.get(_KUEUE_CONFIGURATION).get("data", {}).values()))
+
+    def _webhooks(self, namespace: Json | None) -> list[Webhook]:
+        labels = namespace["metadata"].get("labels", {}) if namespace else {}
+        return [
+            Webhook(
+                name=webhook["name"],
+                resources=frozenset(looked_at),
+                service=f"{service['namespace']}/{service['name']}",
+                ready_addresses=self._ready_addresses(service["namespace"], service["name"]),
+            )
+            for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+            for configuration in self._cluster.list(f"/apis/admissionregistration.k8s.io/v1/{kind}")
+            for webhook in configuration.get("webhooks", ())
+            if (service := webhook["clientConfig"].get("service"))
+            and (looked_at := _LOOKED_AT & _resources(webhook))
+            and webhook.get("failurePolicy", "Fail") == "Fail"
+            and selects(webhook.get("namespaceSelector") or {}, labels)
+        ]
+
+    def _ready_addresses(self, namespace: str, service: str) -> int:
+        slices: Iterable[dict[str, Any]] = self._cluster.list(
+            f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
+            labelSelector=f"kubernetes.io/service-name={service}",
+        )
+        return sum(
+            len(endpoint["addresses"])
+            for one in slices
+            for endpoint in one.get("endpoints") or ()
+            if endpoint.get("conditions", {}).get("ready") is not False
+        )
+
+
+def _resources(webhook: Json) -> set[str]:
+    return {str(resource) for rule in webhook.get("rules", ()) for resource in rule.get("resources", ())}
+
+
+def _subject(account: ServiceAccount) -> Json:
+    """A ServiceAccount as RBAC sees it."""
+    return {
+        "user": f"system:serviceaccount:{account.namespace}:{account.name}",
+        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{account.namespace}"],
+    }

@@ -1,0 +1,148 @@
+"""Deleting a job: what goes with it, what stays, and the order."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, NotFoundError, Read
+from hvd_elastic.client.job_lookup import UnknownJobError
+from hvd_elastic.client.operations.resource_paths import VOLUME_KINDS, collection_path, mpijob_path, object_path
+from hvd_elastic.client.operations.submitted_job import find_submitted
+from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
+
+_NAMESPACED: Final = (
+    ("v1", "Pod"),
+    ("v1", "ServiceAccount"),
+    ("v1", "ConfigMap"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("batch/v1", "Job"),
+    ("apps/v1", "Deployment"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("monitoring.coreos.com/v1", "PodMonitor"),
+    ("v1", "PersistentVolumeClaim"),
+)
+_CLUSTER_WIDE: Final = (
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("v1", "PersistentVolume"),
+    ("storage.k8s.io/v1", "StorageClass"),
+)
+POLL_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One object of a job."""
+
+    kind: str
+    name: str
+    path: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionPlan:
+    """What a deletion would take along."""
+
+    name: str
+    namespace: str
+    job: Part | None
+    """The MPIJob; None: it is gone already, and something of it is left."""
+    pods: Sequence[Part]
+    """The operator's: they go with the MPIJob."""
+    beside: Sequence[Part]
+    volumes: Sequence[Part]
+    """Claims, volumes and classes that were made for this job. They go only if that is asked for."""
+
+    def parts(self, *, volumes: bool) -> Sequence[Part]:
+        """Everything that would go."""
+        job = [self.job] if self.job else []
+        return [*job, *self.pods, *self.beside, *(self.volumes if volumes else ())]
+
+
+def plan_deletion(cluster: ClusterClient, name: str) -> DeletionPlan:
+    """Look what belongs to a job. What the caller may not read is left out.
+
+    Raises UnknownJobError if nothing is left of it; ForeignJobError; other ClusterErrors.
+    """
+    unknown: UnknownJobError | None = None
+    job: Part | None = None
+    try:
+        found = find_submitted(cluster, name)
+        job = Part(kind="MPIJob", name=name, path=mpijob_path(cluster.namespace, name), uid=found.uid)
+    except UnknownJobError as error:
+        unknown = error
+    parts = list(_parts(cluster, name))
+    if unknown and not parts:
+        raise unknown
+    return DeletionPlan(
+        name=name,
+        namespace=cluster.namespace,
+        job=job,
+        pods=[part for part in parts if part.kind == "Pod"],
+        beside=[part for part in parts if part.kind != "Pod" and part.kind not in VOLUME_KINDS],
+        volumes=[part for part in parts if part.kind in VOLUME_KINDS],
+    )
+
+
+def delete(
+    cluster: ClusterClient, plan: DeletionPlan, *, volumes: bool, sleep: Callable[[float], None]
+) -> Sequence[Part]:
+    """Delete the MPIJob, wait until it and its pods are gone, then delete what stood beside it, then volumes.
+
+    Returns what was deleted. Raises ClusterError.
+    """
+    if plan.job:
+        delete_and_wait(cluster, plan.job, sleep=sleep)
+    rest = [*plan.beside, *(plan.volumes if volumes else ())]
+    for part in rest:
+        remove(cluster, part)
+    return [*([plan.job] if plan.job else []), *rest]
+
+
+def delete_and_wait(cluster: ClusterClient, job: Part, *, sleep: Callable[[float], None]) -> None:
+    """Delete an MPIJob after its pods, and wait for its end. One that is gone already is no error."""
+    remove(cluster, job, propagation="Foreground")
+    while _is_there(cluster, job):
+        sleep(POLL_SECONDS)
+
+
+def remove(cluster: ClusterClient, part: Part, *, propagation: str = "") -> None:
+    """Delete one object, if it is still the same one. Raises ClusterError."""
+    try:
+        cluster.delete(part.path, uid=part.uid, propagation=propagation)
+    except NotFoundError:
+        return
+
+
+def _is_there(cluster: ClusterClient, part: Part) -> bool:
+    try:
+        return bool(cluster.get(part.path)["metadata"].get("uid", "") == part.uid)
+    except NotFoundError:
+        return False
+
+
+def _parts(cluster: ClusterClient, name: str) -> Iterator[Part]:
+    query = {"labelSelector": f"{LABEL_MANAGED_BY}={MANAGED_BY},{LABEL_PART_OF}={name}"}
+    kinds = [
+        *((version, kind, cluster.namespace) for version, kind in _NAMESPACED),
+        *((version, kind, None) for version, kind in _CLUSTER_WIDE),
+    ]
+    reads = [Read(path=collection_path(*kind), query=query) for kind in kinds]
+    for (version, kind, namespace), answer in zip(kinds, cluster.gather(reads), strict=True):
+        if isinstance(answer, ClusterError):
+            continue  # there is no such kind, or the caller may not read it
+        for item in answer["items"]:
+            # A job of the same name in another namespace has the same labels.
+            if namespace or item["metadata"]["name"].startswith(f"{cluster.namespace}.{name}."):
+                yield _part(version, kind, item)
+
+
+def _part(version: str, kind: str, item: Mapping[str, Any]) -> Part:
+    path = object_path({"apiVersion": version, "kind": kind, "metadata": item["metadata"]})
+    return Part(kind=kind, name=item["metadata"]["name"], path=path, uid=item["metadata"].get("uid", ""))

@@ -1,0 +1,42 @@
+"""A bill as a person reads it."""
+
+from collections.abc import Iterator
+
+from hvd_elastic.client.report.bill import Bill, MachineBill
+from hvd_elastic.client.report.prices import PriceList
+from hvd_elastic.client.report.words.time_words import count_words, duration_words
+
+_HOUR = 3600
+
+
+def bill_text(bill: Bill, prices: PriceList) -> str:
+    """Some lines: what was held, what was lent and lost, what it cost, and what is not known."""
+    return "".join(f"{line}\n" for line in _lines(bill, prices))
+
+
+def _lines(bill: Bill, prices: PriceList) -> Iterator[str]:
+    trained = duration_words(bill.training_seconds)
+    yield f"{bill.namespace}/{bill.name}: held {_hours(bill.gpu_seconds)}, trained {trained}"
+    for machine in bill.machines:
+        yield f"  {_machine_words(machine, bill.currency)}"
+    yield f"  lent to others {_hours(bill.lent_gpu_seconds)} in {count_words(bill.preemptions, 'preemption')}"
+    yield f"  lost to stalls {_hours(bill.stalled_gpu_seconds)}, to repeated steps {_hours(bill.repeated_gpu_seconds)}"
+    if bill.gpu_seconds > bill.unpriced_gpu_seconds:
+        as_of = f" (prices of {prices.as_of})" if prices.as_of else ""
+        yield (
+            f"  cost {bill.cost:.2f} {bill.currency}; on demand {bill.on_demand_cost:.2f}, "
+            f"saved {bill.saved:.2f}{as_of}"
+        )
+    if bill.unpriced_gpu_seconds:
+        yield f"  not in the cost: {_hours(bill.unpriced_gpu_seconds)} without a known price; give it with --prices"
+
+
+def _machine_words(machine: MachineBill, currency: str) -> str:
+    name = machine.machine or "machines of an unknown type"
+    cost = "no price is known" if machine.cost is None else f"{machine.cost:.2f} {currency}"
+    kind = "spot or on-demand is not known" if machine.kind == "unknown" else machine.kind
+    return f"{name}, {kind}: {_hours(machine.gpu_seconds)}, {cost}"
+
+
+def _hours(gpu_seconds: float) -> str:
+    return f"{gpu_seconds / _HOUR:.2f} GPU-hours"

@@ -1,0 +1,202 @@
+"""Everything that the cluster knows of one job, read at one time. Nothing here judges."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from hvd_elastic.client.connection.cluster_client import (
+    ClusterClient,
+    ForbiddenError,
+    Json,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+)
+from hvd_elastic.client.job_lookup import find_job
+from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_stage
+from hvd_elastic.client.report.untold_end import untold_end
+from hvd_elastic.discovery.ledger.entries import Entry, from_lines
+from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_STATUS,
+    LABEL_JOB_NAME,
+    LABEL_JOB_ROLE,
+    LABEL_REPLICA_TYPE,
+    LABEL_STAGE,
+    LEDGER_KEY,
+    LEDGER_SUFFIX,
+    STAGE_CONTAINER,
+    Role,
+)
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""On a job that Kueue admits (https://kueue.sigs.k8s.io/docs/tasks/run/kubeflow/mpijobs/)."""
+_JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+"""On the Workload that Kueue makes for a job (https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/)."""
+
+_JOB_LABEL: Final = "batch.kubernetes.io/job-name"
+"""On the pods of a Kubernetes Job, from 1.27 on (https://kubernetes.io/docs/reference/labels-annotations-taints/)."""
+_LOG_LINES: Final = 500
+"""A rearrangement may print lines of its own behind the last progress of the copy."""
+_LOG_SECONDS: Final = 10.0
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """Objects as the API server writes them."""
+
+    job: Json
+    """The MPIJob."""
+    now: float
+    """Unix seconds of the API server's clock."""
+    pods: tuple[Json, ...] = ()
+    """Of launchers and workers."""
+    launcher_job: Json | None = None
+    ledger: tuple[Entry, ...] | None = None
+    """None: the job has none, or it may not be read. An end that it lacks, and other objects tell, stands behind it."""
+    workload: Json | None = None
+    """Of Kueue."""
+    queue_position: int | None = None
+    """How many jobs of its LocalQueue come before it; None: it does not wait, or Kueue does not tell."""
+    stage: StageFacts | None = None
+    """The staging of its data set; None: it has none, the Job is gone, or a worker has trained."""
+    events: tuple[Json, ...] = ()
+    """`v1/Event` of the job, its pods and the launcher's Job; empty if they were not read."""
+    unreadable: tuple[str, ...] = ()
+    """What the caller may not read, in the API server's words."""
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return str(self.job["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace."""
+        return str(self.job["metadata"].get("namespace", ""))
+
+    @property
+    def live(self) -> LiveStatus | None:
+        """What the sidecar last said of it."""
+        return LiveStatus.from_json((self.job["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS) or "")
+
+    def pods_of(self, role: Role) -> list[Json]:
+        """The pods of this role that are there."""
+        return [pod for pod in self.pods if _role(pod) == role]
+
+
+class JobFactReader:
+    """Reads the facts of one job after the other."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._unreadable: list[str] = []
+
+    def read(self, name: str, namespace: str, *, events: bool = False) -> JobFacts:
+        """The facts of a job. Events only if they are asked for, or there is no ledger: a namespace may have thousands.
+
+        Raises UnknownJobError, ForeignJobError or another ClusterError. What the caller may not read is left out and
+        noted, but for the MPIJob itself.
+        """
+        self._unreadable = []
+        here = f"/namespaces/{namespace}"
+        with ThreadPoolExecutor() as pool:  # all of them take one round trip
+            job = pool.submit(find_job, self._cluster, name, namespace)
+            pods = pool.submit(self._ask, lambda: self._pods(f"/api/v1{here}/pods", name), ())
+            launcher_path = f"/apis/batch/v1{here}/jobs/{name}-launcher"
+            launcher_job = pool.submit(self._ask, lambda: self._cluster.get(launcher_path), None)
+            ledger_path = f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"
+            ledger = pool.submit(self._ask, lambda: self._ledger(ledger_path), None)
+            found = job.result()
+        meta = found.job["metadata"]
+        workload = self._ask(lambda: self._workload(here, meta), None)
+        told, launchers = ledger.result(), [pod for pod in pods.result() if _role(pod) == Role.LAUNCHER]
+        asks_events = events or not told
+        return JobFacts(
+            job=found.job,
+            now=found.now,
+            pods=pods.result(),
+            launcher_job=launcher_job.result(),
+            ledger=(*told, *untold_end(told, launchers, found.job)) if told else told,
+            workload=workload,
+            stage=self._stage(here, name, found.job),
+            queue_position=self._queue_position(here, meta, workload) if workload else None,
+            events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if asks_events else (),
+            unreadable=tuple(sorted(self._unreadable)),
+        )
+
+    def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return question()
+        except NotFoundError:
+            return otherwise
+        except ForbiddenError as error:
+            self._unreadable.append(str(error))
+            return otherwise
+
+    def _pods(self, path: str, name: str) -> tuple[Json, ...]:
+        return tuple(self._cluster.list(path, labelSelector=f"{LABEL_JOB_NAME}={name}"))
+
+    def _stage(self, here: str, name: str, mpijob: Json) -> StageFacts | None:
+        wanted = wanted_stage(mpijob)
+        if wanted is None:
+            return None
+        path, copies = f"/apis/batch/v1{here}/jobs", f"{LABEL_STAGE}={name}"
+        jobs: list[Json] = self._ask(lambda: list(self._cluster.list(path, labelSelector=copies)), [])
+        if (job := newest(jobs)) is None:
+            return None
+        selector = f"{_JOB_LABEL}={job['metadata']['name']}"
+        pods: list[Json] = self._ask(
+            lambda: list(self._cluster.list(f"/api/v1{here}/pods", labelSelector=selector)), []
+        )
+        pod = newest(pods)
+        log: tuple[str, ...] = self._ask(lambda: self._log_end(here, pod["metadata"]["name"]), ()) if pod else ()
+        return StageFacts(source=wanted[0], rearranges=wanted[1], job=job, pod=pod, log=log)
+
+    def _log_end(self, here: str, pod: str) -> tuple[str, ...]:
+        query = {"container": STAGE_CONTAINER, "tailLines": str(_LOG_LINES)}
+        try:
+            lines = self._cluster.stream(f"/api/v1{here}/pods/{pod}/log", query, silence_seconds=_LOG_SECONDS)
+            return tuple(line.decode(errors="replace") for line in lines)
+        except (RefusedError, UnreachableError):
+            return ()  # its container has not started, or its node is lost
+
+    def _ledger(self, path: str) -> tuple[Entry, ...]:
+        data = self._cluster.get(path).get("data") or {}
+        return tuple(from_lines(str(data.get(LEDGER_KEY) or "").splitlines()))
+
+    def _workload(self, here: str, meta: dict[str, Any]) -> Json | None:
+        if QUEUE_LABEL not in (meta.get("labels") or {}):
+            return None
+        path = f"/apis/kueue.x-k8s.io/v1beta1{here}/workloads"
+        return next(self._cluster.list(path, labelSelector=f"{_JOB_UID_LABEL}={meta['uid']}"), None)
+
+    def _queue_position(self, here: str, meta: dict[str, Any], workload: Json) -> int | None:
+        """Of Kueue's visibility API, which few may ask, and which its controller serves itself.
+
+        Source: https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/
+        """
+        queue = meta["labels"][QUEUE_LABEL]
+        path = f"/apis/visibility.kueue.x-k8s.io/v1beta1{here}/localqueues/{queue}/pendingworkloads"
+        try:
+            pending = self._cluster.get(path).get("items") or ()
+        except (NotFoundError, ForbiddenError, RefusedError):
+            return None
+        name = workload["metadata"]["name"]
+        return next((int(one["positionInLocalQueue"]) for one in pending if one["metadata"]["name"] == name), None)
+
+    def _events(self, path: str, name: str) -> tuple[Json, ...]:
+        # A field selector names one object; the job has many, and some of them are gone.
+        mine = re.compile(rf"{re.escape(name)}(-launcher(-[a-z0-9]+)?|-worker-\d+)?", re.ASCII)
+        return tuple(
+            event for event in self._cluster.list(path) if mine.fullmatch(event["involvedObject"].get("name") or "")
+        )
+
+
+def _role(pod: Json) -> str:
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get(LABEL_JOB_ROLE) or labels.get(LABEL_REPLICA_TYPE) or "")

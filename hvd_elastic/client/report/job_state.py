@@ -1,0 +1,253 @@
+"""What a job is doing, in one word, and why that is believed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hvd_elastic.client.connection.cluster_client import Json
+from hvd_elastic.client.report.job_facts import QUEUE_LABEL, JobFacts
+from hvd_elastic.client.report.words.cause_words import placement_words
+from hvd_elastic.client.report.words.time_words import count_words, duration_words
+from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
+from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
+
+STALE_SECONDS: Final = 90.0
+"""The sidecar writes every half minute: it has missed three times."""
+
+
+class JobState(StrEnum):
+    """What a job is doing."""
+
+    STARTING = "starting"
+    """Nobody has trained yet."""
+    TRAINING = "training"
+    WAITING = "waiting"
+    """It has trained, and now nobody does: too few workers are there, or the next launcher is awaited."""
+    STALLED = "stalled"
+    """Workers are in training, and no step gets done."""
+    UNHEARD = "unheard"
+    """Its launcher runs, and nothing tells whether it trains: no ledger, or nothing new in it."""
+    QUEUED = "queued"
+    """A queue has not admitted it."""
+    SUSPENDED = "suspended"
+    SUCCEEDED = "succeeded"
+    EXHAUSTED = "exhausted"
+    """It has ended for want of workers or restarts, and not by a fault of the script."""
+    FAILED = "failed"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of `status`. These numbers stay as they are."""
+        return _EXIT_CODES[self]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing comes after it."""
+        return self in {JobState.SUCCEEDED, JobState.EXHAUSTED, JobState.FAILED}
+
+
+_EXIT_CODES: Final = {
+    JobState.TRAINING: 0,
+    JobState.SUCCEEDED: 0,
+    JobState.STARTING: 10,
+    JobState.WAITING: 11,
+    JobState.STALLED: 12,
+    JobState.UNHEARD: 13,
+    JobState.QUEUED: 14,
+    JobState.SUSPENDED: 15,
+    JobState.FAILED: 20,
+    JobState.EXHAUSTED: 21,
+}
+
+_EXHAUSTION: Final = {
+    Exit.MIN_WORKERS_TIMEOUT: "fewer than its min workers were there for longer than its elastic timeout",
+    Exit.RESET_LIMIT: "its reset limit was reached",
+    Exit.ALL_WORKERS_LOST: "no process that held its state was left, and its restarts are used up",
+}
+_OF_ACTIVITY: Final = {
+    Activity.STARTING: JobState.STARTING,
+    Activity.TRAINING: JobState.TRAINING,
+    Activity.WAITING: JobState.WAITING,
+    Activity.STALLED: JobState.STALLED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFinding:
+    """A state, since when, and what else there is to say of it."""
+
+    state: JobState
+    since: float | None = None
+    """Unix seconds; None: not known."""
+    why: str = ""
+
+
+def find_state(facts: JobFacts) -> StateFinding:
+    """The state of a job, from its MPIJob, its ledger, what its sidecar last said, and its launchers."""
+    return (
+        _ended_by_operator(facts)
+        or _held_back(facts)
+        or _ended_by_ledger(facts)
+        or _ended_by_launcher(facts)
+        or _running(facts, facts.live)
+        or _between_launchers(facts)
+    )
+
+
+def state_of_listed(job: Json, now: float) -> StateFinding:
+    """The state from the MPIJob alone, as a list of a thousand shows it."""
+    facts = JobFacts(job=job, now=now)
+    live = facts.live
+    if ended := _ended_by_operator(facts) or _held_back(facts):
+        return ended
+    if live and now - live.unix <= STALE_SECONDS and live.activity in _OF_ACTIVITY:
+        return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since)
+    if live is None and not condition(job, "Running"):
+        return StateFinding(state=JobState.STARTING, since=unix_seconds(job["metadata"].get("creationTimestamp")))
+    return StateFinding(state=JobState.UNHEARD, since=live.unix if live else None)
+
+
+def condition(thing: Json, kind: str) -> Json | None:
+    """The condition of this type that is True."""
+    conditions = (thing.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] == kind and one.get("status") == "True"), None)
+
+
+def _ended_by_operator(facts: JobFacts) -> StateFinding | None:
+    status = facts.job.get("status") or {}
+    ended = unix_seconds(status.get("completionTime")) or None
+    if succeeded := condition(facts.job, "Succeeded"):
+        return StateFinding(state=JobState.SUCCEEDED, since=ended or unix_seconds(succeeded.get("lastTransitionTime")))
+    # A worker that was evicted leaves Failed/MPIJobEvicted, without a completion time, on a job that goes on.
+    failed = condition(facts.job, "Failed")
+    return _failure(facts, ended, str(failed.get("message") or "")) if failed and ended else None
+
+
+def _held_back(facts: JobFacts) -> StateFinding | None:
+    if not ((facts.job.get("spec") or {}).get("runPolicy") or {}).get("suspend"):
+        return None
+    suspended = condition(facts.job, "Suspended") or {}
+    since = unix_seconds(suspended.get("lastTransitionTime")) or None
+    queue = (facts.job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    if not queue:
+        return StateFinding(state=JobState.SUSPENDED, since=since, why="hvd-elastic resume lets it go on")
+    return StateFinding(state=JobState.QUEUED, since=since, why=_queue_words(queue, facts))
+
+
+def _queue_words(queue: str, facts: JobFacts) -> str:
+    """Where it stands, and why, in Kueue's own words."""
+    if facts.workload is None:
+        return f"Kueue has not looked at it in queue {queue}: is there such a LocalQueue?"
+    before = facts.queue_position
+    place = f"queue {queue}" if before is None else f"queue {queue}, {count_words(before, 'job')} before it"
+    for one in (facts.workload.get("status") or {}).get("conditions") or ():
+        if one["type"] == "QuotaReserved":
+            said = one.get("message") or one.get("reason") or ""
+            return f"{place}: {'quota is reserved' if one.get('status') == 'True' else said}"
+    return f"{place}: not yet looked at"
+
+
+def _ended_by_ledger(facts: JobFacts) -> StateFinding | None:
+    """The sidecar knows of the end some seconds before the operator says so."""
+    last = facts.ledger[-1] if facts.ledger else None
+    if not isinstance(last, JobEnded):
+        return None
+    if last.succeeded:
+        return StateFinding(state=JobState.SUCCEEDED, since=last.unix)
+    return _failure(facts, last.unix, "")
+
+
+def _ended_by_launcher(facts: JobFacts) -> StateFinding | None:
+    """The Job controller knows of it before the operator, and the launcher's pod before both."""
+    job = facts.launcher_job or {}
+    if failed := condition(job, "Failed"):
+        since = unix_seconds(failed.get("lastTransitionTime"))
+        return _failure(facts, since, str(failed.get("message") or ""))
+    succeeded = [pod for pod in facts.pods_of(Role.LAUNCHER) if (pod.get("status") or {}).get("phase") == "Succeeded"]
+    if succeeded or condition(job, "Complete"):
+        return StateFinding(state=JobState.SUCCEEDED)
+    return None
+
+
+def _failure(facts: JobFacts, since: float, said: str) -> StateFinding:
+    code = _exit_code(facts)
+    if code in _EXHAUSTION:
+        return StateFinding(state=JobState.EXHAUSTED, since=since, why=_EXHAUSTION[Exit(code)])
+    why = said if code is None else f"its launcher ended with exit code {code}"
+    return StateFinding(state=JobState.FAILED, since=since, why=why)
+
+
+def _exit_code(facts: JobFacts) -> int | None:
+    """Of the last launcher: the ledger's, else of the pod that ended last, else what its sidecar said at the end."""
+    for entry in reversed(facts.ledger or ()):
+        if isinstance(entry, JobEnded | LauncherEnded) and entry.exit_code is not None:
+            return entry.exit_code
+    endings = [
+        (unix_seconds(ended.get("finishedAt")), int(ended["exitCode"]))
+        for pod in facts.pods_of(Role.LAUNCHER)
+        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+        if (ended := (container.get("state") or {}).get("terminated")) and ended.get("exitCode")
+    ]
+    if endings:
+        return max(endings)[1]
+    return facts.live.exit_code if facts.live else None
+
+
+def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:
+    """What the sidecar says, if its launcher is there and its word is fresh."""
+    if not any(_runs(launcher) for launcher in _launchers(facts)):
+        return None
+    if live is None:
+        return StateFinding(state=JobState.UNHEARD, why="its launcher runs, and has no ledger to tell what it does")
+    age = facts.now - live.unix
+    if live.activity is Activity.ENDED or age > STALE_SECONDS:
+        return StateFinding(
+            state=JobState.UNHEARD,
+            since=live.unix,
+            why=f"its launcher runs, and its sidecar was last heard {age:.0f} s ago: {live.activity} then",
+        )
+    return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since, why=_stall_words(live, facts.now))
+
+
+def _stall_words(live: LiveStatus, now: float) -> str:
+    """What the ranks do while no step gets done, and for how long."""
+    if not live.stall:
+        return ""
+    seconds = "" if live.stall_since is None else f", for {duration_words(now - live.stall_since)} now"
+    return f"{live.stall}{seconds}"
+
+
+def _between_launchers(facts: JobFacts) -> StateFinding:
+    why = _launcher_words(facts)
+    if _has_trained(facts):
+        return StateFinding(state=JobState.WAITING, since=facts.live.unix if facts.live else None, why=why)
+    created = unix_seconds(facts.job["metadata"].get("creationTimestamp"))
+    return StateFinding(state=JobState.STARTING, since=created or None, why=why)
+
+
+def _launcher_words(facts: JobFacts) -> str:
+    """Why no launcher runs."""
+    for pod in facts.pods_of(Role.LAUNCHER):
+        view = PodView.from_json(pod)
+        if not view.has_ended:
+            if view.deleting_at is not None:
+                return "its launcher ends"
+            return "its launcher is starting" if view.node else f"its launcher is pending: {placement_words(pod)}"
+    return "it has no launcher"
+
+
+def _has_trained(facts: JobFacts) -> bool:
+    begun = (facts.job["metadata"].get("annotations") or {}).get(ANNOTATION_BEGUN) == "true"
+    return begun or (facts.live is not None and facts.live.activity is not Activity.STARTING)
+
+
+def _launchers(facts: JobFacts) -> Sequence[PodView]:
+    pods = [PodView.from_json(pod) for pod in facts.pods_of(Role.LAUNCHER)]
+    return [pod for pod in pods if not pod.has_ended]
+
+
+def _runs(launcher: PodView) -> bool:
+    return launcher.phase == "Running" and launcher.deleting_at is None

@@ -1,0 +1,184 @@
+"""The truth about one job, as one value: what `status` shows and what its Python function returns."""
+
+import json
+from dataclasses import dataclass
+
+from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
+from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
+from hvd_elastic.client.report.job_state import JobState, condition, find_state
+from hvd_elastic.client.report.scaling_note import ScalingNote
+from hvd_elastic.client.report.stage_status import StageStatus, stage_status
+from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
+from hvd_elastic.discovery.ledger.account import JobAccount, fold
+from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
+from hvd_elastic.discovery.rules.restart_budget import backoff_limit, was_taken
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
+
+_GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """What is known of a job. None, and a step of -1: not known. Counters are over the job's life."""
+
+    name: str
+    namespace: str
+    state: JobState
+    since: float | None
+    """Unix seconds since which it is in this state."""
+    why: str
+    """Why it is in this state, where that says more."""
+    now: float
+    """Unix seconds of the API server's clock when this was read."""
+    size: int
+    """How many workers train."""
+    min_workers: int
+    max_workers: int
+    wanted: int
+    workers: tuple[WorkerStatus, ...] = ()
+    step: int = -1
+    steps_per_second: float | None = None
+    loss: float | None = None
+    heartbeat_age_seconds: float | None = None
+    """How old the last step was when the sidecar last spoke of it; None: nobody trains."""
+    word_age_seconds: float | None = None
+    """How long ago the sidecar last spoke."""
+    durable_step: int = -1
+    durable_age_seconds: float | None = None
+    """Since the last durable checkpoint."""
+    samples: str = ""
+    """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended, or no word."""
+    resizes: int = 0
+    pause_seconds: float = 0.0
+    """How long training stood still in all its resizes."""
+    repeated_steps: int = 0
+    preemptions: int = 0
+    restarts_used: int = 0
+    restarts: int = 0
+    """How many launchers may fail by themselves. Those that were taken away do not count."""
+    has_ledger: bool = False
+    stage: StageStatus | None = None
+    """The data set that training waits for; None: it waits for none."""
+    autoscaler: ScalingNote | None = None
+    """The last change by `hvd-elastic autoscale`; None: there was none."""
+    notes: tuple[str, ...] = ()
+    """What one might take amiss."""
+
+
+def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> JobStatus:
+    """Read a job and say the truth about it. Raises UnknownJobError, ForeignJobError or another ClusterError."""
+    return job_status(JobFactReader(cluster).read(name, namespace or cluster.namespace))
+
+
+def job_status(facts: JobFacts) -> JobStatus:
+    """What these facts say."""
+    found, live = find_state(facts), facts.live
+    workers = worker_statuses(facts, trains=found.state in {JobState.TRAINING, JobState.STALLED})
+    account = fold(facts.ledger, settled_at(facts)) if facts.ledger else _account_of(live)
+    lowest, highest = worker_bounds(facts.job)
+    training = found.state is JobState.TRAINING
+    return JobStatus(
+        name=facts.name,
+        namespace=facts.namespace,
+        state=found.state,
+        since=found.since,
+        why=found.why,
+        now=facts.now,
+        size=_size(live, workers) if training else 0,
+        min_workers=lowest,
+        max_workers=highest,
+        wanted=_wanted(facts.job),
+        workers=workers,
+        step=_last_step(account, live, found.state),
+        steps_per_second=live.steps_per_second if live and training else None,
+        loss=live.loss if live else None,
+        heartbeat_age_seconds=live.unix - live.stepped if live and live.stepped and training else None,
+        word_age_seconds=facts.now - live.unix if live else None,
+        durable_step=live.durable_step if live else -1,
+        durable_age_seconds=facts.now - live.durable if live and live.durable else None,
+        samples=live.samples if live else "",
+        resizes=account.resizes,
+        pause_seconds=account.pause_seconds,
+        repeated_steps=account.repeated_steps,
+        preemptions=account.preemptions,
+        restarts_used=_restarts_used(facts),
+        restarts=backoff_limit((facts.job.get("spec") or {}).get("runPolicy")),
+        has_ledger=facts.ledger is not None,
+        stage=None if found.state.is_final else stage_status(facts.stage),
+        autoscaler=ScalingNote.of_job(facts.job),
+        notes=_notes(facts, found.state),
+    )
+
+
+def settled_at(facts: JobFacts) -> float:
+    """The time up to which the job's sums count: now, unless it has ended, or holds nothing while it is suspended."""
+    status = facts.job.get("status") or {}
+    if ended := status.get("completionTime"):
+        return unix_seconds(ended)
+    suspended = condition(facts.job, "Suspended")
+    if suspended and not facts.pods_of(Role.WORKER):
+        return unix_seconds(suspended.get("lastTransitionTime")) or facts.now
+    return facts.now
+
+
+def worker_bounds(job: Json) -> tuple[int, int]:
+    """Min and max workers of the job's description."""
+    try:
+        workers = json.loads(job["metadata"]["annotations"][ANNOTATION_SPEC]).get("workers", {})
+        # What equals its default is left out of it: `start` is min by default, and `max` is start.
+        lowest = int(workers.get("min", 1))
+        return lowest, int(workers.get("max", workers.get("start", lowest)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return 1, _replicas(job)
+
+
+def _replicas(job: Json) -> int:
+    return int(((job.get("spec") or {}).get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
+
+
+def _size(live: LiveStatus | None, workers: tuple[WorkerStatus, ...]) -> int:
+    return live.workers if live else sum(worker.state is WorkerPodState.TRAINING for worker in workers)
+
+
+def _wanted(job: Json) -> int:
+    wanted = str((job["metadata"].get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS) or "")
+    return int(wanted) if wanted.isascii() and wanted.isdigit() else _replicas(job)
+
+
+def _last_step(account: JobAccount, live: LiveStatus | None, state: JobState) -> int:
+    """The ledger tells it at each change, the sidecar's last word in between."""
+    spoken = live.step if live else -1
+    first, second = (account.step, spoken) if state.is_final else (spoken, account.step)
+    return first if first >= 0 else second
+
+
+def _account_of(live: LiveStatus | None) -> JobAccount:
+    """The sums that the sidecar last told, where the ledger may not be read."""
+    if live is None:
+        return JobAccount()
+    return JobAccount(
+        step=live.step,
+        resizes=live.resizes,
+        pause_seconds=live.pause_seconds,
+        repeated_steps=live.repeated_steps,
+        preemptions=live.preemptions,
+        launchers=live.launchers,
+        lent_gpu_seconds=live.lent_gpu_seconds,
+        training_seconds=live.training_seconds,
+    )
+
+
+def _restarts_used(facts: JobFacts) -> int:
+    """Launchers that failed by themselves: their pods stay, and the sidecar forgives the Job all others."""
+    launchers = (PodView.from_json(pod) for pod in facts.pods_of(Role.LAUNCHER))
+    return sum(pod.phase == "Failed" and not was_taken(pod) for pod in launchers)
+
+
+def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
+    failed, notes = condition(facts.job, "Failed"), []
+    if failed and failed.get("reason") == "MPIJobEvicted" and not state.is_final:
+        notes.append(_GOES_ON)
+    if facts.ledger is None and not facts.unreadable:
+        notes.append("this job has no ledger: only what its pods and Events tell is known (generate it anew)")
+    return (*notes, *facts.unreadable)

@@ -1,0 +1,76 @@
+"""A job's status as a person reads it: a sentence, what it costs, and the workers that do not train."""
+
+from collections.abc import Iterator
+
+from hvd_elastic.client.report.job_state import JobState
+from hvd_elastic.client.report.job_status import JobStatus
+from hvd_elastic.client.report.stage_status import stage_line
+from hvd_elastic.client.report.words.time_words import clock_words, count_words, duration_words
+from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus
+
+
+def status_text(status: JobStatus, *, wide: bool = False) -> str:
+    """Some lines. With `wide` all workers, and not only those of which there is something to say."""
+    lines = [headline(status), *fact_lines(status), *(f"  note: {note}" for note in status.notes)]
+    # What is left of an ended job's workers is being stopped: it starts no more.
+    told = [worker for worker in status.workers if wide or (not status.state.is_final and _is_worth_telling(worker))]
+    return "".join(f"{line}\n" for line in (*lines, *(f"  {_worker_line(worker, status.now)}" for worker in told)))
+
+
+def headline(status: JobStatus) -> str:
+    """`team/train: training with 3 of [1..8] workers since 12:03:10`."""
+    bounds = f"[{status.min_workers}..{status.max_workers}]"
+    since = f" since {clock_words(status.since, status.now)}" if status.since else ""
+    why = f": {status.why}" if status.why else ""
+    doing = str(status.state)
+    if status.state is JobState.TRAINING:
+        doing = f"training with {status.size} of {bounds} workers"
+    elif not status.state.is_final:
+        there = sum(worker.state in {WorkerPodState.READY, WorkerPodState.TRAINING} for worker in status.workers)
+        doing = f"{status.state}, {there} of {bounds} workers are ready"
+    return f"{status.namespace}/{status.name}: {doing}{since}{why}"
+
+
+def fact_lines(status: JobStatus) -> Iterator[str]:
+    """The figures, a line each."""
+    if status.stage is not None:
+        yield f"  {stage_line(status.stage)}"
+    if status.step >= 0:
+        yield f"  step {status.step}{_pace(status)}"
+    if status.durable_age_seconds is not None:
+        yield f"  durable checkpoint: step {status.durable_step}, {duration_words(status.durable_age_seconds)} ago"
+    if status.samples:
+        yield f"  samples: {status.samples}"
+    if status.resizes or status.preemptions:
+        yield (
+            f"  {count_words(status.resizes, 'resize')} cost {duration_words(status.pause_seconds)} and "
+            f"{count_words(status.repeated_steps, 'repeated step')}; {count_words(status.preemptions, 'preemption')}"
+        )
+    if status.autoscaler is not None:
+        yield f"  autoscaler: {status.autoscaler.words(status.now)}"
+    left = max(0, status.restarts - status.restarts_used)
+    yield f"  restarts: {status.restarts_used} used, {left} left (launchers that were taken away do not count)"
+
+
+def _pace(status: JobStatus) -> str:
+    parts = []
+    if status.steps_per_second is not None:
+        parts.append(f"{status.steps_per_second:.3g} steps/s")
+    if status.loss is not None:
+        parts.append(f"loss {status.loss:.4g}")
+    if status.heartbeat_age_seconds is not None and status.word_age_seconds is not None:
+        age, word = duration_words(status.heartbeat_age_seconds), duration_words(status.word_age_seconds)
+        parts.append(f"heartbeat {age} old, as of {word} ago")
+    return "".join(f", {part}" for part in parts)
+
+
+def _is_worth_telling(worker: WorkerStatus) -> bool:
+    return worker.state is not WorkerPodState.TRAINING or bool(worker.before)
+
+
+def _worker_line(worker: WorkerStatus, now: float) -> str:
+    node = f" on {worker.node}" if worker.node else ""
+    since = f" since {clock_words(worker.since, now)}" if worker.since else ""
+    why = f": {worker.why}" if worker.why else ""
+    before = f"; the one before was {worker.before}" if worker.before else ""
+    return f"{worker.pod} {worker.state}{node}{since}{why}{before}"

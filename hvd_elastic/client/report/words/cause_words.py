@@ -1,0 +1,61 @@
+"""Causes in plain words: why a worker has gone, and what the scheduler says of one that waits."""
+
+import re
+from typing import Final
+
+from hvd_elastic.client.connection.cluster_client import Json
+from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving
+
+_WORDS: Final = {
+    Departure.PREEMPTED: "preempted",
+    Departure.EVICTED: "evicted",
+    Departure.NODE_LOST: "lost with its node",
+    Departure.DRAINED: "drained with its node",
+    Departure.SCALED_DOWN: "no longer asked for",
+    Departure.SUSPENDED: "stopped with the job",
+    Departure.FAILED: "failed",
+    Departure.DELETED: "deleted, nothing says by whom",
+}
+
+BY_CONDITION: Final = {
+    "PreemptionByScheduler": Departure.PREEMPTED,
+    "EvictionByEvictionAPI": Departure.EVICTED,
+    "TerminationByKubelet": Departure.EVICTED,
+    "DeletionByTaintManager": Departure.NODE_LOST,
+    "DeletionByPodGC": Departure.NODE_LOST,
+}
+"""Reasons of a pod's condition DisruptionTarget (Kubernetes 1.34, `pkg/apis/core/types.go` and
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions)."""
+
+_AFTERTHOUGHTS: Final = re.compile(r"\.? (no new claims to deallocate|preemption: ).*", re.DOTALL)
+_LONGEST: Final = 160
+
+
+def departure_words(leaving: WorkerLeaving) -> str:
+    """`preempted by inference/web-1`, `drained with its node (spot interruption)`."""
+    by = f" by {leaving.by}" if leaving.by else ""
+    return f"{_WORDS[leaving.why]}{by}" + (f" ({leaving.detail})" if leaving.detail else "")
+
+
+def disruption_words(reason: str) -> str:
+    """The reason of a DisruptionTarget condition in words; one that is not known stays as it is."""
+    departure = BY_CONDITION.get(reason)
+    return _WORDS[departure] if departure else reason
+
+
+def scheduler_words(message: str) -> str:
+    """What the scheduler says of a pod that it cannot place, without what it says of claims and preemption.
+
+    `0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: ...` becomes
+    `0/2 nodes are available: 2 Insufficient nvidia.com/gpu`.
+    """
+    words = _AFTERTHOUGHTS.sub("", message).strip().rstrip(".")
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+
+
+def placement_words(pod: Json) -> str:
+    """Why a pod has no node."""
+    for one in (pod.get("status") or {}).get("conditions") or ():
+        if one["type"] == "PodScheduled":
+            return scheduler_words(str(one.get("message") or one.get("reason") or ""))
+    return "the scheduler has not looked at it"

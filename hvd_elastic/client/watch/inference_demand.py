@@ -1,0 +1,82 @@
+"""Pods of a higher priority that ask for the same accelerators as a job: how many wait, how many are served.
+
+Waiting ones are few and are read at each turn; those that run are as many as the cluster has, and are read seldom.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hvd_elastic.client.connection.cluster_client import ClusterClient, ForbiddenError, Json
+
+SERVED_SECONDS: Final = 15.0
+"""How old the number of running pods may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceDemand:
+    """Numbers of pods."""
+
+    waiting: int
+    served: int
+    everywhere: bool
+    """False: the caller may see his own namespace only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorClaim:
+    """What a job's workers ask for."""
+
+    priority: int
+    resources: frozenset[str]
+    """Names of extended resources, such as `nvidia.com/gpu`."""
+
+
+def claim_of(worker: Json) -> AcceleratorClaim:
+    """The claim of a worker pod."""
+    return AcceleratorClaim(priority=_priority(worker), resources=frozenset(_extended(worker)))
+
+
+def count_rivals(pods: Iterable[Json], claim: AcceleratorClaim) -> int:
+    """How many of these pods would be served before the job."""
+    return sum(_priority(pod) > claim.priority and not claim.resources.isdisjoint(_extended(pod)) for pod in pods)
+
+
+class DemandReader:
+    """Counts the rivals of one job. One caller, one thread."""
+
+    def __init__(self, cluster: ClusterClient, namespace: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._path, self._own = "/api/v1/pods", f"/api/v1/namespaces/{namespace}/pods"
+        self._served, self._served_at = 0, float("-inf")
+
+    def read(self, claim: AcceleratorClaim) -> InferenceDemand:
+        """The demand now. Raises ClusterError."""
+        try:
+            return self._read(claim)
+        except ForbiddenError:
+            if self._path == self._own:
+                raise
+            self._path = self._own
+            return self._read(claim)
+
+    def _read(self, claim: AcceleratorClaim) -> InferenceDemand:
+        waiting = self._count("Pending", claim)
+        if self._clock() >= self._served_at + SERVED_SECONDS:
+            self._served, self._served_at = self._count("Running", claim), self._clock()
+        return InferenceDemand(waiting=waiting, served=self._served, everywhere=self._path != self._own)
+
+    def _count(self, phase: str, claim: AcceleratorClaim) -> int:
+        return count_rivals(self._cluster.list(self._path, fieldSelector=f"status.phase={phase}"), claim)
+
+
+def _priority(pod: Json) -> int:
+    return int(pod["spec"].get("priority") or 0)
+
+
+def _extended(pod: Json) -> Iterable[str]:
+    """Extended resources have a domain (`nvidia.com/gpu`); limits and requests are the same for them."""
+    for container in pod["spec"].get("containers") or ():
+        limits = (container.get("resources") or {}).get("limits") or {}
+        yield from (name for name in limits if "/" in name)

@@ -1,0 +1,1 @@
+"""What decides by numbers: a simulated cluster day, and the controller that shares idle GPUs."""

@@ -1,0 +1,181 @@
+"""Nodes and pods as far as GPUs are concerned, from what the API server writes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hvd_elastic.client.label_selector import selects
+from hvd_elastic.discovery.rules.cluster_views import unix_seconds
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, Role
+
+GPU: Final = "nvidia.com/gpu"
+"""The resource that generated workers ask for (`mpijob.manifests.worker_pod`)."""
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuNode:
+    """A node that pods may be bound to."""
+
+    name: str
+    gpus: int
+    """Allocatable."""
+    labels: Mapping[str, str]
+    taints: tuple[tuple[str, str, str], ...]
+    """Key, value and effect of those that keep pods off."""
+
+    @classmethod
+    def from_json(cls, node: Json) -> "GpuNode | None":
+        """None: it has no GPU, is cordoned, or is not Ready."""
+        spec, status = node.get("spec") or {}, node.get("status") or {}
+        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
+        gpus = int((status.get("allocatable") or {}).get(GPU, 0))
+        if not ready or not gpus or spec.get("unschedulable"):
+            return None
+        return cls(
+            name=node["metadata"]["name"],
+            gpus=gpus,
+            labels=node["metadata"].get("labels") or {},
+            taints=tuple(
+                (taint["key"], taint.get("value") or "", taint["effect"])
+                for taint in spec.get("taints") or ()
+                if taint["effect"] != "PreferNoSchedule"
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPod:
+    """A pod that has GPUs or asks for some."""
+
+    uid: str
+    job: str
+    """`NAMESPACE/NAME` of the MPIJob of which it is a worker; empty: of none."""
+    workload: str
+    """`NAMESPACE/KIND/NAME` of what an HPA would scale: of the Deployment, not of its ReplicaSet; empty: nothing."""
+    index: int
+    """Of the worker; -1: it is none."""
+    node: str
+    """Empty: it waits."""
+    gpus: int
+    priority: int
+    asked: float
+    """Unix seconds at which it was created."""
+    nominated: bool
+    """Whether the scheduler has made room for it."""
+    placement: "Placement"
+    leaving: bool = False
+    """Whether it is being deleted, and will give its GPUs back."""
+
+    @classmethod
+    def from_json(cls, pod: Json) -> "GpuPod | None":
+        """None: it has no GPU, or has ended."""
+        meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+        gpus = _gpus(spec)
+        if not gpus or status.get("phase") in {"Succeeded", "Failed"}:
+            return None
+        labels = meta.get("labels") or {}
+        is_worker = labels.get(LABEL_JOB_ROLE) == Role.WORKER and LABEL_JOB_NAME in labels
+        return cls(
+            uid=meta.get("uid", ""),
+            job=f"{meta.get('namespace', '')}/{labels[LABEL_JOB_NAME]}" if is_worker else "",
+            workload=_workload(meta, labels),
+            index=_index(labels, meta["name"]) if is_worker else -1,
+            node=spec.get("nodeName") or "",
+            gpus=gpus,
+            priority=int(spec.get("priority") or 0),
+            asked=unix_seconds(meta.get("creationTimestamp")),
+            nominated=bool(status.get("nominatedNodeName")),
+            placement=Placement.from_json(spec),
+            leaving="deletionTimestamp" in meta,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a pod may run, as far as node selector, required node affinity and taints say."""
+
+    selector: Mapping[str, str]
+    terms: tuple[Json, ...]
+    """Of the required node affinity: one must match. Empty: there is none."""
+    tolerations: tuple[Json, ...]
+
+    @classmethod
+    def from_json(cls, spec: Json) -> "Placement":
+        """Of a pod's spec, or a pod template's."""
+        affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ) or {}
+        return cls(
+            selector=spec.get("nodeSelector") or {},
+            terms=tuple(affinity.get("nodeSelectorTerms") or ()),
+            tolerations=tuple(spec.get("tolerations") or ()),
+        )
+
+    def fits(self, node: GpuNode) -> bool:
+        """Whether the scheduler would consider the node, were there room."""
+        return (
+            all(node.labels.get(key) == value for key, value in self.selector.items())
+            and (not self.terms or any(_matches(term, node) for term in self.terms))
+            and all(any(_tolerates(one, taint) for one in self.tolerations) for taint in node.taints)
+        )
+
+
+def gpu_nodes(nodes: Iterable[Json]) -> tuple[GpuNode, ...]:
+    """Those that count, by name."""
+    found = (GpuNode.from_json(node) for node in nodes)
+    return tuple(sorted((node for node in found if node is not None), key=lambda node: node.name))
+
+
+def gpu_pods(pods: Iterable[Json]) -> tuple[GpuPod, ...]:
+    """Those that count."""
+    found = (GpuPod.from_json(pod) for pod in pods)
+    return tuple(pod for pod in found if pod is not None)
+
+
+def _gpus(spec: Json) -> int:
+    """Containers run together, init containers one by one before them."""
+
+    def of(container: Json) -> int:
+        resources = container.get("resources") or {}
+        return int((resources.get("limits") or {}).get(GPU, (resources.get("requests") or {}).get(GPU, 0)))
+
+    together = sum(map(of, spec.get("containers") or ()))
+    return max(together, *map(of, spec.get("initContainers") or ()), 0)
+
+
+def _workload(meta: Json, labels: Mapping[str, str]) -> str:
+    """By its controller. A Deployment's ReplicaSet is named after it and the hash that its pods are labelled with."""
+    owner = next((one for one in meta.get("ownerReferences") or () if one.get("controller")), None)
+    if owner is None:
+        return ""
+    kind, name, ending = owner["kind"], owner["name"], f"-{labels.get('pod-template-hash')}"
+    if kind == "ReplicaSet" and name.endswith(ending):
+        kind, name = "Deployment", name.removesuffix(ending)
+    return f"{meta.get('namespace', '')}/{kind}/{name}"
+
+
+def _index(labels: Mapping[str, str], name: str) -> int:
+    text = labels.get(LABEL_REPLICA_INDEX) or name.rpartition("-")[2]
+    return int(text) if text.isascii() and text.isdigit() else -1
+
+
+def _matches(term: Json, node: GpuNode) -> bool:
+    """An operator that is not known here (`Gt`, `Lt`), or one for fields, is left to the scheduler."""
+    known = [one for one in term.get("matchExpressions") or () if one["operator"] not in {"Gt", "Lt"}]
+    if not term.get("matchExpressions") and not term.get("matchFields"):
+        return False  # an empty term matches nothing
+    return selects({"matchExpressions": known}, node.labels)
+
+
+def _tolerates(toleration: Json, taint: tuple[str, str, str]) -> bool:
+    """As `Toleration.ToleratesTaint` in Kubernetes' `core/v1`."""
+    key, value, effect = taint
+    if toleration.get("effect") and toleration["effect"] != effect:
+        return False
+    if not toleration.get("key"):
+        return toleration.get("operator") == "Exists"
+    if toleration["key"] != key:
+        return False
+    return toleration.get("operator") == "Exists" or (toleration.get("value") or "") == value

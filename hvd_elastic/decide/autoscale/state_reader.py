@@ -1,0 +1,76 @@
+"""Reads what the decision needs: jobs, nodes, pods, and what inference will need."""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Final
+
+from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
+from hvd_elastic.client.operations.submitted_job import MPIJOB_API
+from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
+from hvd_elastic.decide.autoscale.decision import SharedCluster
+from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH, HpaDemand, coming_gpus
+from hvd_elastic.decide.autoscale.shared_cluster import gpu_nodes, gpu_pods
+
+log = logging.getLogger(__name__)
+
+_LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class StateReader:
+    """Reads one cluster, again and again."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        namespaces: Sequence[str] = (),
+        *,
+        forecast: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
+        self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
+        self._hpas_refused = False
+
+    def read(self) -> tuple[SharedCluster, float]:
+        """The state, and the API server's clock in Unix seconds. Raises ClusterError if a part cannot be read.
+
+        A decision over a part would take an unread pod's GPU for idle.
+        """
+        now = (self._cluster.ask("GET", "/version").time or datetime.now(UTC)).timestamp()
+        with ThreadPoolExecutor() as pool:
+            nodes = pool.submit(lambda: gpu_nodes(self._cluster.list("/api/v1/nodes")))
+            pods = pool.submit(lambda: gpu_pods(self._cluster.list("/api/v1/pods", fieldSelector=_LIVE_PODS)))
+            jobs = pool.submit(self._jobs)
+            hpas = pool.submit(self._hpas)
+            forecast = pool.submit(self._forecast)
+        inference = sum(pod.gpus for pod in pods.result() if not pod.job)
+        state = SharedCluster(
+            jobs=jobs.result(),
+            nodes=nodes.result(),
+            pods=pods.result(),
+            coming=max(0, forecast.result() - inference, coming_gpus(hpas.result(), pods.result())),
+        )
+        return state, now
+
+    def _jobs(self) -> tuple[AutoscaledJob, ...]:
+        root = f"/apis/{MPIJOB_API}"
+        paths = [f"{root}/namespaces/{name}/mpijobs" for name in self._namespaces] or [f"{root}/mpijobs"]
+        found = (
+            AutoscaledJob.from_json({"apiVersion": MPIJOB_API, **job})
+            for path in paths
+            for job in self._cluster.list(path)
+        )
+        return tuple(job for job in found if job is not None)
+
+    def _hpas(self) -> Sequence[HpaDemand]:
+        """A forecast, not a part of the state: without it the autoscaler decides as if there were no HPA."""
+        try:
+            found = [HpaDemand.from_json(hpa) for hpa in self._cluster.list(HPA_PATH)]
+        except (ClusterError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            if not self._hpas_refused:
+                log.warning("HorizontalPodAutoscalers give no forecast: %s", error)
+            self._hpas_refused = True
+            return ()
+        self._hpas_refused = False
+        return found

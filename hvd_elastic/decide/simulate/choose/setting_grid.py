@@ -1,0 +1,91 @@
+"""The settings that are tried: values of each key, given or by default, and all their combinations."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Final
+
+from hvd_elastic.decide.simulate.day import Day
+from hvd_elastic.decide.simulate.inputs.simulated_jobs import JobPlan, JobSetting, setting_of
+from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.priorityclasses.problem import Problem
+
+KEYS: Final = tuple(field.name for field in fields(JobSetting))
+"""Of a setting."""
+_NAMES: Final = {"jobs": "copies"}
+MOST_SETTINGS: Final = 2000
+
+SettingValues = Mapping[str, Sequence[int | None]]
+"""Values by key of a setting, ascending."""
+
+
+def default_values(plan: JobPlan, day: Day) -> SettingValues:
+    """Around the description: half and twice its max, as far as nodes have room; usual graces and intervals."""
+    own = setting_of(plan)
+    room = max(own.max, most_workers(day, plan.spec.workers.gpus or 1))
+    graces, intervals = {15, 30, 60, own.grace}, {60, 300, 900}
+    return {
+        "min": sorted({1, own.min, max(1, own.max // 2)}),
+        "max": sorted({max(1, own.max // 2), own.max, min(2 * own.max, room)}),
+        "grace": sorted(graces),
+        "every": sorted({*intervals, own.every}) if own.every is not None else [None],
+        "copies": [own.copies],
+    }
+
+
+def given_values(words: Sequence[str]) -> SettingValues:
+    """`KEY=A,B` words; keys are min, max, grace, every, jobs. Raises InvalidInputError with all problems."""
+    found: dict[str, Sequence[int | None]] = {}
+    problems = []
+    for word in words:
+        key, _, text = word.partition("=")
+        values = text.split(",")
+        if _NAMES.get(key, key) not in KEYS or key == "copies":
+            known = ", ".join("jobs" if name == "copies" else name for name in KEYS)
+            problems.append(Problem(path="--grid", value=word, what="names no key", way_out=f"keys are {known}"))
+        elif not all(value.strip().isdigit() and int(value) > 0 for value in values):
+            problems.append(
+                Problem(
+                    path="--grid",
+                    value=word,
+                    what="is not KEY=A,B of whole numbers from 1 on",
+                    way_out="grace and every are seconds",
+                )
+            )
+        elif _NAMES.get(key, key) in found:
+            problems.append(
+                Problem(path="--grid", value=key, what="is given twice", way_out="write all its values once")
+            )
+        else:
+            found[_NAMES.get(key, key)] = sorted({int(value) for value in values})
+    if problems:
+        raise InvalidInputError(problems)
+    return found
+
+
+def settings(values: SettingValues) -> list[JobSetting]:
+    """All combinations whose min is not above their max. Raises InvalidInputError if there are none, or too many."""
+    found = list(_combined(values))
+    if not 0 < len(found) <= MOST_SETTINGS:
+        what = "leave no setting whose min is not above its max" if not found else f"are {len(found)} settings"
+        way_out = f"give at most {MOST_SETTINGS}" if found else ""
+        raise InvalidInputError([Problem(path="--grid", value=..., what=what, way_out=way_out)])
+    return found
+
+
+def most_workers(day: Day, gpus: int) -> int:
+    """How many workers of so many GPUs would fit on all nodes that the day ever has at one time."""
+    changes = sorted(
+        change for node in day.nodes for change in ((node.since, node.gpus // gpus), (node.until, -(node.gpus // gpus)))
+    )
+    return max(itertools.accumulate((workers for _, workers in changes), initial=0))
+
+
+def _combined(values: SettingValues) -> Iterator[JobSetting]:
+    for least, most, grace, every, copies in itertools.product(*(values[key] for key in KEYS)):
+        assert least is not None
+        assert most is not None
+        assert grace is not None
+        assert copies is not None
+        if least <= most:
+            yield JobSetting(min=least, max=most, grace=grace, every=every, copies=copies)

@@ -1,0 +1,69 @@
+"""Several jobs that share what is idle: what a `Share` is asked, when, and what is made of its answer."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
+from hvd_elastic.decide.simulate.engine.job_run import JobRun, RunPhase
+from hvd_elastic.decide.simulate.engine.scheduled_pod import WorkerPhase
+from hvd_elastic.policy.job_demand import JobDemand
+
+Share = Callable[[tuple[JobDemand, ...], int], Mapping[str, int]]
+"""The jobs that have work and the GPUs that inference leaves to them, to the workers that each shall have."""
+
+PERIOD_SECONDS: Final = 60.0
+"""Between two questions if nothing changes."""
+
+
+class CapacitySharing:
+    """Asks the share on a period, and in each moment in which the capacity or the number of jobs has changed."""
+
+    def __init__(self, cluster: ClusterDay, share: Share) -> None:
+        self._cluster = cluster
+        self._share = share
+        self._seen: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """Ask as long as the day lasts."""
+        self._cluster.on_change = self._look
+        self._cluster.at(0.0, self._tick)
+
+    def _tick(self, now: float) -> None:
+        self._ask(now)
+        self._cluster.at(now + PERIOD_SECONDS, self._tick)
+
+    def _look(self, now: float) -> None:
+        seen = self._cluster.lendable, len(self._with_work())
+        if seen != self._seen:
+            self._seen = seen
+            self._cluster.at(now, self._ask)
+
+    def _with_work(self) -> list[JobRun]:
+        return [run for run in self._cluster.runs if run.submitted and run.phase is not RunPhase.ENDED]
+
+    def _ask(self, now: float) -> None:
+        runs = self._with_work()
+        if not runs:
+            return
+        wanted = self._share(tuple(_demand(run, now) for run in runs), self._cluster.lendable)
+        for run in sorted(runs, key=lambda run: wanted.get(run.job.name, run.workers.wanted) - run.workers.wanted):
+            run.workers.want(wanted.get(run.job.name, run.workers.wanted), now)
+
+
+def _demand(run: JobRun, now: float) -> JobDemand:
+    return JobDemand(
+        name=run.job.name,
+        min=run.job.min,
+        max=run.job.max,
+        workers=run.workers.count(WorkerPhase.MEMBER),
+        wanted=run.workers.wanted,
+        gpus=run.job.gpus,
+        speeds=run.job.speeds,
+        weight=run.job.weight,
+        buy=run.job.buy,
+        age_seconds=now - run.first_step if run.first_step is not None else 0.0,
+        resizes=run.resizes,
+        since_resize_seconds=now - run.last_resize if run.last_resize is not None else float("inf"),
+        stall_grow_seconds=run.stalls.grow,
+        stall_shrink_seconds=run.stalls.shrink,
+    )

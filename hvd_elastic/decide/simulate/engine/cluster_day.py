@@ -1,0 +1,151 @@
+"""The cluster in the course of the day: nodes come and go, pods are bound and evicted, jobs respond."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from statistics import NormalDist
+from typing import Final
+
+from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
+from hvd_elastic.decide.simulate.engine.event_queue import EventQueue, TimedAction
+from hvd_elastic.decide.simulate.engine.job_run import JobRun
+from hvd_elastic.decide.simulate.engine.job_workers import MemberLoss
+from hvd_elastic.decide.simulate.engine.kube_scheduler import Binding, KubeScheduler
+from hvd_elastic.decide.simulate.engine.node_table import NodeTable
+from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
+from hvd_elastic.decide.simulate.workload import Stalls
+
+_STEPS_OF_PROGRESS: Final = 200
+_GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
+_NORMAL: Final = NormalDist()
+
+
+class ClusterDay:
+    """Plays a day. What jobs ask of their surroundings is here."""
+
+    def __init__(self, day: Day, stalls: Stalls, *, unit: int = 1) -> None:
+        self.day = day
+        self.waited: list[float] = []
+        """Seconds of each pod of inference that runs, from its creation on."""
+        self.runs: list[JobRun] = []
+        self.on_change: Callable[[float], None] = _ignore
+        """Called after each moment in which something has happened."""
+        self.table = NodeTable(len(day.nodes), unit=unit)
+        self._stalls = stalls
+        self._scheduler = KubeScheduler(self.table)
+        self._queue = EventQueue()
+        self._asked = count(1)
+        self._touched: dict[JobRun, None] = {}
+        for number, node in enumerate(day.nodes):
+            self._set_node(number, node)
+        for pod in day.pods:
+            self._queue.at(pod.created, partial(self._ask_for, pod))
+
+    @property
+    def never(self) -> int:
+        """Pods of inference that have no room, and for which nobody leaves."""
+        return self._scheduler.stuck
+
+    @property
+    def lendable(self) -> int:
+        """GPUs that inference neither holds nor is promised."""
+        return self.table.lendable
+
+    def play(self, progress: Callable[[float], None]) -> None:
+        """From the first second to the last."""
+        shown = 0
+        while (now := self._queue.next_second()) <= self.day.seconds:
+            while self._queue.next_second() == now:
+                while self._queue.next_second() == now:
+                    self._queue.pop()(now)
+                self._settle(now)
+            self.on_change(now)
+            if now / self.day.seconds * _STEPS_OF_PROGRESS >= shown:
+                shown += 1
+                progress(now / self.day.seconds)
+        progress(1.0)
+
+    def at(self, second: float, action: TimedAction) -> None:
+        """Do something later."""
+        self._queue.at(second, action)
+
+    def create(self, pod: ScheduledPod) -> None:
+        """It waits for room from now on."""
+        self._scheduler.add(pod)
+
+    def release(self, pod: ScheduledPod) -> None:
+        """Its GPUs are free."""
+        self.table.release(pod)
+
+    def touch(self, run: JobRun) -> None:
+        """It has to respond once all that happens in this moment has happened."""
+        self._touched[run] = None
+
+    def _settle(self, now: float) -> None:
+        while True:
+            while self._touched:
+                run = next(iter(self._touched))
+                del self._touched[run]
+                run.respond(now)
+            decisions = self._scheduler.schedule(now)
+            for decision in decisions:
+                if not isinstance(decision, Binding):
+                    self.runs[decision.worker.job].workers.tell(decision.worker, now)
+                elif isinstance(decision.pod, WorkerPod):
+                    self.runs[decision.pod.job].workers.bound(decision.pod, now)
+                elif isinstance(decision.pod, ServingPod):
+                    self._serve(decision.pod, now)
+            if not decisions:
+                return
+
+    def _ask_for(self, pod: InferencePod, now: float) -> None:
+        self._serve_later(pod.gpus, pod.seconds, now)
+
+    def _serve_later(self, gpus: int, seconds: float, now: float) -> None:
+        """Multiples of the golden ratio, less whole numbers, fill the range between 0 and 1 evenly, without a seed."""
+        part = next(self._asked) * _GOLDEN_RATIO % 1.0
+        start = self._stalls.bind * math.exp(self._stalls.bind_sigma * _NORMAL.inv_cdf(part))
+        self.create(ServingPod(gpus=gpus, created=now, start=start if now else 0.0, seconds=seconds))
+
+    def _serve(self, pod: ServingPod, now: float) -> None:
+        pod.running = now + pod.start
+        if pod.created:
+            self.waited.append(pod.running - pod.created)
+        self._queue.at(pod.running + pod.seconds, partial(self._served, pod))
+
+    def _served(self, pod: ServingPod, _now: float) -> None:
+        if pod.node is not None:
+            self.table.release(pod)
+
+    def _set_node(self, number: int, node: NodeLife) -> None:
+        self._queue.at(node.since, lambda _now: self.table.add(number, node.gpus))
+        if node.notice_seconds:
+            notice = max(node.until - node.notice_seconds, node.since)
+            self._queue.at(notice, partial(self._drain_node, number, node))
+        self._queue.at(node.until, partial(self._lose_node, number, node))
+
+    def _drain_node(self, number: int, node: NodeLife, now: float) -> None:
+        for pod in self.table.close(number):
+            if isinstance(pod, WorkerPod):
+                self.runs[pod.job].workers.tell(pod, now, grace=node.until - now)
+            elif isinstance(pod, ServingPod):
+                self.table.release(pod)
+                self._move_elsewhere(pod, now)
+
+    def _lose_node(self, number: int, node: NodeLife, now: float) -> None:
+        how = MemberLoss.KILLED if node.notice_seconds else MemberLoss.NODE_LOST
+        for pod in self.table.remove(number):
+            if isinstance(pod, WorkerPod):
+                self.runs[pod.job].workers.lose(pod, how, now)
+            elif isinstance(pod, ServingPod):
+                self._move_elsewhere(pod, now)
+
+    def _move_elsewhere(self, pod: ServingPod, now: float) -> None:
+        """Its ReplicaSet makes another one, which does the rest of the work."""
+        left = pod.seconds - max(now - pod.running, 0.0)
+        self._serve_later(pod.gpus, max(left, 0.0), now)
+
+
+def _ignore(_now: float) -> None:
+    """Nobody listens."""

@@ -1,0 +1,101 @@
+"""kube-scheduler as far as it matters here: which pod is bound where, and who leaves for it.
+
+A pod is tried when it comes, and again whenever room comes. The queue holds nobody up: a pod that failed waits for an
+event that may help it (queueing hints), and its backoff of 1 to 10 s is skipped while no other pod is to be tried
+(`SchedulerPopFromBackoffQ`, on since Kubernetes 1.33).
+"""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+from hvd_elastic.decide.simulate.engine.node_table import NodeTable
+from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A pod was bound to a node."""
+
+    pod: ScheduledPod
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A worker has to leave for a pod of inference."""
+
+    worker: WorkerPod
+
+
+class KubeScheduler:
+    """The pods that wait. Inference comes before training; equals come in the order of their creation."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._serving: dict[ServingPod, None] = {}
+        self._workers: dict[int, list[tuple[float, int, WorkerPod]]] = {}
+        self._order = count()
+        self._decisions: list[Binding | Eviction] = []
+
+    @property
+    def stuck(self) -> int:
+        """Pods of inference that have no room, and for which nobody leaves."""
+        return sum(pod.nominated is None for pod in self._serving)
+
+    def add(self, pod: ScheduledPod) -> None:
+        """A pod was created."""
+        if isinstance(pod, ServingPod):
+            self._serving[pod] = None
+        elif isinstance(pod, WorkerPod):
+            heappush(self._workers.setdefault(pod.gpus, []), (pod.created, next(self._order), pod))
+
+    def schedule(self, now: float) -> list[Binding | Eviction]:
+        """All that can be decided now. A worker whose phase is no longer PENDING was deleted meanwhile."""
+        self._decisions = []
+        self._schedule_inference(now)
+        self._schedule_workers(now)
+        return self._decisions
+
+    def _schedule_inference(self, now: float) -> None:
+        failed: set[int] = set()
+        for pod in list(self._serving):
+            if pod.nominated is None and pod.gpus in failed:
+                continue
+            node = self._nodes.fitting(pod)
+            if node is not None:
+                self._bind(pod, node, now)
+                del self._serving[pod]
+            elif pod.nominated is None and not self._preempt_for(pod):
+                failed.add(pod.gpus)
+
+    def _preempt_for(self, pod: ServingPod) -> bool:
+        found = self._nodes.preemptible(pod.gpus)
+        if found is None:
+            return False
+        node, victims = found
+        self._nodes.nominate(pod, node)
+        for victim in victims:
+            if not victim.leaving:
+                victim.leaving = True
+                self._decisions.append(Eviction(victim))
+        return True
+
+    def _schedule_workers(self, now: float) -> None:
+        while True:
+            heads = [head for gpus in self._workers if (head := self._head(gpus))]
+            fitting = [(head, node) for head in heads if (node := self._nodes.roomiest(head[2].gpus)) is not None]
+            if not fitting:
+                return
+            (_, _, worker), node = min(fitting, key=lambda found: found[0][:2])
+            heappop(self._workers[worker.gpus])
+            self._bind(worker, node, now)
+
+    def _head(self, gpus: int) -> tuple[float, int, WorkerPod] | None:
+        waiting = self._workers[gpus]
+        while waiting and waiting[0][2].phase is not WorkerPhase.PENDING:
+            heappop(waiting)
+        return waiting[0] if waiting else None
+
+    def _bind(self, pod: ScheduledPod, node: int, now: float) -> None:
+        self._nodes.bind(pod, node, now)
+        self._decisions.append(Binding(pod))

@@ -1,0 +1,1 @@
+"""What is set up once for a cluster, as files: clusters, monitoring, the platform team's kit."""

@@ -1,0 +1,16 @@
+"""A cluster for elastic training, as the clouds' own tools make it: rendered here, purely; the command line runs it."""
+
+from hvd_elastic.setup.clusters.cluster_plan import ClusterPlan, WorkerPool, plan_problems
+from hvd_elastic.setup.clusters.cluster_steps import creation, deletion, kept_data
+from hvd_elastic.setup.clusters.step import Step, script
+
+__all__ = [
+    "ClusterPlan",
+    "Step",
+    "WorkerPool",
+    "creation",
+    "deletion",
+    "kept_data",
+    "plan_problems",
+    "script",
+]

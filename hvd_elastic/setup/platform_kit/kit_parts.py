@@ -1,0 +1,120 @@
+"""What the kit is made of: the manifests of the verbs that print each part by itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hvd_elastic.decide.autoscale import controller_manifests
+from hvd_elastic.mpijob.manifests import operator_role
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
+from hvd_elastic.priorityclasses import (
+    DEFAULTS,
+    ClassQuota,
+    ClassUser,
+    PriorityClass,
+    Tier,
+    guard_manifests,
+    manifest,
+)
+from hvd_elastic.setup.monitoring.alert_rules import AlertThresholds, rule_file
+from hvd_elastic.setup.monitoring.monitoring_manifests import dashboard_config_map, prometheus_rule
+from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
+
+ALERTS: Final = "alerts"
+DASHBOARD: Final = "dashboard"
+MPIJOB_GUARD: Final = "mpijob-guard"
+COMPONENTS: Final = (MPIJOB_GUARD, ALERTS, DASHBOARD)
+"""The parts that not every cluster can use: one of Kubernetes 1.29, or without Prometheus Operator and Grafana."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KitSettings:
+    """What a kit is made for. The defaults are those of the single verbs."""
+
+    classes: Sequence[PriorityClass] = DEFAULTS
+    users: Sequence[ClassUser] = ()
+    """Who may use the class of inference. Empty: no guard, because with nobody allowed inference could not start."""
+    quotas: Sequence[ClassQuota] = ()
+    image: str = ""
+    """Of the autoscaler. Empty: the kit has none."""
+    autoscaler_namespace: str = "default"
+    operator_namespace: str = operator_role.NAMESPACE
+    operator_account: str = operator_role.ACCOUNT
+    monitoring_namespace: str = "monitoring"
+    """Of rules and dashboard; kube-prometheus-stack's usual one."""
+    monitoring_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of rules and dashboard: by which Prometheus and Grafana choose them, besides Grafana's own label."""
+
+    @property
+    def inference_class(self) -> str:
+        """The name of the class that alerts and dashboard look for."""
+        return next(one.name for one in self.classes if one.tier is Tier.INFERENCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KitPart:
+    """Some objects that come and go together."""
+
+    name: str
+    purpose: str
+    """For people, in a line."""
+    manifests: Sequence[Manifest]
+    """In the order in which they are applied."""
+
+    @property
+    def is_component(self) -> bool:
+        """Whether the part is a kustomize component, which is applied only where it is asked for."""
+        return self.name in COMPONENTS
+
+
+def kit_parts(settings: KitSettings) -> list[KitPart]:
+    """The parts, in the order in which they are applied.
+
+    Raises ModuleNotFoundError without `grafana-foundation-sdk` (the extra `dashboard`).
+    """
+    return [part for part in _parts(settings) if part.manifests]
+
+
+def _parts(settings: KitSettings) -> Iterator[KitPart]:
+    from hvd_elastic.setup.monitoring.grafana_dashboard import grafana_dashboard
+
+    where, labels = settings.monitoring_namespace, settings.monitoring_labels
+    inference = settings.inference_class
+    rules = rule_file(AlertThresholds(inference_class=inference))
+    yield KitPart(
+        name="priorityclasses",
+        purpose="inference above launchers above workers",
+        manifests=[manifest(one) for one in settings.classes],
+    )
+    yield KitPart(
+        name="guard",
+        purpose=f"who may use {inference}, and how many GPUs",
+        manifests=guard_manifests(settings.classes, settings.users, settings.quotas) if settings.users else (),
+    )
+    yield KitPart(
+        name="operator-role",
+        purpose="lets the MPI Operator 0.8 resume jobs",
+        manifests=operator_role.manifests(namespace=settings.operator_namespace, account=settings.operator_account),
+    )
+    yield KitPart(
+        name="autoscaler",
+        purpose="shares idle GPUs among jobs",
+        manifests=controller_manifests.manifests(image=settings.image, namespace=settings.autoscaler_namespace)
+        if settings.image
+        else (),
+    )
+    yield KitPart(
+        name=MPIJOB_GUARD,
+        purpose="what a job's own accounts may change of it: needs Kubernetes 1.30",
+        manifests=mpijob_guard(),
+    )
+    yield KitPart(
+        name=ALERTS,
+        purpose="a PrometheusRule: needs the Prometheus Operator",
+        manifests=[prometheus_rule(rules, namespace=where, labels=labels)],
+    )
+    yield KitPart(
+        name=DASHBOARD,
+        purpose="a ConfigMap for the sidecar of Grafana's chart",
+        manifests=[dashboard_config_map(grafana_dashboard(inference), namespace=where, labels=labels)],
+    )

@@ -1,0 +1,132 @@
+"""What this project's own accounts may change of an MPIJob: a ValidatingAdmissionPolicy for each of them.
+
+RBAC knows objects and no fields. So an account that may patch an MPIJob, to set its number of workers, may also write
+another pod template, of which the operator makes pods: whoever has its token may run anything in the namespace. A
+policy knows fields. It looks at these accounts alone: people, pipelines and operators change jobs as before.
+
+The description of the job is out of reach as well. It is an annotation, and the next `hvd-elastic restart` renders it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hvd_elastic.client.sweep.sweep_record import SUFFIX as SWEEP_SUFFIX
+from hvd_elastic.decide.autoscale import controller_manifests
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_AUTOSCALER,
+    ANNOTATION_BEGUN,
+    ANNOTATION_STATUS,
+    ANNOTATION_TURN,
+    ANNOTATION_WANTED_WORKERS,
+    LABEL_SWEEP,
+)
+from hvd_elastic.mpijob.manifests.supporting import rbac
+from hvd_elastic.priorityclasses.admission_policy import AdmissionPolicy, cel_list, cel_text
+
+Fields = Mapping[str, "Fields"]
+"""Keys of an object that may change, each with those below it; nothing below: all of it may."""
+
+_ACCOUNT: Final = "'system:serviceaccount:'"
+_IN_NAMESPACE: Final = f"{_ACCOUNT} + request.namespace + ':'"
+_SWEEP: Final = f"dyn(oldObject).metadata.?labels[?{cel_text(LABEL_SWEEP)}].orValue('')"
+_SERVERS_OWN: Final[Fields] = {"generation": {}, "managedFields": {}, "resourceVersion": {}}
+"""What the API server changes with every write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWriter:
+    """An account that changes MPIJobs, and what it changes of them."""
+
+    name: str
+    is_user: str
+    """The expression by which its requests are known."""
+    annotations: tuple[str, ...]
+    spec: Fields
+
+
+WRITERS: Final = (
+    JobWriter(
+        name="sidecar",
+        is_user=f"request.userInfo.username == {_IN_NAMESPACE} + request.name + {cel_text(rbac.SUFFIX)}",
+        annotations=(ANNOTATION_BEGUN, ANNOTATION_STATUS),
+        spec={"mpiReplicaSpecs": {"Worker": {"replicas": {}}}},
+    ),
+    JobWriter(
+        name="sweep-runner",
+        is_user=f"request.userInfo.username == {_IN_NAMESPACE} + {_SWEEP} + {cel_text(SWEEP_SUFFIX)}",
+        annotations=(ANNOTATION_TURN,),
+        spec={"runPolicy": {"suspend": {}}},
+    ),
+    JobWriter(
+        name="autoscaler",
+        is_user=f"request.userInfo.username.startsWith({_ACCOUNT}) && "
+        f"request.userInfo.username.endsWith({cel_text(f':{controller_manifests.NAME}')})",
+        annotations=(ANNOTATION_WANTED_WORKERS, ANNOTATION_AUTOSCALER),
+        spec={},
+    ),
+)
+
+
+def mpijob_guard() -> list[dict[str, Any]]:
+    """A policy and its binding for each writer."""
+    return [manifest for writer in WRITERS for manifest in _policy(writer).manifests()]
+
+
+def _policy(writer: JobWriter) -> AdmissionPolicy:
+    metadata: Fields = {**_SERVERS_OWN, "annotations": {name: {} for name in writer.annotations}}
+    may_change: Fields = {"metadata": metadata, **({"spec": writer.spec} if writer.spec else {})}
+    changes = ", ".join((*writer.annotations, *_paths("spec", writer.spec)))
+    refusal = f" may change nothing of an MPIJob but {changes}: hvd-elastic platform-kit"
+    maps = [*_maps("object", "", may_change)]
+    return AdmissionPolicy(
+        name=f"mpijob-{writer.name}.hvd-elastic.dev",
+        group="kubeflow.org",
+        versions=["*"],
+        resource="mpijobs",
+        operation="UPDATE",
+        condition=(f"is-the-{writer.name}", writer.is_user),
+        variables={name: text for one in maps for name, text in one.variables().items()},
+        allowed=[condition for one in maps for condition in one.conditions()],
+        refusal=f"request.userInfo.username + {cel_text(refusal)}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Map:
+    """A map in an MPIJob of which some keys may change, or be added or removed. One that is missing is as an empty one.
+
+    Untyped (`dyn`), because the keys of what has a type cannot be enumerated.
+    """
+
+    name: str
+    path: str
+    """In CEL, from the object on: `.?spec.?runPolicy`."""
+    free: tuple[str, ...]
+
+    def variables(self) -> dict[str, str]:
+        """The map as it is to be, and as it is."""
+        or_empty = ".orValue({})" if self.path else ""
+        return {
+            self.name: f"dyn(object){self.path}{or_empty}",
+            f"{self.name}Before": f"dyn(oldObject){self.path}{or_empty}",
+        }
+
+    def conditions(self) -> Iterator[str]:
+        """Every other key is there as it was, and none is gone."""
+        new, old = (f"variables.{name}" for name in self.variables())
+        free = f"key in {cel_list(self.free)}"
+        yield f"{new}.all(key, {free} || key in {old} && {new}[key] == {old}[key])"
+        yield f"{old}.all(key, {free} || key in {new})"
+
+
+def _maps(name: str, path: str, fields: Fields) -> Iterator[_Map]:
+    yield _Map(name=name, path=path, free=tuple(sorted(fields)))
+    for key, below in fields.items():
+        if below:
+            yield from _maps(key, f"{path}.?{key}", below)
+
+
+def _paths(path: str, fields: Fields) -> Iterator[str]:
+    for key, below in fields.items():
+        yield from _paths(f"{path}.{key}", below) if below else (f"{path}.{key}",)

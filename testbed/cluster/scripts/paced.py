@@ -1,0 +1,61 @@
+"""The digits of examples/digits_elastic.py at a steady pace, until a file says stop: long enough for a scenario."""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import horovod.torch as hvd
+import torch
+from step_log import StepLog
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import hvd_elastic as elastic
+from hvd_elastic.local.demo.demo_data import read_digits
+from hvd_elastic.mpijob.contract import ENV_EVENTS
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--pace", type=float, default=0.05, help="seconds that each step takes at least")
+parser.add_argument(
+    "--stop", type=Path, default=Path("/output/stop"), help="training ends with the epoch once it is there"
+)
+parser.add_argument("--scales", action="store_true", help="with more workers a step takes less")
+parser.add_argument("--build", type=float, default=0.0, help="seconds that the model takes to be built")
+parser.add_argument("--epochs", type=int, default=1000)
+parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--log-samples", action="store_true", help="write which samples each step uses")
+args = parser.parse_args()
+
+elastic.init()
+time.sleep(args.build)
+images, labels = read_digits()
+dataset = TensorDataset(torch.tensor(images).flatten(1), torch.tensor(labels), torch.arange(len(labels)))
+log = StepLog(Path(os.environ[ENV_EVENTS]) if args.log_samples else None)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+
+@elastic.run
+def train(state: elastic.State) -> None:
+    for state.epoch in state.remaining_epochs(args.epochs):
+        for inputs, labels, samples in state.batches(dataset, global_batch_size=60):
+            step = state.step_count + 1
+            log.samples(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=step, epoch=state.epoch)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            (loss * state.weight).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            time.sleep(args.pace / (hvd.size() if args.scales else 1))
+            state.commit(loss=loss.item())
+        if hvd.broadcast_object(args.stop.exists(), root_rank=0, name="stop"):
+            break
+    with torch.no_grad():
+        accuracy = (model(dataset.tensors[0]).argmax(1) == dataset.tensors[1]).float().mean().item()
+    if hvd.rank() == 0:
+        print(f"steps {state.step_count} accuracy {accuracy:.4f}", flush=True)
+
+
+train(elastic.State(model=model, optimizer=optimizer, epoch=0))

@@ -1,0 +1,109 @@
+"""The Kubernetes programs, built from pinned Go modules and kept in the cache."""
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from testbed.kube import folders
+from testbed.kube.errors import ClusterError
+
+SOURCES: Final = Path(__file__).parent / "go"
+KUBERNETES_VERSION: Final = "v1.34.4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSet:
+    """A go.mod of ours and what is built from it. Parts that need other versions of libraries stand apart."""
+
+    name: str
+    packages: tuple[str, ...]
+    ldflags: str = "-s -w"
+    module: str | None = None
+    """A module whose source the cluster reads as well (manifests)."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its go.mod and go.sum lie."""
+        return SOURCES / self.name
+
+
+def _kubernetes_version() -> str:
+    major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    values = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor}
+    return " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())
+
+
+KUBERNETES: Final = ModuleSet(
+    name="kubernetes",
+    packages=tuple(
+        f"k8s.io/kubernetes/cmd/{program}"
+        for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
+    ),
+    ldflags=f"-s -w {_kubernetes_version()}",
+)
+MPI_OPERATOR: Final = ModuleSet(
+    name="mpi-operator",
+    packages=("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
+    module="github.com/kubeflow/mpi-operator",
+)
+TRAINING_OPERATOR: Final = ModuleSet(
+    name="training-operator",
+    packages=("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
+    module="github.com/kubeflow/training-operator",
+)
+"""Built for the tests that ask for it, not by `up`: it owns the name of the MPI Operator's CRD as well."""
+KUEUE: Final = ModuleSet(name="kueue", packages=("sigs.k8s.io/kueue/cmd/kueue",), module="sigs.k8s.io/kueue")
+"""Built for the tests that ask for it."""
+DNS_KWOK: Final = ModuleSet(
+    name="dns-kwok",
+    packages=("github.com/coredns/coredns", "sigs.k8s.io/kwok/cmd/kwok"),
+    module="sigs.k8s.io/kwok",
+)
+PAUSE: Final = ModuleSet(name="pause", packages=("hvd-elastic.test/pause",))
+KUBECTL_DELIVERY: Final = ModuleSet(name="kubectl-delivery", packages=("hvd-elastic.test/kubectl-delivery",))
+
+
+def binaries(modules: ModuleSet) -> Path:
+    """Return the folder with the programs of `modules`, built now if they are not in the cache.
+
+    Raises:
+        ClusterError: the build failed; the message ends with Go's last lines.
+
+    """
+    kept = folders.cache() / "go" / f"{modules.name}-{_key(modules)}"
+    if not kept.is_dir():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+            made = Path(scratch) / "bin"
+            _build(modules, made)
+            made.rename(kept)
+    return kept
+
+
+def _build(modules: ModuleSet, out: Path) -> None:
+    out.mkdir()
+    # -mod=readonly: exactly what go.sum vouches for.
+    flags = ["-mod=readonly", "-trimpath", f"-ldflags={modules.ldflags}", "-o", f"{out}/"]
+    _go(modules, "build", *flags, *modules.packages)
+    if modules.module:
+        source = _go(modules, "list", "-m", "-f", "{{.Dir}}", modules.module).strip()
+        shutil.copytree(source, out / "source", ignore=shutil.ignore_patterns("sdk", "*.go"))
+
+
+def _go(modules: ModuleSet, *arguments: str) -> str:
+    done = subprocess.run(["go", *arguments], cwd=modules.folder, text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise ClusterError(f"go {arguments[0]} of {modules.name} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _key(modules: ModuleSet) -> str:
+    version = subprocess.run(["go", "env", "GOVERSION"], text=True, capture_output=True, check=True).stdout
+    digest = hashlib.sha256(repr((version, modules)).encode())
+    for file in sorted(modules.folder.iterdir()):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,138 @@
+"""Kueue 0.14, which admits jobs by quota, and evicts them whole.
+
+Its own manifests and webhooks, but for how the API server reaches these: by an address of this machine, because no
+kube-proxy translates that of a service. Kueue 0.14 is the last whose CRDs have one version, so that none is converted.
+"""
+
+import base64
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from testbed.kube import addons, gomodules
+from testbed.kube.certificates import Authority
+from testbed.kube.cluster import Cluster
+from testbed.kube.controlplane import ControlPlane, free_ports
+from testbed.kube.daemons import Daemon
+
+NAMESPACE: Final = "kueue-system"
+_NAME: Final = "kueue"
+_ACCOUNT: Final = "kueue-controller-manager"
+_ROLE: Final = "kueue-manager-role"
+_FRAMEWORKS: Final = ("kubeflow.org/mpijob", "pod", "deployment")
+_KINDS: Final = ("mpijob", "pod", "deployment", "clusterqueue", "cohort", "resourceflavor", "workload")
+"""What webhooks look at; those of other frameworks would be asked of kinds that this cluster does not know."""
+_CERTIFICATES: Final = Path("kueue/metrics/certs")
+"""Below /etc: where the manager looks for the certificate of its metrics, also where it serves none."""
+
+
+def start(machine: Cluster) -> Daemon:
+    """Install it; it takes jobs up when this returns."""
+    plane, kubectl = machine.plane, machine.kubectl
+    webhooks, health = free_ports("127.0.0.1", 2)
+    configuration = _configuration(plane, webhooks=webhooks, health=health)
+    components = _components()
+    kubectl.apply([*_crds(components), *_access(components), _config_map(configuration)])
+    file = plane.state / f"{_NAME}.yaml"
+    file.write_text(json.dumps(configuration))
+    manager = plane.daemon(
+        _NAME,
+        *addons.with_folder_at("/etc", _own_etc(plane)),  # where the kubelet would have mounted the certificate
+        str(gomodules.binaries(gomodules.KUEUE) / "kueue"),
+        f"--kubeconfig={addons.as_account(plane, kubectl, NAMESPACE, _ACCOUNT)}",
+        f"--config={file}",
+        "--feature-gates=VisibilityOnDemand=false",  # an API of its own, which the API server would have to reach
+    )
+    manager.stop()  # one that a killed run of the tests left
+    authority = _certify(plane)
+    manager.start()
+    addons.wait_answering(manager, f"http://127.0.0.1:{health}/readyz")
+    kubectl.apply(_webhooks(components, f"https://127.0.0.1:{webhooks}", authority))
+    return manager
+
+
+def stop(machine: Cluster) -> None:
+    """Remove it with all its objects. No job may be left in its queues; also after a start that did not end."""
+    components = _components()
+    for item in _webhooks(components, "", b""):
+        machine.kubectl("delete", item["kind"], item["metadata"]["name"], "--ignore-not-found")
+    for crd in _crds(components):  # Kueue itself takes its finalizers away
+        machine.kubectl("delete", "crd", crd["metadata"]["name"], "--ignore-not-found", within_seconds=120)
+    for item in (*_access(components), _config_map({})):
+        if item["kind"] != "Namespace":  # the next start would have to wait for its end
+            name = item["metadata"]["name"]
+            machine.kubectl("delete", item["kind"], name, "--ignore-not-found", f"--namespace={NAMESPACE}")
+    with contextlib.suppress(FileNotFoundError):
+        machine.daemon(_NAME).end()
+
+
+def _components() -> Path:
+    return gomodules.binaries(gomodules.KUEUE) / "source" / "config" / "components"
+
+
+def _configuration(plane: ControlPlane, *, webhooks: int, health: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+        "kind": "Configuration",
+        "namespace": NAMESPACE,
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+        "metrics": {"bindAddress": "0"},
+        "webhook": {"host": "127.0.0.1", "port": webhooks, "certDir": str("/etc" / _CERTIFICATES)},
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "integrations": {"frameworks": [*_FRAMEWORKS]},
+    }
+
+
+def _config_map(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Where it lies in any cluster, for who wants to know how Kueue is configured."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kueue-manager-config", "namespace": NAMESPACE},
+        "data": {"controller_manager_config.yaml": yaml.safe_dump(configuration)},
+    }
+
+
+def _crds(components: Path) -> list[dict[str, Any]]:
+    files = sorted((components / "crd" / "bases").glob("*.yaml"))
+    return [yaml.load(file.read_text(), Loader=yaml.CSafeLoader) for file in files]
+
+
+def _access(components: Path) -> Iterator[dict[str, Any]]:
+    """The role of its manifests, under the name that its kustomization gives it."""
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    yield addons.account(NAMESPACE, _ACCOUNT)
+    role = yaml.safe_load((components / "rbac" / "role.yaml").read_text())
+    role["metadata"]["name"] = _ROLE
+    yield role
+    yield addons.binding(NAMESPACE, _ACCOUNT, _ROLE)
+
+
+def _webhooks(components: Path, server: str, root: bytes) -> Iterator[dict[str, Any]]:
+    """Its webhooks for the kinds that are here, as `server` serves them under a certificate of `root` (PEM)."""
+    for item in yaml.safe_load_all((components / "webhook" / "manifests.yaml").read_text()):
+        item["metadata"]["name"] = f"kueue-{item['metadata']['name']}"
+        names = {f"{item['kind'][0].lower()}{kind}.kb.io" for kind in _KINDS}
+        item["webhooks"] = [webhook for webhook in item["webhooks"] if webhook["name"] in names]
+        for webhook in item["webhooks"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {"url": server + path, "caBundle": base64.b64encode(root).decode()}
+        yield item
+
+
+def _own_etc(plane: ControlPlane) -> Path:
+    return plane.state / _NAME
+
+
+def _certify(plane: ControlPlane) -> bytes:
+    """Make the certificate that it serves with; return that of its authority (PEM)."""
+    shutil.rmtree(_own_etc(plane), ignore_errors=True)
+    authority = Authority.create(_own_etc(plane) / _CERTIFICATES)
+    authority.issue("tls", _NAME, answers_to=("127.0.0.1",))
+    return authority.root.read_bytes()

@@ -1,0 +1,1 @@
+"""Launchers and training on this machine, each worker a process."""

@@ -1,4 +1,0 @@
-"""A real Kubernetes cluster on this machine, for the tests: `python -m tests.cluster.kube up|down|status`.
-
-docs/cluster.md says what it is made of; `cluster.py` brings the parts together, and each other module owns one of them.
-"""

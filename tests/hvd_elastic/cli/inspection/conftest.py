@@ -1,0 +1,3 @@
+from tests.hvd_elastic.client.conftest import cluster, served
+
+__all__ = ["cluster", "served"]

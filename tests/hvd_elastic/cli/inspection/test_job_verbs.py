@@ -1,0 +1,158 @@
+"""`status`, `list`, `events` and `cost` against an API server, as a person calls them."""
+
+import json
+import time
+from typing import Any
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from hvd_elastic.cli import cli
+from hvd_elastic.cli.inspection.status import command as status_verb
+from hvd_elastic.client.report.job_state import JobState
+from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi, Request, Status
+from tests.hvd_elastic.client.report.objects import (
+    ALL_JOBS,
+    CONFIG_MAPS,
+    VERSION,
+    condition,
+    facts,
+    ledger_map,
+    live,
+    mpijob,
+    preempted_event,
+)
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(cli, words)
+
+
+def fresh() -> dict[str, Any]:
+    """A job whose sidecar spoke just now, by the clock of this machine, which the fake server tells too."""
+    return mpijob(status=live(unix=time.time(), since=time.time() - 600))
+
+
+@pytest.fixture
+def training(served: KubeApi) -> KubeApi:
+    served.put(JOBS, fresh())
+    served.put(ALL_JOBS, fresh())
+    served.put(CONFIG_MAPS, ledger_map())
+    served.put(EVENTS, preempted_event())
+    for pod in facts().pods:
+        served.put(PODS, pod)
+    return served
+
+
+def test_status_says_the_truth_and_its_exit_code_tells_the_state(training: KubeApi) -> None:
+    said = call("status", "train")
+    assert said.exit_code == 0
+    assert said.output.startswith("default/train: training with 2 of [1..8] workers since ")
+    assert "the one before was preempted by inference/web-1" in said.output
+    training.put(JOBS, mpijob(conditions=[condition("Failed")], ended=1.0))
+    assert call("status", "train").exit_code == 20
+
+
+@pytest.mark.parametrize("output", ["wide", "json", "yaml", "name"])
+def test_status_in_other_forms(training: KubeApi, output: str) -> None:
+    said = call("status", "train", "-o", output).output
+    match output:
+        case "json":
+            assert json.loads(said)["workers"][2]["before"] == "preempted by inference/web-1"
+        case "yaml":
+            assert yaml.safe_load(said)["state"] == "training"
+        case "name":
+            assert said == "mpijob.kubeflow.org/train\n"
+        case _:
+            assert "train-worker-0 training on node-a" in said
+
+
+def test_every_state_can_be_waited_for() -> None:
+    (wait_for,) = (one for one in status_verb.params if one.name == "wait_for")
+    assert isinstance(wait_for.type, click.Choice)
+    assert set(wait_for.type.choices) == set(JobState)
+
+
+def test_status_waits_for_a_state(training: KubeApi) -> None:
+    assert call("status", "train", "--wait-for", "training").exit_code == 0
+    assert call("status", "train", "--wait-for", "succeeded", "--timeout", "0").exit_code == 124
+    training.put(JOBS, mpijob(conditions=[condition("Failed")], ended=1.0))
+    assert call("status", "train", "--wait-for", "succeeded").exit_code == 20
+    training.put(JOBS, mpijob(conditions=[condition("Succeeded")], ended=1.0))
+    assert call("status", "train", "--wait-for", "training").exit_code == 1
+
+
+def test_what_may_not_be_read_is_said_and_the_rest_is_shown(training: KubeApi) -> None:
+    def no_ledger(request: Request) -> None:
+        if "configmaps" in request.path:
+            raise Status(403)
+
+    training.fault = no_ledger
+    said = call("status", "train")
+    assert "training with 2" in said.output
+    assert "note: injected" in said.output
+
+
+def test_a_queued_job_says_how_many_come_before_it(training: KubeApi) -> None:
+    workloads = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
+    pending = "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
+    queued = mpijob(suspend=True, labels={"kueue.x-k8s.io/queue-name": "team"})
+    said = {"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}
+    training.put(JOBS, queued)
+    training.objects[workloads] = {"w": {"metadata": {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": "uid-train"}}}}
+    training.objects[workloads]["w"]["status"] = {"conditions": [said]}
+    without = call("status", "train")
+    assert without.exit_code == 14
+    assert "queue team: insufficient quota" in without.output
+    training.objects[pending] = {"w": {"metadata": {"name": "w"}, "positionInLocalQueue": 2}}
+    assert "queue team, 2 jobs before it: insufficient quota" in call("status", "train").output
+
+
+def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
+    said = call("list", "-A")
+    header, row = said.stdout.splitlines()
+    assert header.split() == [
+        "NAMESPACE",
+        "NAME",
+        "STATE",
+        "SIZE",
+        "STEP",
+        "WALL",
+        "TRAINING",
+        "GPU-HOURS",
+        "LENT",
+        "PREEMPTIONS",
+    ]
+    assert row.split()[:6] == ["default", "train", "training", "2", "of", "[1..8]"]
+    assert said.stderr.startswith("jobs: 1, training: 1 with 2 workers; ")
+    assert json.loads(call("list", "-o", "json").stdout)[0]["name"] == "train"
+
+
+def test_list_asks_for_mpijobs_and_the_time_and_nothing_else(training: KubeApi) -> None:
+    training.requests.clear()
+    call("list")
+    assert {request.path for request in training.requests} == {JOBS, VERSION}
+
+
+def test_events_tell_the_story(training: KubeApi) -> None:
+    said = call("events", "train").stdout
+    assert "leaves: preempted by inference/web-1" in said
+    told = json.loads(call("events", "train", "-o", "json").stdout)
+    assert [happening["unix"] for happening in told] == sorted(happening["unix"] for happening in told)
+    assert call("events", "train", "--since", "soon").exit_code == 2
+
+
+def test_cost_of_one_job_and_of_all(training: KubeApi) -> None:
+    training.put(JOBS, mpijob(conditions=[condition("Succeeded")], ended=1_800_000_000.0))
+    assert call("cost", "train").stdout.startswith("default/train: held 0.57 GPU-hours")
+    assert json.loads(call("cost", "train", "-o", "json").stdout)["gpu_seconds"] == 2065.0
+    assert call("cost", "--all").stdout.splitlines()[1].split()[:3] == ["default", "train", "0.57"]
+    assert call("cost").exit_code == 2
+    training.remove(CONFIG_MAPS, "train-ledger")
+    unknown = call("cost", "train")
+    assert unknown.exception is not None
+    assert "has no ledger" in str(unknown.exception)

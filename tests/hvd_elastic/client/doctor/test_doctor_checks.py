@@ -1,0 +1,274 @@
+"""What the checks of `doctor` say of clusters that cannot be made on the test cluster, and of what may not be read."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
+from hvd_elastic.client.doctor.diagnosis import Level
+from hvd_elastic.client.doctor.examination import CHECKS, examine
+from hvd_elastic.client.doctor.fact_reader import NEEDED_RIGHTS
+from hvd_elastic.client.operations.resource_paths import PLURALS
+from hvd_elastic.mpijob.job_reader import read_job
+from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.priorityclasses import DEFAULTS, manifest
+
+KUEUE = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+OPERATOR = ServiceAccount(namespace="mpi-operator", name="mpi-operator")
+
+
+def crd(*served: str, established: bool = True) -> dict[str, Any]:
+    return {
+        "spec": {"versions": [{"name": name, "served": True} for name in served]},
+        "status": {"conditions": [{"type": "Established", "status": str(established)}]},
+    }
+
+
+def operator(image: str = "mpioperator/mpi-operator:v0.8.2", *arguments: str, available: int = 1) -> dict[str, Any]:
+    container = {"image": image, "args": list(arguments)}
+    return {
+        "metadata": {"name": "mpi-operator", "namespace": OPERATOR.namespace},
+        "spec": {"template": {"spec": {"serviceAccountName": OPERATOR.name, "containers": [container]}}},
+        "status": {"availableReplicas": available},
+    }
+
+
+def node(name: str = "gpu", *, spot: bool = False, gpus: int = 4, cidr: str = "10.0.0.0/24") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"cloud.google.com/gke-spot": "true"} if spot else {}},
+        "spec": {"podCIDRs": [cidr]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "capacity": {"nvidia.com/gpu": str(gpus)},
+            "allocatable": {"nvidia.com/gpu": str(gpus)},
+            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+        },
+    }
+
+
+def kueue(tag: str, *arguments: str) -> dict[str, Any]:
+    containers = [
+        {"image": "registry.k8s.io/kubebuilder/kube-rbac-proxy:v0.8.0"},
+        {"image": f"registry.k8s.io/kueue/kueue:{tag}", "args": list(arguments)},
+    ]
+    return {
+        "metadata": {"name": "kueue-controller-manager", "namespace": "kueue-system"},
+        "spec": {"template": {"spec": {"containers": containers}}},
+        "status": {"availableReplicas": 1},
+    }
+
+
+def daemon_set(name: str, *containers: str) -> dict[str, Any]:
+    inside = [{"name": container} for container in containers or ("main",)]
+    return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": inside}}}}
+
+
+def mpijob(image: str, *command: str, name: str = "fashion", condition: str = "Running") -> dict[str, Any]:
+    """An elastic job of horovodrun, unless `command` says otherwise."""
+    words = [*(command or ("horovodrun",)), "-np", "2", "--min-np", "1", "python", "train.py"]
+    container = {"name": "launcher", "image": image, "command": words}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"mpiReplicaSpecs": {"Launcher": {"template": {"spec": {"containers": [container]}}}}},
+        "status": {"conditions": [{"type": condition, "status": "True"}]},
+    }
+
+
+def bound(role: str, account: ServiceAccount) -> dict[str, Any]:
+    subject = {"kind": "ServiceAccount", "namespace": account.namespace, "name": account.name}
+    return {"roleRef": {"name": role}, "subjects": [subject]}
+
+
+SOUND = ClusterFacts(
+    namespace="team",
+    version="v1.34.4",
+    nodes=[node(), node("plain", gpus=0)],
+    priority_classes=[manifest(one) for one in DEFAULTS],
+    crds={"mpijobs.kubeflow.org": crd("v2beta1")},
+    deployments=[operator()],
+    daemon_sets=[daemon_set("calico-node")],
+    cluster_roles={
+        "driver": {
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "delete"]},
+                {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs", "mpijobs/status"], "verbs": ["*"]},
+            ]
+        },
+        "kueue-manager-role": {  # as Kueue 0.14 has it, of these kinds
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete", "get", "list", "patch", "watch"]},
+                {
+                    "apiGroups": ["kubeflow.org"],
+                    "resources": ["jaxjobs/status", "mpijobs/status"],
+                    "verbs": ["get", "patch", "update"],
+                },
+            ]
+        },
+    },
+    cluster_role_bindings=[
+        bound("driver", OPERATOR),
+        bound("kueue-manager-role", ServiceAccount(namespace="kueue-system", name="kueue-controller-manager")),
+    ],
+    namespace_object={"metadata": {"name": "team"}},
+    mpijobs=[
+        mpijob("example.com/train:1", "hvd-elastic", "horovodrun"),
+        mpijob("example.com/train:1", "hvd-elastic", "launch"),
+        mpijob("example.com/train:1", "mpirun"),
+        mpijob("example.com/train:horovod0.28.1-hvdelastic.2"),
+        mpijob("horovod/horovod:0.28.1", condition="Succeeded"),
+    ],
+    rights={Right(verb="create", resource="mpijobs", group="kubeflow.org"): True},
+    resume_rights={OPERATOR: True},
+)
+
+
+def told(facts: ClusterFacts) -> dict[str, tuple[Level, str]]:
+    return {
+        one.check: (one.verdict.level, one.verdict.evidence)
+        for one in examine(facts)
+        if one.verdict.level is not Level.OK
+    }
+
+
+def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
+    assert told(SOUND) == {}
+    assert {one.check for one in examine(SOUND)} == {one.name for one in CHECKS}
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "level", "evidence"),
+    [
+        (replace(SOUND, version="v1.28.9-eks-1"), "kubernetes", Level.ERROR, "no native sidecars"),
+        (replace(SOUND, clock_offset_seconds=-90), "clock", Level.WARNING, "90 s behind"),
+        (replace(SOUND, crds={}), "mpijob", Level.ERROR, "not installed"),
+        (replace(SOUND, crds={"mpijobs.kubeflow.org": crd("v1")}), "mpijob", Level.ERROR, "serves v1, not v2beta1"),
+        (
+            replace(SOUND, crds={"mpijobs.kubeflow.org": crd("v2beta1", established=False)}),
+            "mpijob",
+            Level.ERROR,
+            "not established",
+        ),
+        (
+            replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.4.0")]),
+            "mpi-operator",
+            Level.WARNING,
+            "is 0.4",
+        ),
+        (
+            replace(SOUND, deployments=[operator("kubeflow/training-operator:v1.8.1")]),
+            "mpi-operator",
+            Level.ERROR,
+            "no MPI Operator is installed",
+        ),
+        (
+            replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.8.2", "--gang-scheduling=volcano")]),
+            "mpi-operator",
+            Level.ERROR,
+            "podgroups.scheduling.volcano.sh",
+        ),
+        (
+            replace(SOUND, deployments=[operator(), kueue("v0.19.1")], kueue_configuration=KUEUE),
+            "queues",
+            Level.WARNING,
+            "within 30m (waitForPodsReady, which is on by default in this release)",
+        ),
+        (
+            replace(SOUND, kueue_configuration=f"{KUEUE}waitForPodsReady: {{timeout: 5m, blockAdmission: true}}"),
+            "queues",
+            Level.WARNING,
+            "within 5m (waitForPodsReady), and admits no other job meanwhile",
+        ),
+        (replace(SOUND, resume_rights={OPERATOR: False}), "suspend-and-resume", Level.WARNING, "jobs/status"),
+        (replace(SOUND, nodes=[node(spot=True)]), "launcher-nodes", Level.WARNING, "spot node"),
+        (replace(SOUND, nodes=[node(gpus=0)]), "gpus", Level.ERROR, "none of 1 nodes offers"),
+        (replace(SOUND, nodes=[node(cidr="fd00::/64")]), "addresses", Level.ERROR, "IPv6 addresses only"),
+        (replace(SOUND, daemon_sets=[daemon_set("kube-flannel-ds")]), "network-policies", Level.WARNING, "any pod"),
+        (
+            replace(SOUND, mpijobs=[mpijob("horovod/horovod:0.28.1", name="b"), mpijob("train:1", name="a")]),
+            "launchers",
+            Level.WARNING,
+            "a, b: Horovod 0.28.1 runs what anyone sends to the launcher (CVE-2024-10190)",
+        ),
+        (
+            replace(SOUND, mpijobs=[mpijob("train:1")]),
+            "launchers",
+            Level.WARNING,
+            "fashion: nothing says that the Horovod of this image is patched",
+        ),
+        (
+            replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node")]),
+            "network-policies",
+            Level.WARNING,
+            "any pod",
+        ),
+        (
+            replace(
+                SOUND,
+                webhooks=[Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=0)],
+            ),
+            "admission-webhooks",
+            Level.ERROR,
+            "a/b has no ready address",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, evidence: str) -> None:
+    found = told(facts)
+    assert found[check][0] is level
+    assert evidence in found[check][1]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        replace(SOUND, deployments=[operator("mpioperator/mpi-operator:0.6.0")], resume_rights={OPERATOR: False}),
+        replace(SOUND, daemon_sets=[daemon_set("aws-node", "aws-node", "aws-eks-nodeagent")]),
+        replace(SOUND, deployments=[operator("x:0.8.2", "--gang-scheduling=volcano")], crds={
+            **SOUND.crds, "podgroups.scheduling.volcano.sh": {}}),
+        replace(SOUND, deployments=[operator(), kueue("v0.18.3")], kueue_configuration=KUEUE),
+        replace(SOUND, deployments=[operator(), kueue("v0.19.0", "--feature-gates=DisableWaitForPodsReady=true")],
+                kueue_configuration=KUEUE),
+        replace(SOUND, webhooks=[
+            Webhook(name="w", resources=frozenset({"pods"}), service="a/b", ready_addresses=2)]),
+        replace(SOUND, nodes=[node(spot=True), node("plain", gpus=0)]),
+    ],
+)  # fmt: skip
+def test_what_is_well_alarms_nobody(facts: ClusterFacts) -> None:
+    assert told(facts) == {}
+
+
+@pytest.mark.parametrize("fact", Fact)
+def test_what_may_not_be_read_is_a_warning_of_the_checks_that_need_it_alone(fact: Fact) -> None:
+    found = told(replace(SOUND, unreadable={fact: "somebody may not list this"}))
+    assert set(found) == {one.name for one in CHECKS if fact in one.needs}
+    assert all(level is Level.WARNING and "somebody may not list this" in text for level, text in found.values())
+
+
+def test_the_rights_that_are_asked_for_are_those_that_a_submission_takes() -> None:
+    """To look at, create and patch each object; and every right of the Role, for nobody may give what he lacks."""
+    manifests = render(read_job("name: toy\nnamespace: team\nimage: toy:1\ncommand: [python, toy.py]\n"))
+    written = {
+        Right(verb=verb, resource=PLURALS[one["kind"]], group=_group(one["apiVersion"]))
+        for one in manifests
+        for verb in ("create", "get", "patch")
+    }
+    (role,) = (one for one in manifests if one["kind"] == "Role")
+    given = {
+        Right(verb=verb, resource=resource, group=group)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert written | given <= set(NEEDED_RIGHTS)
+    reading = {("get", "pods/log"), ("list", "mpijobs"), ("delete", "mpijobs")}
+    assert {(right.verb, right.resource) for right in set(NEEDED_RIGHTS) - written - given} <= reading
+    assert len(set(NEEDED_RIGHTS)) == len(NEEDED_RIGHTS)
+
+
+def _group(api_version: str) -> str:
+    group, slash, _ = api_version.partition("/")
+    return group if slash else ""

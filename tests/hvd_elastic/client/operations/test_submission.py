@@ -1,0 +1,214 @@
+"""Nothing is written unless all of a job is accepted, and what was decided since stays decided."""
+
+import pytest
+
+from hvd_elastic.client.connection.cluster_errors import ForbiddenError
+from hvd_elastic.client.job_lookup import ForeignJobError
+from hvd_elastic.client.operations.prerequisites import NotReadyError
+from hvd_elastic.client.operations.submission import NotAppliedError, submit
+from hvd_elastic.client.operations.submitted_job import JobStateError
+from hvd_elastic.mpijob.manifests.render import render
+from testbed.kube_api import JOBS, Request, Status, mpijob
+from tests.hvd_elastic.client.operations.jobs_cluster import (
+    ACCOUNTS,
+    BINDINGS,
+    CLASSES,
+    MAPS,
+    NAMESPACES,
+    POLICIES,
+    ROLES,
+    JobsCluster,
+    named,
+    refuse,
+    spec,
+)
+
+
+def test_everything_is_applied_in_the_order_of_the_manifests(cluster: JobsCluster) -> None:
+    done = submit(cluster.client(), spec())
+    assert [one.name for one in done.objects] == [
+        f"{one['kind'].lower()}/{one['metadata']['name']}" for one in render(spec())
+    ]
+    assert {one.change for one in done.objects} == {"created"}
+    assert [line.split("/")[-2] for line in cluster.written()] == [
+        path.split("/")[-1] for path in (ACCOUNTS, ROLES, BINDINGS, POLICIES, POLICIES, MAPS, JOBS)
+    ]
+    assert {request.query["fieldManager"] for request in cluster.requests if request.method == "PATCH"} == {
+        "hvd-elastic"
+    }
+
+
+def test_the_same_again_changes_nothing(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec())
+    done = submit(cluster.client(), spec())
+    assert {one.change for one in done.objects} == {"unchanged"}
+    assert not any(one.diff for one in done.objects)
+
+
+def test_a_difference_is_shown_and_not_written(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec())
+    cluster.requests.clear()
+    done = submit(cluster.client(), spec(image="train:2"), dry_run=True)
+    assert [one.change for one in done.objects] == ["unchanged"] * 6 + ["configured"]
+    assert "-            image: train:1\n+            image: train:2\n" in done.objects[-1].diff
+    assert cluster.written() == []
+    assert cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == "train:1"
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_the_sidecar_and_the_autoscaler_note_meanwhile_is_no_difference(
+    cluster: JobsCluster, dry_run: bool
+) -> None:
+    submit(cluster.client(), spec())
+    cluster.annotate(status="step 1", begun="true", autoscaler="grew")
+
+    def note(request: Request) -> None:
+        if request.method == "PATCH" and request.path.startswith(JOBS):
+            cluster.annotate(status="step 2", autoscaler="shrank")
+
+    cluster.fault = note
+    done = submit(cluster.client(), spec(), dry_run=dry_run)
+    assert cluster.job()["metadata"]["annotations"]["hvd-elastic.dev/status"] == "step 2"
+    assert {one.change for one in done.objects} == {"unchanged"}
+    assert not any(one.diff for one in done.objects)
+
+
+def test_what_was_decided_since_stays(cluster: JobsCluster) -> None:
+    """The number of workers of `scale`, and whether the job is suspended."""
+    submit(cluster.client(), spec(suspend=True))
+    cluster.change_job(
+        metadata={"annotations": {"hvd-elastic.dev/wanted-workers": "2"}},
+        spec={"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Worker": {"replicas": 2}}},
+    )
+    submit(cluster.client(), spec(suspend=True, image="train:2"))
+    assert cluster.job()["spec"]["runPolicy"]["suspend"] is False
+    assert cluster.job()["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
+
+
+def test_a_size_that_the_new_description_does_not_allow(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec())
+    cluster.annotate(wanted_workers="1")
+    with pytest.raises(JobStateError, match="scaled to 1 workers, which is not within the new description's 2 to 4"):
+        submit(cluster.client(), spec(workers="2:4"))
+
+
+def test_all_that_the_cluster_lacks_is_told_before_anything_is_written(cluster: JobsCluster) -> None:
+    cluster.remove(NAMESPACES, "default")
+    cluster.remove(CLASSES, "preserved-pc")
+    cluster.remove("/apis", "kubeflow.org")
+    with pytest.raises(NotReadyError) as caught:
+        submit(cluster.client(), spec(monitor=True))
+    lines = str(caught.value).splitlines()
+    for line, said in zip(
+        lines,
+        ("kubectl create namespace default", "no CRD mpijobs.kubeflow.org", "PriorityClass preserved-pc", "PodMonitor"),
+        strict=True,
+    ):
+        assert said in line
+    assert "hvd-elastic priorityclasses | kubectl apply -f -" in lines[2]
+    assert not any(request.method == "PATCH" for request in cluster.requests)
+
+
+@pytest.mark.parametrize("version", ["v1.28.15", "v1.27.3-gke.100"])
+def test_a_cluster_without_native_sidecars(cluster: JobsCluster, version: str) -> None:
+    cluster.put("", named("version", gitVersion=version))
+    with pytest.raises(NotReadyError, match=rf"Kubernetes {version}, which has no native sidecars: upgrade to 1\.29"):
+        submit(cluster.client(), spec())
+    assert not any(request.method == "PATCH" for request in cluster.requests)
+
+
+@pytest.mark.parametrize("version", ["v1.29.0", "v1.34.4+k3s1", "unknown"])
+def test_a_cluster_that_has_them_or_does_not_say(cluster: JobsCluster, version: str) -> None:
+    cluster.put("", named("version", gitVersion=version))
+    submit(cluster.client(), spec())
+
+
+def test_mpijobs_of_another_version(cluster: JobsCluster) -> None:
+    cluster.put("/apis", named("kubeflow.org", versions=[{"groupVersion": "kubeflow.org/v1"}]))
+    cluster.remove("/apis/kubeflow.org", "v2beta1")
+    with pytest.raises(NotReadyError, match=r"are of kubeflow\.org/v1, not of kubeflow\.org/v2beta1"):
+        submit(cluster.client(), spec())
+
+
+def test_what_may_not_be_read_is_not_missing(cluster: JobsCluster) -> None:
+    def only_in_the_namespace(request: Request) -> None:
+        if request.path.startswith((CLASSES, NAMESPACES)) and "default/" not in request.path:
+            raise Status(403)
+
+    cluster.fault = only_in_the_namespace
+    submit(cluster.client(), spec())
+    assert "bert" in cluster.objects[JOBS]
+
+
+def test_jobs_that_are_left_alone(cluster: JobsCluster) -> None:
+    cluster.put(JOBS, mpijob("bert"))
+    with pytest.raises(ForeignJobError, match="left alone"):
+        submit(cluster.client(), spec())
+    cluster.remove(JOBS, "bert")
+    submit(cluster.client(), spec())
+    cluster.change_job(status={"completionTime": "2026-01-01T00:00:00Z"})
+    with pytest.raises(JobStateError, match="has failed: `hvd-elastic restart bert`"):
+        submit(cluster.client(), spec())
+    cluster.change_job(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    with pytest.raises(JobStateError, match="being deleted"):
+        submit(cluster.client(), spec())
+
+
+def test_a_job_whose_worker_was_evicted_goes_on(cluster: JobsCluster) -> None:
+    submit(cluster.client(), spec())
+    cluster.change_job(status={"conditions": [{"type": "Failed", "status": "True", "reason": "MPIJobEvicted"}]})
+    submit(cluster.client(), spec())
+
+
+def test_another_managers_fields_are_named_with_their_owner(cluster: JobsCluster) -> None:
+    cluster.fault = refuse(
+        "MPIJob", 409, reason="FieldManagerConflict", field=".spec.slotsPerWorker",
+        message='conflict with "ann" using kubeflow.org/v2beta1',
+    )  # fmt: skip
+    with pytest.raises(NotAppliedError) as caught:
+        submit(cluster.client(), spec())
+    assert str(caught.value) == "MPIJob bert: .spec.slotsPerWorker is ann's: --force-conflicts takes it over"
+    assert cluster.written() == []
+    cluster.fault = lambda request: None
+    submit(cluster.client(), spec(), force=True)
+    assert {request.query["force"] for request in cluster.requests if request.query.get("force")} == {"false", "true"}
+
+
+def test_a_field_that_cannot_be_changed(cluster: JobsCluster) -> None:
+    cluster.fault = refuse(
+        "Role", 422, reason="FieldValueInvalid", field="spec", message="field is immutable\n@@ -6,11"
+    )
+    with pytest.raises(
+        NotAppliedError, match="Role bert-discovery: spec: field is immutable: it cannot be changed"
+    ) as told:
+        submit(cluster.client(), spec())
+    assert "@@" not in str(told.value)
+
+
+def test_a_binding_to_a_role_that_is_not_there_yet_is_not_rehearsed(cluster: JobsCluster) -> None:
+    """The API server would look for the role."""
+    submit(cluster.client(), spec(), dry_run=True)
+    assert not any(request.path.startswith(BINDINGS) for request in cluster.requests if request.method == "PATCH")
+
+
+def test_all_rights_that_lack_are_told_before_anything_is_written(cluster: JobsCluster) -> None:
+    def fault(request: Request) -> None:
+        if request.method == "PATCH" and request.path.startswith((JOBS, ROLES)):
+            raise Status(403)
+
+    cluster.fault = fault
+    with pytest.raises(ForbiddenError) as caught:
+        submit(cluster.client(), spec())
+    assert len(str(caught.value).splitlines()) == 2
+    assert cluster.written() == []
+
+
+def test_all_objects_that_may_not_be_read_are_told(cluster: JobsCluster) -> None:
+    def fault(request: Request) -> None:
+        if request.path.startswith((ACCOUNTS, POLICIES)):
+            raise Status(403)
+
+    cluster.fault = fault
+    with pytest.raises(ForbiddenError) as caught:
+        submit(cluster.client(), spec())
+    assert len(str(caught.value).splitlines()) == 3

@@ -1,0 +1,205 @@
+"""Who trains, who does not and why, and what that cost."""
+
+import re
+
+import pytest
+
+from hvd_elastic.client.report.job_status import job_status, worker_bounds
+from hvd_elastic.client.report.status_text import headline, status_text
+from hvd_elastic.client.report.words.cause_words import scheduler_words
+from hvd_elastic.client.report.words.time_words import duration_words
+from hvd_elastic.client.report.worker_status import WorkerPodState, worker_statuses
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
+from hvd_elastic.mpijob.description.job_json import as_json
+from hvd_elastic.mpijob.job_reader import read_job
+from tests.hvd_elastic.client.report.objects import (
+    LEDGER,
+    NOW,
+    condition,
+    facts,
+    launcher,
+    live,
+    mpijob,
+    pod,
+    preempted_event,
+    unschedulable,
+)
+
+
+def test_the_first_line_says_how_many_of_how_many_and_since_when() -> None:
+    said = headline(job_status(facts()))
+    assert re.fullmatch(r"default/train: training with 2 of \[1\.\.8\] workers since \d\d:\d\d:\d\d", said)
+
+
+def test_who_waits_says_why_in_the_schedulers_words_and_why_the_one_before_left() -> None:
+    zero, _, two = worker_statuses(facts())
+    assert (zero.state, zero.why, zero.before) == (WorkerPodState.TRAINING, "", "")
+    assert two.state is WorkerPodState.PENDING
+    assert two.why == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
+    assert two.before == "preempted by inference/web-1"
+
+
+def test_a_worker_that_is_not_made_yet_says_why_the_last_one_left() -> None:
+    *_, two = worker_statuses(facts(pods=(launcher(), pod("train-worker-0"), pod("train-worker-1"))))
+    assert (two.state, two.why, two.since) == (WorkerPodState.ABSENT, "preempted by inference/web-1", NOW - 610)
+
+
+def test_without_a_ledger_the_schedulers_event_names_the_pod_that_preempted() -> None:
+    gone = facts(ledger=None, pods=(launcher(),), events=(preempted_event(),))
+    assert worker_statuses(gone)[2].why == "preempted by inference/web-1"
+
+
+@pytest.mark.parametrize(
+    ("present", "state", "why"),
+    [
+        (pod("train-worker-2", phase="Failed", reason="Evicted"), WorkerPodState.ENDED, "Evicted"),
+        (
+            pod("train-worker-2", deleting=True, conditions=[condition("DisruptionTarget", "PreemptionByScheduler")]),
+            WorkerPodState.LEAVING,
+            "preempted",
+        ),
+        (
+            pod("train-worker-2", deleting=True, conditions=[condition("DisruptionTarget", "TerminationByKubelet")]),
+            WorkerPodState.LEAVING,
+            "evicted",
+        ),
+        (pod("train-worker-2", deleting=True), WorkerPodState.LEAVING, "deleted"),
+        (
+            pod(
+                "train-worker-2",
+                phase="Pending",
+                containers=[{"name": "w", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no image"}}}],
+            ),
+            WorkerPodState.STARTING,
+            "ImagePullBackOff: no image",
+        ),
+        (pod("train-worker-2"), WorkerPodState.READY, ""),
+    ],
+)
+def test_each_pod_says_what_it_does(present: dict[str, object], state: WorkerPodState, why: str) -> None:
+    two = worker_statuses(facts(pods=(present,)))[2]
+    assert (two.state, two.why) == (state, why)
+
+
+def test_the_ledger_says_more_of_a_pod_that_leaves_than_the_pod() -> None:
+    leaving = pod("train-worker-2", uid="old-2", deleting=True)
+    two = worker_statuses(facts(pods=(leaving,)))[2]
+    assert (two.state, two.why, two.before) == (WorkerPodState.LEAVING, "preempted by inference/web-1", "")
+
+
+def test_the_sums_are_those_of_the_ledger() -> None:
+    told = live(
+        durable=NOW - 120.0, durable_step=80, stepped=NOW - 5.5, samples="train, epoch 0: each of 50 samples once"
+    )
+    status = job_status(facts(job=mpijob(status=told)))
+    assert "  samples: train, epoch 0: each of 50 samples once\n" in status_text(status)
+    assert (status.resizes, status.pause_seconds, status.repeated_steps, status.preemptions) == (1, 3.0, 2, 1)
+    assert (status.step, status.durable_step, status.durable_age_seconds) == (90, 80, 120.0)
+    assert (status.heartbeat_age_seconds, status.word_age_seconds) == (0.5, 5.0)
+
+
+def test_launchers_that_were_taken_away_use_up_no_restart() -> None:
+    pods = (
+        launcher("train-launcher-1", phase="Failed"),
+        launcher(
+            "train-launcher-2", phase="Failed", conditions=[condition("DisruptionTarget", "EvictionByEvictionAPI")]
+        ),
+        launcher("train-launcher-3", phase="Failed", reason="Evicted"),
+        launcher(),
+    )
+    status = job_status(facts(pods=pods))
+    assert (status.restarts_used, status.restarts) == (1, 3)
+
+
+def test_what_one_might_take_amiss_is_said() -> None:
+    evicted = mpijob(status=live(), conditions=[condition("Failed", "MPIJobEvicted")])
+    assert "the job goes on" in job_status(facts(job=evicted)).notes[0]
+    assert "has no ledger" in job_status(facts(ledger=None)).notes[0]
+    assert job_status(facts(ledger=None, unreadable=("you may not",))).notes == ("you may not",)
+    assert job_status(facts()).notes == ()
+
+
+def test_a_job_that_has_ended_no_longer_asks_for_workers() -> None:
+    done = mpijob(status=live(), conditions=[condition("Succeeded")], ended=NOW - 300)
+    status = job_status(facts(job=done, pods=()))
+    assert status.workers == ()
+    assert headline(status).startswith("default/train: succeeded since ")
+
+
+def test_the_text_leaves_out_workers_of_which_there_is_nothing_to_say() -> None:
+    status = job_status(facts())
+    assert "train-worker-0" not in status_text(status)
+    assert "train-worker-2 pending" in status_text(status)
+    assert "train-worker-0 training on node-a" in status_text(status, wide=True)
+
+
+def test_workers_of_a_job_that_has_ended_are_not_said_to_start() -> None:
+    starting = pod("train-worker-0", phase="Pending")
+    ended = mpijob(status=live(), conditions=[condition("Succeeded")], ended=NOW - 5)
+    assert "train-worker-0 starting" in status_text(job_status(facts(pods=(starting,))))
+    assert "train-worker" not in status_text(job_status(facts(job=ended, pods=(starting,))))
+
+
+def test_a_job_that_never_trained_asks_for_what_the_manifest_says() -> None:
+    early = facts(job=mpijob(), ledger=(), pods=(unschedulable("train-worker-0", ""),))
+    assert [worker.state for worker in worker_statuses(early)] == [
+        WorkerPodState.PENDING,
+        WorkerPodState.ABSENT,
+        WorkerPodState.ABSENT,
+    ]
+    assert job_status(early).step == -1
+
+
+def test_the_schedulers_words_are_cut_where_they_repeat_themselves() -> None:
+    said = (
+        "0/3 nodes are available: 1 node(s) had untolerated taint {a: b}, 2 Insufficient nvidia.com/gpu. "
+        "preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found"
+    )
+    short = "0/3 nodes are available: 1 node(s) had untolerated taint {a: b}, 2 Insufficient nvidia.com/gpu"
+    assert scheduler_words(said) == short
+    assert scheduler_words("x" * 500).endswith("x...")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-1, "0.0 s"), (0.44, "0.4 s"), (59.9, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (273600, "3 d 04 h")],
+)
+def test_durations_are_short(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("written", "bounds"),
+    [
+        ("workers: {min: 2, start: 3, max: 8}", (2, 8)),
+        ("workers: 4", (4, 4)),
+        ("workers: '1:4'", (1, 4)),
+        ("workers: {min: 2}", (2, 2)),
+        ("workers: {start: 3}", (1, 3)),
+        ("cpu: 2", (1, 1)),
+    ],
+)
+def test_the_bounds_are_those_of_the_description(written: str, bounds: tuple[int, int]) -> None:
+    rest = written if written.startswith("workers") else "output: {claim: results}"
+    spec = read_job(f"name: train\nimage: a/b:1\ncommand: [python, a.py]\n{rest}\n")
+    job = mpijob()
+    job["metadata"]["annotations"][ANNOTATION_SPEC] = as_json(spec)
+    assert worker_bounds(job) == bounds == (spec.workers.min, spec.workers.max)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"workers": 3}', '{"workers": {"min": "x"}}'])
+def test_a_description_that_cannot_be_read_leaves_the_manifest(text: str) -> None:
+    job = mpijob()
+    job["metadata"]["annotations"][ANNOTATION_SPEC] = text
+    assert worker_bounds(job) == (1, 3)
+
+
+def test_no_worker_trains_without_a_launcher() -> None:
+    status = job_status(facts(pods=(pod("train-worker-0"),)))
+    assert status.workers[0].state is WorkerPodState.READY
+
+
+def test_the_size_is_that_of_the_fresh_word() -> None:
+    assert job_status(facts()).size == 2
+    assert job_status(facts(job=mpijob(status=live(unix=NOW - 1000)))).size == 0
+    assert job_status(facts(ledger=LEDGER[:4])).resizes == 0

@@ -1,0 +1,82 @@
+"""`generate --autoscaler`: ready to apply, and no more rights than it uses."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from hvd_elastic.cli import cli
+from hvd_elastic.decide.autoscale.controller_manifests import manifests
+
+Json = dict[str, Any]
+
+
+def generated(*arguments: str) -> list[Json]:
+    done = CliRunner().invoke(cli, ["generate", "--autoscaler", "-o", "json", *arguments])
+    assert done.exit_code == 0, done.output
+    items: list[Json] = json.loads(done.stdout)["items"]
+    return items
+
+
+def rights(items: list[Json]) -> set[tuple[str, str, str]]:
+    return {
+        (item["kind"], resource, verb)
+        for item in items
+        for rule in item.get("rules", ())
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_all_parts_are_there_in_the_order_of_need() -> None:
+    kinds = [item["kind"] for item in generated("--image", "registry/hvd:1", "--namespace", "ops")]
+    assert kinds == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
+
+
+def test_it_may_change_nothing_but_jobs_and_what_it_owns() -> None:
+    changing = {right for right in rights(generated("--image", "i")) if right[2] not in {"get", "list"}}
+    assert changing == {
+        ("ClusterRole", "mpijobs", "patch"),
+        ("ClusterRole", "events", "create"),
+        ("Role", "configmaps", "create"),
+        ("Role", "configmaps", "patch"),
+        ("Role", "leases", "create"),
+        ("Role", "leases", "patch"),
+    }
+
+
+def test_for_some_namespaces_it_may_change_jobs_only_there() -> None:
+    items = manifests(image="i", namespace="ops", of_jobs=("team-a", "team-b"))
+    assert ("ClusterRole", "mpijobs", "patch") not in rights(items)
+    where = [item["metadata"]["namespace"] for item in items if item["kind"] == "Role"]
+    assert where == ["team-a", "team-b", "ops"]
+    command = items[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[-4:] == ["--namespace", "team-a", "--namespace", "team-b"]
+
+
+def test_the_pod_is_one_that_restricted_admits() -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
+    pod = generated("--image", "i")[-1]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert {"readinessProbe", "livenessProbe", "resources"} <= set(container)
+
+
+def test_the_command_of_the_deployment_is_one_that_the_verb_understands() -> None:
+    command = generated("--image", "i")[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[:2] == ["hvd-elastic", "autoscale"]
+    assert CliRunner().invoke(cli, [*command[1:], "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [((), "needs --image"), (("job.yaml", "--image", "i"), "FILE is of a job"),
+                            (("--image", "i", "--workers", "2"), "--workers is of a job")],
+)  # fmt: skip
+def test_what_it_cannot_use_is_an_error(arguments: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(cli, ["generate", "--autoscaler", *arguments])
+    assert done.exit_code == 2
+    assert said in done.output

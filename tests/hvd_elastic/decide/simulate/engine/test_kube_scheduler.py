@@ -1,0 +1,133 @@
+"""Which pod is bound where."""
+
+from hvd_elastic.decide.simulate.engine.kube_scheduler import Binding, Eviction, KubeScheduler
+from hvd_elastic.decide.simulate.engine.node_table import NodeTable
+from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
+
+
+def worker(index: int = 0, *, gpus: int = 1, created: float = 0.0) -> WorkerPod:
+    return WorkerPod(gpus=gpus, created=created, job=0, index=index)
+
+
+def serving(gpus: int = 1) -> ServingPod:
+    return ServingPod(gpus=gpus, created=1.0, start=1.0, seconds=10.0)
+
+
+def cluster(*gpus: int) -> tuple[NodeTable, KubeScheduler]:
+    table = NodeTable(len(gpus))
+    for node, size in enumerate(gpus):
+        table.add(node, size)
+    return table, KubeScheduler(table)
+
+
+def create(scheduler: KubeScheduler, *pods: ScheduledPod) -> None:
+    for pod in pods:
+        scheduler.add(pod)
+
+
+def bound(decisions: list[Binding | Eviction]) -> list[ScheduledPod]:
+    return [decision.pod for decision in decisions if isinstance(decision, Binding)]
+
+
+def evicted(decisions: list[Binding | Eviction]) -> list[WorkerPod]:
+    return [decision.worker for decision in decisions if isinstance(decision, Eviction)]
+
+
+def test_pods_spread_over_the_emptiest_nodes() -> None:
+    _, scheduler = cluster(4, 4, 2)
+    pods = [worker(index) for index in range(5)]
+    create(scheduler, *pods)
+    scheduler.schedule(0.0)
+    assert [pod.node for pod in pods] == [0, 1, 0, 1, 2]
+
+
+def test_a_pod_of_two_gpus_needs_both_on_one_node() -> None:
+    _, scheduler = cluster(1, 1)
+    create(scheduler, worker(gpus=2))
+    assert scheduler.schedule(0.0) == []
+
+
+def test_inference_comes_first_and_then_the_oldest() -> None:
+    _, scheduler = cluster(2)
+    young, old, pod = worker(1, created=2.0), worker(0, created=1.0), serving()
+    create(scheduler, young, old, pod)
+    assert bound(scheduler.schedule(3.0)) == [pod, old]
+
+
+def test_a_large_worker_that_waits_holds_up_no_small_one() -> None:
+    _, scheduler = cluster(1)
+    large, small = worker(0, gpus=2), worker(1, created=1.0)
+    create(scheduler, large, small)
+    assert bound(scheduler.schedule(2.0)) == [small]
+
+
+def test_a_deleted_worker_is_not_bound() -> None:
+    _, scheduler = cluster(1)
+    gone = worker()
+    create(scheduler, gone)
+    gone.phase = WorkerPhase.GONE
+    assert scheduler.schedule(1.0) == []
+
+
+def test_room_that_victims_make_is_kept_for_whom_they_leave() -> None:
+    table, scheduler = cluster(1)
+    victim, pod = worker(), serving()
+    create(scheduler, victim)
+    scheduler.schedule(0.0)
+    create(scheduler, pod)
+    assert evicted(scheduler.schedule(1.0)) == [victim]
+    assert scheduler.schedule(1.5) == [], "nobody is told twice"
+    table.release(victim)
+    create(scheduler, worker(1))
+    assert bound(scheduler.schedule(2.0)) == [pod]
+
+
+def test_a_pod_takes_other_room_that_comes_before_its_victims_have_left() -> None:
+    table, scheduler = cluster(1, 1)
+    first, second, pod = worker(0), worker(1), serving()
+    create(scheduler, first, second)
+    scheduler.schedule(0.0)
+    create(scheduler, pod)
+    (victim,) = evicted(scheduler.schedule(1.0))
+    other = second if victim is first else first
+    table.release(other)
+    assert bound(scheduler.schedule(1.5)) == [pod]
+    assert table.room(0).nominated == table.room(1).nominated == 0
+
+
+def test_two_pods_on_one_node_wait_for_both_victims() -> None:
+    """A pod's own check counts the others that are nominated there, but not that their victims are about to leave."""
+    table, scheduler = cluster(2)
+    workers = [worker(0), worker(1)]
+    create(scheduler, *workers)
+    scheduler.schedule(0.0)
+    pods = [serving(), serving()]
+    create(scheduler, *pods)
+    assert len(evicted(scheduler.schedule(1.0))) == 2
+    table.release(workers[0])
+    assert scheduler.schedule(2.0) == []
+    table.release(workers[1])
+    assert bound(scheduler.schedule(3.0)) == pods
+
+
+def test_who_has_no_victims_waits_for_room() -> None:
+    table, scheduler = cluster(1)
+    first, second = serving(), serving()
+    create(scheduler, first, second)
+    assert bound(scheduler.schedule(1.0)) == [first]
+    assert scheduler.stuck == 1
+    table.release(first)
+    assert bound(scheduler.schedule(2.0)) == [second]
+
+
+def test_a_closed_node_takes_nobody_and_promises_nothing() -> None:
+    table, scheduler = cluster(1)
+    victim, pod = worker(), serving()
+    create(scheduler, victim)
+    scheduler.schedule(0.0)
+    create(scheduler, pod)
+    scheduler.schedule(1.0)
+    assert table.close(0) == [victim]
+    assert pod.nominated is None
+    table.release(victim)
+    assert scheduler.schedule(2.0) == []

@@ -1,0 +1,70 @@
+"""What inference leaves, and the most that jobs can make of it."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hvd_elastic.decide.simulate.day import NodeLife
+from hvd_elastic.decide.simulate.engine.idle_capacity import best_division, idle_capacity
+from hvd_elastic.decide.simulate.simulation import simulate
+from hvd_elastic.decide.simulate.workload import SimulatedJob, Way
+from tests.hvd_elastic.decide.simulate.made_days import STALLS, day, job, jobs, serving
+from tests.properties import examples
+
+
+def test_what_is_idle_follows_inference_and_the_nodes() -> None:
+    nodes: list[int | NodeLife] = [2, NodeLife(name="spot", gpus=4, since=50, until=300, notice_seconds=20)]
+    idle = idle_capacity(day(nodes=nodes, pods=(serving(100, 49, gpus=2),)), STALLS)
+    # it is held from the pod's binding on; the node is closed when its notice comes
+    assert idle.steps == ((0.0, 2), (50.0, 6), (100.0, 4), (150.0, 6), (280.0, 2))
+    assert idle.waiting.max == STALLS.bind
+
+
+@settings(max_examples=examples(60))
+@given(tasks=st.lists(jobs(gpus=(1,)), max_size=3), gpus=st.integers(0, 20))
+def test_a_division_leaves_nothing_that_a_job_could_use(tasks: list[SimulatedJob], gpus: int) -> None:
+    division = best_division(tasks, gpus)
+    left = gpus - sum(division)
+    assert left >= 0
+    for task, workers in zip(tasks, division, strict=True):
+        assert workers == 0 or task.min <= workers <= task.max
+        assert not left or workers in {0, task.max}
+        assert workers or task.min > left
+
+
+@settings(max_examples=examples(40))
+@given(tasks=st.lists(jobs(gpus=(1,)), min_size=1, max_size=2), spare=st.integers(0, 6))
+def test_no_other_division_gains_more(tasks: list[SimulatedJob], spare: int) -> None:
+    """Where all mins fit, and speeds are concave, as drawn."""
+    gpus = sum(task.min for task in tasks) + spare
+
+    def gain(division: tuple[int, ...]) -> float:
+        return sum(task.speeds[n] / task.speeds[task.max] for task, n in zip(tasks, division, strict=True))
+
+    sizes = product(*(range(task.min, task.max + 1) for task in tasks))
+    best = max(gain(division) for division in sizes if sum(division) <= gpus)
+    assert gain(best_division(tasks, gpus)) == pytest.approx(best)
+
+
+def test_the_oracle_completes_a_job_in_the_least_time() -> None:
+    task = job("job", max=4, samples=1000, begins=10)
+    (outcome,) = simulate(day(nodes=[2], pods=(serving(20, 29),)), (task,), Way.ORACLE, STALLS).jobs
+    # 20 a second from 10 to 20, 10 a second while inference has a GPU (20 to 50), then 20 again
+    assert outcome.completed == pytest.approx(50 + 25)
+    assert outcome.samples == 1000
+    assert outcome.useful == outcome.given == pytest.approx(20 + 30 + 50)
+
+
+def test_what_is_given_to_a_job_ends_with_its_work() -> None:
+    task = job("job", max=2, samples=100)
+    (outcome,) = simulate(day(nodes=[2]), (task,), Way.OURS, STALLS).jobs
+    assert outcome.completed is not None
+    assert outcome.given == pytest.approx(2 * outcome.completed)
+
+
+def test_two_jobs_share_by_marginal_gain() -> None:
+    small, large = job("small", max=2, weight=3.0), job("large", max=4)
+    assert best_division([small, large], 4) == (2, 2)
+    assert best_division([small, large], 1) == (1, 0)

@@ -1,0 +1,55 @@
+import subprocess
+
+import pytest
+
+from hvd_elastic.stores.location import Location
+from hvd_elastic.trainer.checkpoint import CheckpointUrlError, open_checkpoints
+from testbed.local import forkserver
+
+
+def test_an_object_store() -> None:
+    location = Location.parse("s3://bucket/team/fashion/?endpoint=http://minio:9000&region=eu-1&part_mib=16&threads=2")
+    assert (location.bucket, location.path, location.endpoint) == ("bucket", "team/fashion", "http://minio:9000")
+    assert (location.region, location.part_mib, location.threads) == ("eu-1", 16, 2)
+
+
+def test_a_shared_file_system() -> None:
+    location = Location.parse("file:///output/my%20job")
+    assert (location.scheme, location.path) == ("file", "/output/my job")
+
+
+@pytest.mark.parametrize(
+    ("url", "way_out"),
+    [
+        ("gs://bucket/x", "s3://bucket/prefix or file:///path"),
+        ("s3:///prefix", "name a bucket"),
+        ("s3://bucket", "a prefix of this job's own"),
+        ("file://output/x", "three slashes"),
+        ("file:///", "three slashes"),
+        ("s3://b/p?part_mib=4", "at least 5"),
+        ("s3://b/p?threads=many", "at least 1"),
+        ("s3://b/p?retries=3", "unknown option 'retries'"),
+        ("file:///x?endpoint=y", "unknown option 'endpoint'"),
+        ("/path", "s3://bucket/prefix or file:///path"),
+    ],
+)
+def test_the_error_about_a_bad_url_names_the_way_out(url: str, way_out: str) -> None:
+    with pytest.raises(CheckpointUrlError, match=way_out):
+        Location.parse(url)
+
+
+def test_every_problem_is_named_at_once() -> None:
+    with pytest.raises(CheckpointUrlError) as caught:
+        open_checkpoints("s3://?threads=0", job="a", incarnation="", interval_seconds=0, interval_steps=0, keep=0)
+    assert len(str(caught.value).splitlines()) == 6
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.core
+@pytest.mark.process
+def test_the_file_store_needs_no_boto3() -> None:
+    script = (
+        "import sys; from hvd_elastic.stores.location import Location; Location.parse('file:///x').open();"
+        "sys.exit('boto3' in sys.modules)"
+    )
+    assert subprocess.run([*forkserver.python(), "-c", script], check=False).returncode == 0
