@@ -1,4 +1,10 @@
-"""Which workers of a job may be used, right now. It runs beside the launcher, as a sidecar."""
+"""Which workers of a job may be used, right now. It runs beside the launcher, as a sidecar.
+
+Where to change what:
+
+- when a job has begun, so that its next launcher begins with min workers: `job_beginning.py`; the sidecar's
+  `_note_beginning`.
+"""
 
 from hvd_elastic.discovery.hosts_script import write_script
 from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerView

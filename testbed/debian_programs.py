@@ -1,6 +1,6 @@
 """Programs that the tests need and Python does not bring: installed from Debian's packages, or unpacked, or asked for.
 
-    python -m testbed.debian_programs    installs what `make test` needs, where this is a Debian or Ubuntu and one is root
+    python -m testbed.debian_programs    installs what `make test` needs, as root on a Debian or Ubuntu
 
 A test that misses one is skipped. Its reason names the program and the package, and `tests.runner.suite` gathers them.
 """

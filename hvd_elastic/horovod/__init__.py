@@ -1,1 +1,6 @@
-"""Horovod itself: how it is built, and what is changed in it. `import horovod` is the real one, as everywhere."""
+"""Horovod itself: how it is built, and what is changed in it. `import horovod` is the real one, as everywhere.
+
+Where to change what:
+
+- Horovod itself: `patches/`, whose README says how; what is different without a patch is listed in docs/training.md.
+"""

@@ -9,4 +9,13 @@ What happens in one slot, in order::
 
 Only the standard library, `hvd_elastic.system` and `hvd_elastic.mpijob.contract` are imported here. The exception is
 `standby/standby.py`, which runs in its own process.
+
+Where to change what:
+
+- what is said of a training process that was lost: `process_exits.py` notes it; the line and its words:
+  `discovery/ledger/process_exit.py`.
+- what a training process imports before the script, or when it is used: `PRELOADED` in `standby/standby.py`; the
+  compiler: `deferred_compiler.py` beside it.
+- which commands have a standby: `standby/program.py`.
+- what a worker with EFA must find in its image: `efa_libraries.py`.
 """

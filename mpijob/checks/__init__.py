@@ -1,4 +1,10 @@
-"""Checks of a job description beyond single values. Each is a pure function from a JobSpec to problems."""
+"""Checks of a job description beyond single values. Each is a pure function from a JobSpec to problems.
+
+Where to change what:
+
+- add a key that a PyTorchJob or an MPIJob v1 cannot express: `target_checks.py`, and a sample in
+  `tests/mpijob/test_kinds_of_jobs.py`, which makes the table of docs/job.md.
+"""
 
 from hvd_elastic.mpijob.checks import (
     hardware_checks,

@@ -1,0 +1,1 @@
+"""What users write: the job description, key by key."""

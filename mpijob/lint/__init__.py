@@ -17,6 +17,12 @@ How to add a rule:
    linter must find there; add yours where it applies, or add a manifest.
 5. Regenerate the pages: `python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint`. A test fails while they are
    out of date.
+
+Where to change what:
+
+- what the linter takes besides manifests: `lint_input.py`; its settings: `lint_settings.py`; known findings:
+  `baseline.py`; since when Horovod has an option, and which of its builds run what they are sent:
+  `job/horovod_version.py`.
 """
 
 from hvd_elastic.mpijob.lint import rules as _rules  # importing the modules registers their rules

@@ -1,0 +1,7 @@
+"""Jobs on this machine: real launchers, real training.
+
+Where to change what:
+
+- try another library that trains or tracks: an example in `examples/`, its case in `test_bridges.py`, its row in the
+  table of docs/libraries.md.
+"""

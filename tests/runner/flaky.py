@@ -1,4 +1,4 @@
-"""A pytest plugin that runs a failed test a second time, and remembers which tests needed that: `-p tests.runner.flaky`.
+"""A pytest plugin that runs a failed test a second time, and remembers which needed that: `-p tests.runner.flaky`.
 
 A test that passes the second time counts as passed, and the summary shows how it failed. One that needs this again
 within its next ten runs fails the session: it is flaky, and it has to be mended. The runs of each test are kept in

@@ -1,1 +1,11 @@
-"""A cluster's day, played in seconds: what each job, inference and the bill would make of it."""
+"""A cluster's day, played in seconds: what each job, inference and the bill would make of it.
+
+Where to change what:
+
+- read another format of recorded traces: `traces/`: a reader, and its row in `FORMATS` of `trace_file.py`.
+- what a made-up day is like: `inputs/made_up_day.py`, and its page of docs/simulate.md.
+- what `simulate` shows: the rows: `report/day_comparison.py`; the picture: `day_picture.py`; which setting `--choose`
+  takes: `choose/setting_choice.py`.
+- what a simulated job makes of a change: `ways/`; what events cost: `stalls.py`; whom the scheduler evicts:
+  `engine/preemption_victims.py`.
+"""

@@ -1,0 +1,1 @@
+"""The launcher's decisions: a state machine without clock, threads or sockets."""

@@ -1,0 +1,1 @@
+"""How the command that a launcher sends over ssh takes a standby over."""

@@ -1,0 +1,1 @@
+"""A file as the linter reads it: YAML with lines, objects, values that may be missing."""

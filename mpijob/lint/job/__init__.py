@@ -1,0 +1,1 @@
+"""What a manifest says of its job: command lines, containers, processes, times."""

@@ -1,0 +1,1 @@
+"""What a job needs beside its MPIJob: accounts, policies, volumes, services."""
