@@ -18,7 +18,6 @@ class JsonFormatter(logging.Formatter):
     """One object per line: time (RFC 3339, UTC), level, logger, message, and the exception if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render one record."""
         entry = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

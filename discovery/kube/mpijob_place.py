@@ -14,7 +14,6 @@ class MPIJobPlace:
 
     @property
     def path(self) -> str:
-        """The MPIJob's."""
         return f"/apis/kubeflow.org/{self.version}/namespaces/{self.namespace}/mpijobs/{self.job}"
 
     @property

@@ -229,13 +229,11 @@ class Sources:
 
     @classmethod
     def of_cache(cls, cache: Path, *, progress: Callable[[str], None]) -> "Sources":
-        """Those in a cache."""
         wanted = hashlib.sha256(json.dumps(BUILD_REQUIREMENTS).encode()).hexdigest()[:16]
         return cls(folder=cache / f"sources-{sys.implementation.cache_tag}-{wanted}", progress=progress)
 
     @property
     def archive(self) -> Path:
-        """The source distribution."""
         return self.folder / f"horovod-{VERSION}.tar.gz"
 
     @property
@@ -298,7 +296,6 @@ class _Build:
     progress: Callable[[str], None]
 
     def run(self) -> Path:
-        """Return the wheel."""
         recipe, source, out = self.recipe, self.tree / "source", self.tree / "out"
         with _locked(self.tree / "lock"), self.log.open("w") as output:
             self._lay_out(source)

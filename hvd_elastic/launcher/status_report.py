@@ -67,7 +67,6 @@ class Status:
     reason: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
         return {**asdict(self), "resizes": [resize.document() for resize in self.resizes]}
 
 

@@ -23,7 +23,7 @@ from hvd_elastic.launcher.core.supervision import (
     Finish,
     Release,
     Start,
-    Stop,
+    StopLauncher,
     Supervision,
     SupervisionLimits,
 )
@@ -150,7 +150,7 @@ class _Supervisor:
             case Release():
                 (self._command.run_dir / _HOLD).unlink(missing_ok=True)
                 logger.info("horovodrun is shown its hosts")
-            case Stop(reason=reason) if self._pid is not None:
+            case StopLauncher(reason=reason) if self._pid is not None:
                 logger.info("horovodrun is stopped: %s", reason)
                 self._stop(self._pid)
 

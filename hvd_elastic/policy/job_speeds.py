@@ -20,11 +20,9 @@ class StepBatch:
             raise ValueError("a batch has either a total or a number per worker, above 0")
 
     def of_worker(self, workers: int) -> float:
-        """Samples of one worker in a step."""
         return self.per_worker if self.per_worker is not None else (self.total or 0.0) / workers
 
     def of_all(self, workers: int) -> float:
-        """Samples of all workers in a step."""
         return self.of_worker(workers) * workers
 
 
@@ -42,7 +40,6 @@ class SpeedModel:
         return -(-workers // self.workers_per_node)
 
     def step_seconds(self, workers: int) -> float:
-        """Of one step."""
         return self.fit.seconds(workers=workers, nodes=self.nodes(workers), samples=self.batch.of_worker(workers))
 
     def doubt(self, workers: int) -> Doubt:

@@ -142,7 +142,6 @@ class FileStore:
                 return None
 
     def size_of(self, key: str) -> int | None:
-        """Return the size of a file."""
         return call_with_retries(lambda: self._size(self.root / key), attempts=self._attempts, sleep=self._sleep)
 
     def _size(self, path: Path) -> int | None:
@@ -209,7 +208,6 @@ class FileStore:
         return [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208 - names only
 
     def keys(self, folder: str) -> tuple[str, ...]:
-        """Return the names in a folder."""
         return tuple(f"{folder}/{name}" for name in self._names(folder) if not name.endswith(PARTIAL))
 
     def _names(self, folder: str) -> list[str]:
@@ -233,7 +231,6 @@ class FileStore:
         return FileUpload(self.root / key)
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
-        """Fill `target` from a file."""
         call_with_retries(
             lambda: self._fill(self.root / key, offset, target), attempts=self._attempts, sleep=self._sleep
         )

@@ -233,7 +233,6 @@ class S3Store:
             raise
 
     def size_of(self, key: str) -> int | None:
-        """Return the size of an object."""
         try:
             answer = self.request("look", self.client.head_object, Key=self.prefix + key, Bucket=self.bucket)
         except StoreError as error:
@@ -300,7 +299,6 @@ class S3Store:
                 raise StoreError(f"s3://{self.bucket}/{errors[0]['Key']}: delete: {errors[0].get('Message', '')}")
 
     def start_upload(self, key: str, size_bytes: int) -> S3Upload:
-        """Start a multipart upload."""
         return S3Upload(self, key, size_bytes)
 
     def read_into(self, key: str, offset: int, target: memoryview) -> None:
@@ -351,5 +349,4 @@ class S3Store:
                     self.request("abort", self.client.abort_multipart_upload, **at)
 
     def close(self) -> None:
-        """Close the connections."""
         self.client.close()

@@ -52,7 +52,6 @@ class ReadyPort:
 
     @property
     def is_open(self) -> bool:
-        """Whether it listens."""
         return self._is_open
 
     def reserve(self) -> None:

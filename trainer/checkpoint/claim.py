@@ -44,7 +44,6 @@ class Owner:
     """UNIX seconds of the claim."""
 
     def encode(self) -> bytes:
-        """Serialize."""
         return seal(asdict(self))
 
     @classmethod
@@ -83,7 +82,6 @@ class Head:
         return CheckpointId.parse(self.protected) if self.protected else None
 
     def encode(self) -> bytes:
-        """Serialize."""
         return seal(asdict(self))
 
     @classmethod

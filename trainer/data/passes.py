@@ -45,9 +45,9 @@ class Pass:
         """The last commit covers the present step."""
         self.certified: CertifiedPass | None = None
         """Where its samples are certified; None: they are not."""
-        self.untold = 0
+        self.unshared_digest = 0
         """Sum of the hashes of this worker's samples of the steps before the present one, which nobody was told yet."""
-        self.untold_step = 0
+        self.unshared_step = 0
         """The same of the present step."""
         self._hashed = 0
         """The same of the micro-batches of a step that is not complete."""
@@ -56,12 +56,12 @@ class Pass:
         """Yield the next micro-batch. The cursor moves with the last one of a step."""
         if not self.in_batch:
             self.before, self.in_batch, self.covered = replace(self.cursor), True, False
-            self.untold += self.untold_step
-            self.untold_step = self._hashed = 0
+            self.unshared_digest += self.unshared_step
+            self.unshared_step = self._hashed = 0
         self.current = micro_batch
         self._hashed += micro_batch.digest
         if micro_batch.last:
-            self.untold_step = self._hashed
+            self.unshared_step = self._hashed
             self.cursor.position = micro_batch.position
             self.cursor.padded += micro_batch.padding
             self.cursor.steps += 1
@@ -225,17 +225,17 @@ class EpochAccount:
         begun.certified = found
         self._certified.append(begun)
 
-    def untold(self) -> int:
+    def unshared_digest(self) -> int:
         """The sum, modulo 2^64, over this worker's samples that the next commit covers and that it has not told yet."""
-        steps = sum(each.untold_step for each in self._certified if self._covers_step(each))
-        return (steps + sum(each.untold for each in self._certified)) % (1 << 64)
+        steps = sum(each.unshared_step for each in self._certified if self._covers_step(each))
+        return (steps + sum(each.unshared_digest for each in self._certified)) % (1 << 64)
 
-    def tell(self, digest: int) -> None:
-        """All workers have told: `digest` is the sum of what `untold` was on each of them."""
+    def confirm(self, digest: int) -> None:
+        """All workers have told: `digest` is the sum of what `unshared_digest` was on each of them."""
         for each in self._certified:
             assert each.certified is not None
-            each.untold = 0
-            each.untold_step = 0 if self._covers_step(each) else each.untold_step
+            each.unshared_digest = 0
+            each.unshared_step = 0 if self._covers_step(each) else each.unshared_step
             each.certified.position = each.certified.told = self._covered(each)
             each.certified.length = each.cursor.length
         self._certified = [each for each in self._certified if each in self._top.under_way]

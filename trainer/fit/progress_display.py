@@ -89,7 +89,6 @@ class ProgressBar(_Paced):
         self._bar: Any = None
 
     def show(self, *, where: str, part: float | None, size: int, values: Mapping[str, float]) -> None:
-        """Draw the bar."""
         if self._bar is None:
             self._bar = self._started()
         total = None if part is None else 1.0

@@ -80,7 +80,6 @@ class Reporter:
         self.call(Moment(kind=MomentKind(fact["kind"]), **where, metrics=metrics, is_best=is_best, best=self.best))
 
     def call(self, moment: Moment) -> None:
-        """Call the callbacks."""
         for callback in self._callbacks:
             try:
                 answer = callback(moment)

@@ -29,7 +29,6 @@ class TensorSpec:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> "TensorSpec":
-        """Return what stands for `tensor`."""
         return cls(tuple(tensor.shape), tensor.dtype, TensorKind.of(tensor))
 
     def fits(self, tensor: torch.Tensor) -> bool:

@@ -62,7 +62,6 @@ class ThreadCopyStream:
         self._executor: ThreadPoolExecutor | None = None
 
     def buffer(self, source: torch.Tensor) -> torch.Tensor:
-        """See CopyStream."""
         return torch.empty(source.shape, dtype=source.dtype)
 
     def copy(self, pairs: Sequence[Pair]) -> "ThreadCopyEvent":
@@ -94,12 +93,10 @@ class ThreadCopyEvent:
             future.result()
 
     def wait(self) -> None:
-        """See CopyEvent."""
         wait(self._futures)
 
     @property
     def done(self) -> bool:
-        """See CopyEvent."""
         return all(future.done() for future in self._futures)
 
 
@@ -111,11 +108,9 @@ class CudaCopyStream:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def buffer(self, source: torch.Tensor) -> torch.Tensor:
-        """See CopyStream."""
         return torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
 
     def copy(self, pairs: Sequence[Pair]) -> "CudaCopyEvent":
-        """See CopyStream."""
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             for destination, source in pairs:
@@ -139,12 +134,10 @@ class CudaCopyEvent:
         torch.cuda.current_stream(self._device).wait_event(self._event)
 
     def wait(self) -> None:
-        """See CopyEvent."""
         self._event.synchronize()
 
     @property
     def done(self) -> bool:
-        """See CopyEvent."""
         return bool(self._event.query())  # type: ignore[no-untyped-call]
 
 

@@ -479,8 +479,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             risk=self._requested_risk(),
             keeps_running=not departure.announced(),
             gathers=self._commits.wants_parts,
-        ).allreduced(account.untold())
-        account.tell(digest)
+        ).allreduced(account.unshared_digest())
+        account.confirm(digest)
         if saved:
             self._certify_commit()
         if (agreement.hosts_changed or agreement.risk) and not saved and may_commit:

@@ -47,7 +47,6 @@ class CheckpointRequest:
 
     @property
     def path(self) -> Path:
-        """Path of the file."""
         return run_dir() / CHECKPOINT_REQUEST_FILE
 
     def pending(self) -> bool:

@@ -38,7 +38,6 @@ class JsonLines(logging.Formatter):
         self._world: dict[str, object] = {}
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render one record."""
         fields: Mapping[str, object] = getattr(record, _FIELDS, {})
         self._world.update({name: fields[name] for name in _WORLD if name in fields})
         entry: dict[str, object] = {

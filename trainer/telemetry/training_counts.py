@@ -31,7 +31,6 @@ class TrainingCounts:
         return sum(self.steps_by_bucket)
 
     def on_event(self, event: events.Event) -> None:
-        """Count one event."""
         self.size, self.rank, self.step = (_number(event[name]) for name in ("size", "rank", "step"))
         match event["event"]:
             case events.Kind.STEP:

@@ -87,7 +87,6 @@ class JobHistory:
             yield from self._note_wanted(now)
 
     def take_nodes(self, message: Message[NodeView]) -> None:
-        """A message of the nodes' watch."""
         match message:
             case Listed(objects=nodes):
                 self.nodes = {node.name: node for node in nodes}
@@ -98,7 +97,6 @@ class JobHistory:
                 self.nodes.pop(node.name, None)
 
     def take_pods(self, message: Message[PodView], now: float) -> Iterator[Entry]:
-        """A message of the pods' watch."""
         match message:
             case Listed(objects=pods):
                 self.pods = {pod.uid: pod for pod in pods}

@@ -1,7 +1,7 @@
 """Keeps the job's ledger, its live status and its Events, in a thread of its own with a connection of its own.
 
     watches, prober ──► queue ──► JobHistory ──► entries ──► LedgerStore (ConfigMap)
-                                      ▲                  └─► JobTeller (the MPIJob's annotation and Events)
+                                      ▲                  └─► StatusPublisher (the MPIJob's annotation and Events)
     rank 0's figures ─────────────────┘
 
 Nothing here keeps training from going on. While the API server is away entries wait; a ledger that is missing is said
@@ -31,9 +31,9 @@ from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods, exit_code_of
-from hvd_elastic.discovery.sidecar.record.job_teller import JobTeller
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerMissingError, LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup
+from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,9 @@ class JobRecorder:
         self._store = LedgerStore(server, job.place, launcher_uid=job.launcher_uid)
         self._launchers = LauncherPods(server, job.place)
         self._preemptors = PreemptorLookup(server, job.place)
-        self._teller = JobTeller(server, job.place, min_workers=job.min_workers, max_workers=job.max_workers)
+        self._status_publisher = StatusPublisher(
+            server, job.place, min_workers=job.min_workers, max_workers=job.max_workers
+        )
         self._history = JobHistory(min_workers=job.min_workers, max_workers=job.max_workers, slots=job.slots)
         self._stalls = StallHistory()
         self._queue: SimpleQueue[WatchBatch | WorkerAnswers] = SimpleQueue()
@@ -150,7 +152,7 @@ class JobRecorder:
         self._name_preemptors(moment)
         self._write(moment)
         entries = (*self._store.ledger.entries, *self._pending)
-        self._teller.tell(self._history, self._stalls, entries, self._now(), moment)
+        self._status_publisher.publish(self._history, self._stalls, entries, self._now(), moment)
 
     def _receive(self) -> None:
         """Let a turn pass, and take all that has come: many changes of one pod cost little more than one."""
@@ -204,7 +206,7 @@ class JobRecorder:
         if (launchers := self._launchers.read()) is None:
             return
         ledger = self._store.ledger.entries
-        self._teller.begin(job.uid, ledger)
+        self._status_publisher.begin(job.uid, ledger)
         self._stalls = StallHistory.resume(ledger)
         own = launchers.get(self._job.launcher_uid, self._unseen_launcher)
         self._note(self._history.begin(ledger, own, launchers, self._now()))
@@ -282,7 +284,7 @@ class JobRecorder:
             return False
         if not self._is_stored:
             self._store.ledger = self._store.ledger.append(self._pending)
-        self._teller.take(self._pending)
+        self._status_publisher.take(self._pending)
         self._pending = []
         return True
 
@@ -293,7 +295,7 @@ class JobRecorder:
         self._name_preemptors(self._clock() + PREEMPTOR_SECONDS)
         if not self._append():
             self._append()  # once more: another version may have been written meanwhile
-        self._teller.conclude(self._history, self._store.ledger.entries, self._now())
+        self._status_publisher.conclude(self._history, self._store.ledger.entries, self._now())
 
     def _own_end(self) -> tuple[LauncherView, dict[str, LauncherView]]:
         """How this launcher has ended, as far as it is known; and the pods of the others."""

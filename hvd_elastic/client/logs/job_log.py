@@ -33,9 +33,9 @@ _LAST_ATTEMPTS: Final = 5
 class LogSource(Protocol):
     """What is asked of `hvd_elastic.client.connection.cluster_client.ClusterClient`."""
 
-    def get(self, path: str, **query: str) -> Json: ...  # noqa: D102
-    def list(self, path: str, **query: str) -> Iterator[Json]: ...  # noqa: D102
-    def stream(  # noqa: D102
+    def get(self, path: str, **query: str) -> Json: ...
+    def list(self, path: str, **query: str) -> Iterator[Json]: ...
+    def stream(
         self, path: str, query: Mapping[str, str], *, silence_seconds: float | None = None
     ) -> Iterator[bytes]: ...
 

@@ -32,7 +32,6 @@ class MeasuredSize:
 
     @property
     def step_seconds(self) -> float:
-        """Of one step."""
         return self.seconds / self.steps
 
 

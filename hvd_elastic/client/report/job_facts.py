@@ -71,12 +71,10 @@ class JobFacts:
 
     @property
     def name(self) -> str:
-        """The job's name."""
         return str(self.job["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        """The job's namespace."""
         return str(self.job["metadata"].get("namespace", ""))
 
     @property

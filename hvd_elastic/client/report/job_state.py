@@ -28,7 +28,7 @@ class JobState(StrEnum):
     """It has trained, and now nobody does: too few workers are there, or the next launcher is awaited."""
     STALLED = "stalled"
     """Workers are in training, and no step gets done."""
-    UNHEARD = "unheard"
+    NO_REPORT = "unheard"
     """Its launcher runs, and nothing tells whether it trains: no ledger, or nothing new in it."""
     QUEUED = "queued"
     """A queue has not admitted it."""
@@ -55,7 +55,7 @@ _EXIT_CODES: Final = {
     JobState.STARTING: 10,
     JobState.WAITING: 11,
     JobState.STALLED: 12,
-    JobState.UNHEARD: 13,
+    JobState.NO_REPORT: 13,
     JobState.QUEUED: 14,
     JobState.SUSPENDED: 15,
     JobState.FAILED: 20,
@@ -107,7 +107,7 @@ def state_of_listed(job: Json, now: float) -> StateFinding:
         return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since)
     if live is None and not condition(job, "Running"):
         return StateFinding(state=JobState.STARTING, since=unix_seconds(job["metadata"].get("creationTimestamp")))
-    return StateFinding(state=JobState.UNHEARD, since=live.unix if live else None)
+    return StateFinding(state=JobState.NO_REPORT, since=live.unix if live else None)
 
 
 def condition(thing: Json, kind: str) -> Json | None:
@@ -201,11 +201,11 @@ def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:
     if not any(_runs(launcher) for launcher in _launchers(facts)):
         return None
     if live is None:
-        return StateFinding(state=JobState.UNHEARD, why="its launcher runs, and has no ledger to tell what it does")
+        return StateFinding(state=JobState.NO_REPORT, why="its launcher runs, and has no ledger to tell what it does")
     age = facts.now - live.unix
     if live.activity is Activity.ENDED or age > STALE_SECONDS:
         return StateFinding(
-            state=JobState.UNHEARD,
+            state=JobState.NO_REPORT,
             since=live.unix,
             why=f"its launcher runs, and its sidecar was last heard {age:.0f} s ago: {live.activity} then",
         )

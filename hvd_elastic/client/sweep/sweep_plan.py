@@ -46,7 +46,6 @@ class SweepPlan:
 
     @property
     def name(self) -> str:
-        """The sweep's name."""
         return self.base.name
 
     @property

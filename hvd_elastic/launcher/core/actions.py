@@ -118,7 +118,6 @@ class ActionQueue:
         self._actions: list[Action] = []
 
     def add(self, action: Action) -> None:
-        """Append an action."""
         self._actions.append(action)
 
     def finish(self, exit_code: int, reason: str) -> None:

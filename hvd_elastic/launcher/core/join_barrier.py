@@ -47,7 +47,7 @@ class JoinBarrier:
         late = [p for p in members if p.phase in {ProcessPhase.ASSIGNED, ProcessPhase.RUNNING}]
         has_state = any(p.holds_state for p in members)
         others_wait = any(p.ticket is not None for p in members)
-        self._signs.doubt(now)
+        self._signs.start_pinging(now)
         self._signs.ping(members, now)
         in_time = [self._is_in_time(p, now, has_state=has_state, others_wait=others_wait) for p in late]
         recall |= not all(in_time)
@@ -70,7 +70,7 @@ class JoinBarrier:
 
     def release(self, now: float) -> None:
         """Let all members into `hvd.init()`."""
-        self._signs.trust()
+        self._signs.stop_pinging()
         for process in self._processes.alive():
             self._control.release(process, now)
             # Workers that never report their first sync count as holders from here on.

@@ -38,7 +38,7 @@ class SignsOfLife:
     def __init__(self, limits: WorldLimits, actions: ActionQueue) -> None:
         self._limits = limits
         self._actions = actions
-        self._doubted_since: float | None = None
+        self._pinging_since: float | None = None
         self._rounds = 0
         """Of pings, since the world has come to stand still."""
         self._next = 0.0
@@ -56,17 +56,17 @@ class SignsOfLife:
         self._unreachable: dict[int, float] = {}
         """Those of them whose hosts have never answered, and when the last ping was sent."""
 
-    def doubt(self, now: float) -> float:
+    def start_pinging(self, now: float) -> float:
         """The world stands still. Returns since when."""
-        if self._doubted_since is None:
-            self._doubted_since = now
+        if self._pinging_since is None:
+            self._pinging_since = now
             self._rounds, self._next = 0, now + self._limits.ping_first
         self._actions.wake_by(self._next)
-        return self._doubted_since
+        return self._pinging_since
 
-    def trust(self) -> None:
+    def stop_pinging(self) -> None:
         """The world runs, or all of its members have just asked for a place."""
-        self._doubted_since = None
+        self._pinging_since = None
         self._sent.clear()
         self._heard.clear()
         self._mute.clear()
@@ -77,7 +77,7 @@ class SignsOfLife:
 
         The first round leaves out those that have a request open, except for one as a witness.
         """
-        if self._doubted_since is None or now < self._next:
+        if self._pinging_since is None or now < self._next:
             return
         for member in self._round([each for each in members if each.registered and each.number not in self._open]):
             self._open[member.number] = self._sent[member.number] = now
@@ -106,7 +106,7 @@ class SignsOfLife:
             is_news = number in self._mute or bool(self._unreachable)
             self.heard_from(number, now)
             return is_news
-        if self._doubted_since is not None and sent >= self._doubted_since:
+        if self._pinging_since is not None and sent >= self._pinging_since:
             is_new = number not in self._mute
             self._mute.add(number)
             if outcome is PingOutcome.SILENT:
@@ -118,18 +118,18 @@ class SignsOfLife:
     def heard_from(self, number: int, now: float) -> None:
         """The process lives: it has answered a ping or has asked something."""
         self._last_heard = now
-        if self._doubted_since is not None:
+        if self._pinging_since is not None:
             self._heard[number] = now
             self._mute.discard(number)
             self._unreachable.pop(number, None)
 
     def deadline(self, member: Process, *, others_wait: bool) -> Deadline | None:
         """When a silent member is written off; None if it is not silent. `others_wait`: whether they do for a world."""
-        if self._doubted_since is None or member.number not in self._mute:
+        if self._pinging_since is None or member.number not in self._mute:
             return None
         sent = self._unreachable.get(member.number)
         if others_wait and sent is not None and self._last_heard >= sent:
             return Deadline(at=sent, reason="its host does not answer", is_failure=False)
         patience = min(self._limits.silence, self._limits.hang_timeout)
-        since = self._heard.get(member.number, self._doubted_since)
+        since = self._heard.get(member.number, self._pinging_since)
         return Deadline(at=since + patience, reason=f"silent ({patience:g} s)", is_failure=False)

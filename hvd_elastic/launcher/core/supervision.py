@@ -36,7 +36,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class StopLauncher:
     """End the launcher, because it cannot go on with the hosts that are there now."""
 
     reason: str
@@ -50,7 +50,7 @@ class Finish:
     reason: str
 
 
-Decision = Start | Release | Stop | Finish
+Decision = Start | Release | StopLauncher | Finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,7 @@ class Supervision:
         if oldest_worker is not None and not replaced:
             return None
         self._phase = _Phase.STOPPING
-        return Stop(reason="none of its hosts is left")
+        return StopLauncher(reason="none of its hosts is left")
 
     def _judge(self, now: float) -> Decision | None:
         if self._code == Exit.OK:

@@ -45,7 +45,7 @@ class WorldFormation:
         """Whether the current world waits for members. The owner clears it when the world runs."""
         self.resets = 0
         """Worlds after the first one."""
-        self._stillborn = 0
+        self._failed_starts = 0
         """Worlds in a row that have failed on hosts that stay, before any process held the state."""
         self._short_since: float | None = None
         """Since when there are too few slots for a world."""
@@ -71,9 +71,9 @@ class WorldFormation:
             self._actions.wake_by(settled)
             return
         if self._hosts.lost_pods.verdict(now) is LostPodsVerdict.CAME_BACK:
-            self._stillborn += 1
-            if self._stillborn >= self._limits.most_stillborn:
-                why = f"{self._stillborn} worlds in a row failed before any process held the state ({self._why()})"
+            self._failed_starts += 1
+            if self._failed_starts >= self._limits.most_failed_starts:
+                why = f"{self._failed_starts} worlds in a row failed before any process held the state ({self._why()})"
                 self._actions.finish(Exit.ALL_WORKERS_LOST, why)
                 return
         self._form(slots, now)
@@ -102,7 +102,7 @@ class WorldFormation:
         asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
         if alive and not asking and (self.forming or self._processes.is_whole()):
             return
-        since = self._signs.doubt(now)
+        since = self._signs.start_pinging(now)
         self._signs.ping(alive, now)
         for process in alive:
             deadline = self._signs.deadline(process, others_wait=bool(asking))
@@ -174,10 +174,10 @@ class WorldFormation:
         generation = self._processes.generation + 1
         self.resets += generation > 1
         if self._processes.state_exists:
-            self._stillborn = 0
+            self._failed_starts = 0
         self.forming, self._short_since, self._lost_since, self._waits_to_begin = True, None, None, False
         self._hosts.forget_failures()
-        self._signs.trust()
+        self._signs.stop_pinging()
         self._processes.state_is_dispensable = False
         self._actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}

@@ -54,7 +54,7 @@ class WorldLimits:
     pod that was deleted by force, or a node that was lost, is known to be gone a moment after its processes."""
     return_patience: float = 30.0
     """After the loss of every worker: a pod that is not back after this time was taken away."""
-    most_stillborn: int = 5
+    most_failed_starts: int = 5
     """Worlds in a row that may fail before any process holds the state, on pods that stay: a script that crashes in its
     first step would otherwise be begun again for ever."""
     leave_patience: float = 15.0

@@ -22,7 +22,6 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def notify(self, registration: Registration) -> None:

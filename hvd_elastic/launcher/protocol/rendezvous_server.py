@@ -47,11 +47,11 @@ class RendezvousRequests(Protocol):
     `request_place`, `wait_at_barrier` and `initialising` block until there is an answer; None means 404.
     """
 
-    def request_place(self, key: SlotKey) -> str | None: ...  # noqa: D102
-    def wait_at_barrier(self, key: SlotKey) -> str | None: ...  # noqa: D102
-    def synced(self, key: SlotKey) -> str | None: ...  # noqa: D102
-    def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...  # noqa: D102
-    def initialising(self, rank: int) -> None: ...  # noqa: D102
+    def request_place(self, key: SlotKey) -> str | None: ...
+    def wait_at_barrier(self, key: SlotKey) -> str | None: ...
+    def synced(self, key: SlotKey) -> str | None: ...
+    def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...
+    def initialising(self, rank: int) -> None: ...
 
 
 class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
@@ -74,7 +74,6 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
 
     @property
     def port(self) -> int:
-        """The port on which it listens."""
         return int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -91,7 +90,6 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
         logger.debug("request of %s failed", client_address)
 
     def start(self) -> None:
-        """Serve in a thread."""
         self._thread.start()
 
     def form(self, slots: tuple[Slot, ...]) -> None:

@@ -78,7 +78,6 @@ class LocalCommandRunner:
         return True
 
     def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
-        """See CommandRunner."""
         variables = dict(environment)
         if self._folder is not None:
             variables[ENV_RUN_DIR] = os.fspath(self._folder / (host.pod or host.alias))
@@ -92,8 +91,7 @@ class LocalCommandRunner:
         )
         return RunningCommand(process)
 
-    def close(self) -> None:
-        """Nothing to close."""
+    def close(self) -> None: ...
 
 
 class MixedCommandRunner:
@@ -107,7 +105,6 @@ class MixedCommandRunner:
         self._local, self._remote, self._addresses = local, remote, addresses
 
     def expect(self, hosts: tuple[Host, ...], workers: tuple[ExpectedWorker, ...] = ()) -> None:
-        """See CommandRunner."""
         self._addresses.expect([host.address for host in hosts] + [worker.address for worker in workers])
         self._remote.expect(
             tuple(host for host in hosts if self._is_remote(host.address)),
@@ -115,15 +112,12 @@ class MixedCommandRunner:
         )
 
     def is_open(self, host: Host) -> bool:
-        """See CommandRunner."""
         return self._addresses.is_known(host.address) and self._runner_for(host.address).is_open(host)
 
     def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
-        """See CommandRunner."""
         return self._runner_for(host.address).start(host, command, environment)
 
     def close(self) -> None:
-        """See CommandRunner."""
         self._addresses.expect(())
         self._remote.close()
 

@@ -62,8 +62,7 @@ class StreamSink:
         self._stream.flush()
         self._output.write_to(descriptor, lines)
 
-    def close(self) -> None:
-        """Nothing to close."""
+    def close(self) -> None: ...
 
 
 class RankFile:
@@ -121,7 +120,6 @@ class LossySink:
             self._lost = 0
 
     def close(self) -> None:
-        """Close the sink."""
         self._sink.close()
 
 

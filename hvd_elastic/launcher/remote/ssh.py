@@ -94,7 +94,6 @@ class SshCommandRunner:
         self._retired: list[_MasterConnection] = []
 
     def expect(self, hosts: tuple[Host, ...], workers: tuple[ExpectedWorker, ...] = ()) -> None:
-        """See CommandRunner."""
         listed = {host.address for host in hosts}
         uids = {worker.address: worker.uid for worker in workers}
         wanted = listed | uids.keys()
@@ -123,12 +122,10 @@ class SshCommandRunner:
         return _MasterConnection(address, path, self._ssh, self._changed, uid=uid)
 
     def is_open(self, host: Host) -> bool:
-        """See CommandRunner."""
         master = self._masters.get(host.address)
         return master is not None and master.is_open
 
     def start(self, host: Host, command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
-        """See CommandRunner."""
         exports = export_script(environment)
         master = self._masters.get(host.address)
         log = os.memfd_create("ssh-log")
@@ -153,7 +150,6 @@ class SshCommandRunner:
         return session
 
     def close(self) -> None:
-        """See CommandRunner."""
         self.expect(())
         for master in self._retired:
             master.drop()

@@ -95,9 +95,9 @@ class OutputStream:
 class ReadOutput(Protocol):
     """What the reader hands on. It calls these from its thread; see OutputStream."""
 
-    def feed(self, data: bytes) -> None: ...  # noqa: D102
-    def show_bar(self) -> bool: ...  # noqa: D102
-    def end(self) -> None: ...  # noqa: D102
+    def feed(self, data: bytes) -> None: ...
+    def show_bar(self) -> bool: ...
+    def end(self) -> None: ...
 
 
 class OutputReader:

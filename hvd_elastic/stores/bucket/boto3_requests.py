@@ -88,7 +88,6 @@ class Boto3Requests:
         return headers
 
     def close(self) -> None:
-        """Close the connections."""
         self.client.close()
 
     def _ask(self, what: str, call: Callable[[], Any]) -> Any:

@@ -108,7 +108,6 @@ class ObjectSource:
         return None if for_etag and _is_encrypted_by_key(found) else int(found["content-length"])
 
     def close(self) -> None:
-        """Close the connections."""
         for opened in (self._signed, self._opened):
             if opened is not None:
                 opened.close()

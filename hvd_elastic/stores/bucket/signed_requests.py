@@ -52,7 +52,6 @@ class SignedRequests:
         return {name.lower(): value for name, value in answer.headers.items()} if answer is not None else None
 
     def close(self) -> None:
-        """Close the connections."""
         self._pool.close()
 
     def _send(self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Any:

@@ -40,7 +40,6 @@ class Container:
 
     @property
     def name(self) -> str:
-        """The container's name."""
         return self.view.get("name").text or ""
 
     def variable(self, name: str) -> ManifestView:
@@ -72,11 +71,9 @@ class PodTemplate:
 
     @property
     def spec(self) -> ManifestView:
-        """The pod's spec."""
         return self.template.get("spec")
 
     def volume(self, name: str | None) -> ManifestView:
-        """The volume with that name."""
         return self.spec.get("volumes").named(name) if name else ManifestView(None, self.spec.path)
 
     def volume_at(self, path: str) -> ManifestView:
@@ -116,7 +113,6 @@ class LintedJob:
 
     @property
     def spec(self) -> ManifestView:
-        """The job's spec."""
         return self.view.get("spec")
 
     @property

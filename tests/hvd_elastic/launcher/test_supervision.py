@@ -13,7 +13,7 @@ from hvd_elastic.launcher.core.supervision import (
     Finish,
     Release,
     Start,
-    Stop,
+    StopLauncher,
     Supervision,
     SupervisionLimits,
 )
@@ -80,7 +80,7 @@ def test_every_host_is_taken_again_at_once() -> None:
     for attempt in range(20):
         supervision.set_hosts([], now)
         assert supervision.decide(now, oldest_worker=1.0) is None, "its workers still save their state"
-        assert isinstance(supervision.decide(now + 0.5, oldest_worker=None), Stop)
+        assert isinstance(supervision.decide(now + 0.5, oldest_worker=None), StopLauncher)
         supervision.launcher_ended(143, now + 1.0)
         assert supervision.decide(now + 1.0, oldest_worker=None) == Start(processes=2, held=True)
         supervision.set_hosts(hosts(f"c{attempt}", f"d{attempt}"), now + 10)
@@ -94,7 +94,7 @@ def test_processes_that_die_at_each_beginning_end_the_job() -> None:
     for attempt in range(1, 7):
         now = attempt * 20.0
         supervision.set_hosts([], now)
-        assert isinstance(supervision.decide(now, oldest_worker=None), Stop)
+        assert isinstance(supervision.decide(now, oldest_worker=None), StopLauncher)
         supervision.launcher_ended(1, now, worker_code=139)
         assert supervision.decide(now, oldest_worker=None) == Start(processes=2, held=True)
         supervision.set_hosts(hosts(f"uid-of-a-{attempt}", f"uid-of-b-{attempt}"), now + 5)
@@ -106,7 +106,7 @@ def test_processes_that_die_at_each_beginning_end_the_job() -> None:
 def test_an_error_of_the_script_counts_though_its_hosts_have_left_the_list() -> None:
     supervision = running("uid-of-a-1", "uid-of-b-1")
     supervision.set_hosts([], 10.0)
-    assert isinstance(supervision.decide(10.0, oldest_worker=None), Stop)
+    assert isinstance(supervision.decide(10.0, oldest_worker=None), StopLauncher)
     supervision.launcher_ended(143, 10.5, worker_code=3)
     made = supervision.decide(10.5, oldest_worker=None)
     assert isinstance(made, Finish)
@@ -120,7 +120,7 @@ def test_a_young_process_is_not_yet_a_worker() -> None:
     supervision.decide(0.0, oldest_worker=None)
     assert supervision.decide(1.0, oldest_worker=1.0) is None
     supervision.set_hosts([], 1.0)
-    assert isinstance(supervision.decide(1.0, oldest_worker=None), Stop)
+    assert isinstance(supervision.decide(1.0, oldest_worker=None), StopLauncher)
     supervision.launcher_ended(143, 2.0)
     assert supervision.decide(2.0, oldest_worker=None) == Start(processes=4, held=True)
 
@@ -237,7 +237,7 @@ def test_horovodrun_stands_still_after_all_its_hosts_were_replaced() -> None:
     assert wait(supervision, 10.0, seconds=50, oldest_worker=30.0) is None
     supervision.set_hosts(hosts("c", "d"), 60.0)
     assert supervision.decide(60.0, oldest_worker=30.0) is None, "its workers still save their state"
-    assert isinstance(supervision.decide(61.0, oldest_worker=None), Stop)
+    assert isinstance(supervision.decide(61.0, oldest_worker=None), StopLauncher)
     assert supervision.decide(61.5, oldest_worker=None) is None
     supervision.launcher_ended(143, 62.0)
     assert supervision.decide(62.0, oldest_worker=None) == Start(processes=2, held=True)
@@ -247,14 +247,14 @@ def test_horovodrun_stands_still_after_all_its_hosts_were_replaced() -> None:
 def test_horovodrun_without_hosts_and_workers_is_started_anew_before_the_hosts_come() -> None:
     supervision = running("a", "b")
     supervision.set_hosts([], 10.0)
-    assert isinstance(supervision.decide(10.0, oldest_worker=None), Stop)
+    assert isinstance(supervision.decide(10.0, oldest_worker=None), StopLauncher)
 
 
 def test_workers_that_never_end_are_not_waited_for() -> None:
     supervision = running("a", "b")
     supervision.set_hosts(hosts("c", "d"), 10.0)
     assert wait(supervision, 10.0, seconds=59, oldest_worker=30.0) is None
-    assert isinstance(supervision.decide(70.0, oldest_worker=30.0), Stop)
+    assert isinstance(supervision.decide(70.0, oldest_worker=30.0), StopLauncher)
 
 
 def test_hosts_that_return_under_their_names_are_the_same() -> None:

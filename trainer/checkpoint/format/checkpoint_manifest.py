@@ -90,7 +90,6 @@ class Manifest:
         return f"{FOLDER}/{CheckpointId(epoch=self.epoch, sequence=self.sequence)}-step-{self.step}.json"
 
     def encode(self) -> bytes:
-        """Serialize."""
         return seal(asdict(self))
 
     @classmethod

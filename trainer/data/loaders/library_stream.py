@@ -251,6 +251,5 @@ class _ShuffleArguments:
 
     @classmethod
     def of_stage(cls, stage: Any) -> Self:
-        """Read the arguments of a stage."""
         given = {**dict(zip(("bufsize", "initial", "rng", "seed"), stage.args, strict=False)), **stage.kw}
         return cls(size=int(given.get("bufsize", 1000)), rng=given.get("rng"), seed=given.get("seed"))

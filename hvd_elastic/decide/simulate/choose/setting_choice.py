@@ -27,7 +27,6 @@ class SettingChoice:
 
     @property
     def winner(self) -> SettingResult:
-        """The best setting."""
         return self.ranked[0]
 
     @property

@@ -91,7 +91,6 @@ class JobRun:
         self._checkpoint_due = False
 
     def submit(self, now: float) -> None:
-        """It begins."""
         self.submitted = True
         self.progress.now = now
         self.workers.want(self._response.workers(self.job), now)
@@ -140,7 +139,6 @@ class JobRun:
         self.workers.move_all(WorkerPhase.MEMBER, WorkerPhase.READY, now)
 
     def train(self, now: float) -> None:
-        """Go on."""
         self.turn_to(RunPhase.TRAINING, now)
         self.turn_to(RunPhase.TRAINING, now, self.progress.seconds_left(), self._complete)
         if self._checkpoint_due:

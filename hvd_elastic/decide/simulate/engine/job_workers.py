@@ -125,7 +125,6 @@ class JobWorkers:
         self.noticed.clear()
 
     def move_all(self, phase: WorkerPhase, to: WorkerPhase, now: float) -> None:
-        """All that are in one phase are in another one now."""
         for worker in self.of(phase):
             self._move(worker, to, now)
 

@@ -42,7 +42,6 @@ class _Roll:
                 self.reader.wrong(line, node, "is there already" if op == _ADD else f"cannot {op}: it is not there")
 
     def trace(self) -> RecordedTrace:
-        """What was noted."""
         left = (NodePresence(name=self._life(node), since=since) for node, since in self.since.items())
         nodes = sorted((*self.gone, *left), key=lambda node: node.since)
         return RecordedTrace(name=self.name, seconds=self.seconds, nodes=tuple(nodes))

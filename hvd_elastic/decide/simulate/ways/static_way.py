@@ -9,7 +9,6 @@ class StaticWay:
     """All workers or none: the others keep their GPUs and wait for the one that is lost."""
 
     def workers(self, job: SimulatedJob) -> int:
-        """Its size."""
         return job.start
 
     def wait(self, run: JobRun, now: float) -> None:

@@ -62,7 +62,6 @@ class Process:
 
     @property
     def alias(self) -> str:
-        """The alias of its host."""
         return self.slot.host.alias
 
     @property

@@ -48,7 +48,6 @@ class ProcessTable:
         return self._present.get(key)
 
     def on_host(self, alias: str) -> list[Process]:
-        """The processes that are present on a host."""
         return list(self._by_host.get(alias, {}).values())
 
     def start(self, slot: Slot, *, generation: int, phase: ProcessPhase, now: float) -> Process:

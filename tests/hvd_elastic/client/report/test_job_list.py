@@ -18,7 +18,7 @@ def test_wall_time_ends_with_the_job() -> None:
 
 def test_what_a_job_without_a_ledger_used_is_not_known() -> None:
     job = listed(mpijob(conditions=[condition("Running")]), NOW)
-    assert (job.state, job.step, job.gpu_seconds, job.training_seconds) == (JobState.UNHEARD, -1, None, None)
+    assert (job.state, job.step, job.gpu_seconds, job.training_seconds) == (JobState.NO_REPORT, -1, None, None)
     assert listed(mpijob(), NOW).state is JobState.STARTING
 
 

@@ -32,9 +32,9 @@ def test_what_the_ranks_wait_for_is_why() -> None:
 def test_an_old_word_is_never_taken_for_the_present() -> None:
     old = mpijob(status=live(unix=NOW - 300))
     found = find_state(facts(job=old))
-    assert found.state is JobState.UNHEARD
+    assert found.state is JobState.NO_REPORT
     assert "300 s ago: training then" in found.why
-    assert state_of_listed(old, NOW).state is JobState.UNHEARD
+    assert state_of_listed(old, NOW).state is JobState.NO_REPORT
 
 
 def test_without_a_launcher_nobody_trains_whatever_was_said_last() -> None:
@@ -55,7 +55,7 @@ def test_a_launcher_that_is_not_there_yet_says_what_it_waits_for() -> None:
 
 def test_a_job_of_an_older_version_does_not_tell_whether_it_trains() -> None:
     found = find_state(facts(job=mpijob(), ledger=None))
-    assert found.state is JobState.UNHEARD
+    assert found.state is JobState.NO_REPORT
     assert find_state(facts(job=mpijob(), ledger=None, pods=())).state is JobState.STARTING
 
 

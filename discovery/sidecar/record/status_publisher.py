@@ -27,7 +27,7 @@ GAP_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 5.0
 
 
-class JobTeller:
+class StatusPublisher:
     """Writes to one MPIJob. Not thread-safe. What cannot be written is said once, and is out of date soon anyway."""
 
     def __init__(

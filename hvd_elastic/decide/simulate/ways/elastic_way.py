@@ -14,7 +14,7 @@ _LAST_LOOK_SECONDS: Final = 1.0
 """A process whose job has no place left waits so long for one before it saves and leaves (docs/checkpoints.md)."""
 
 
-class OwnWay:
+class ElasticWay:
     """As docs/launcher.md and docs/checkpoints.md say."""
 
     def workers(self, job: SimulatedJob) -> int:
