@@ -9,7 +9,7 @@ Where to change what:
 - add a cause of a resize: `CauseKind` in `core/resize_causes.py`.
 - when a world is formed or left: `core/world_formation.py`.
 - which requests at the rendezvous server are believed: `protocol/admission.py`.
-- after which requests the world decides: `core/awaited_members.py`.
+- after which requests the world decides: `core/processes/awaited_members.py`.
 - when a process that does not answer is written off: `core/signs_of_life.py`.
 - when a pod that is gone counts as taken away: `core/hosts/lost_pods.py`, for both launchers.
 - what becomes of the workers' lines: as lines and bars: `remote/output_lines.py`; where they go, or are lost:

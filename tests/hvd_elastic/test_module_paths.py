@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.moved_modules import MOVED
+from hvd_elastic.moved_modules import MOVED, MovedModules
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("hvd_elastic", "mpijob", "discovery", "trainer", "priorityclasses")
@@ -56,10 +56,21 @@ def test_an_old_path_leads_to_the_new_one_with_a_warning(old: str) -> None:
     sys.modules.pop(old, None)
     with pytest.warns(DeprecationWarning, match=f"{old} is {MOVED[old]} now"):
         moved = importlib.import_module(old)
-    new = importlib.import_module(MOVED[old])
-    public = [name for name in vars(new) if not name.startswith("_")]
-    assert public
-    assert all(getattr(moved, name) is getattr(new, name) for name in public)
+    assert moved is importlib.import_module(MOVED[old])
+
+
+def test_what_is_below_a_moved_package_is_there_once() -> None:
+    with pytest.warns(DeprecationWarning, match=r"hvd_elastic\.jobs\.report is"):
+        old = importlib.import_module("hvd_elastic.jobs.report.job_state")
+    assert old is importlib.import_module("hvd_elastic.client.report.job_state")
+
+
+def test_the_command_line_of_an_older_release_runs_a_module_by_its_old_path() -> None:
+    spec = importlib.util.find_spec("hvd_elastic.jobs.doctor.rehearsal_training")
+    assert spec is not None
+    code = MovedModules().get_code(spec.name)
+    assert code is not None
+    assert code.co_filename.endswith("hvd_elastic/client/doctor/rehearsal_training.py")
 
 
 def test_what_is_nowhere_is_missing_as_ever() -> None:

@@ -2,32 +2,18 @@
 
 import math
 
-from hvd_elastic.launcher.core.hosts.host_pool import HostPool
-from hvd_elastic.launcher.core.process_control import LATE, Deadline, ProcessControl
+from hvd_elastic.launcher.core.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.deadline import LATE, Deadline
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_table import ProcessTable
-from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
-from hvd_elastic.launcher.core.world_limits import WorldLimits
+from hvd_elastic.launcher.core.world_state import WorldState
 from hvd_elastic.mpijob.contract import JoinAnswer
 
 
 class JoinBarrier:
     """Works on the members of the world that is forming."""
 
-    def __init__(
-        self,
-        limits: WorldLimits,
-        processes: ProcessTable,
-        *,
-        control: ProcessControl,
-        hosts: HostPool,
-        signs: SignsOfLife,
-    ) -> None:
-        self._limits = limits
-        self._signs = signs
-        self._processes = processes
-        self._control = control
-        self._hosts = hosts
+    def __init__(self, state: WorldState, control: ProcessControl) -> None:
+        self._state, self._control = state, control
         self._waits_in = -1
         """The generation in which the members that have arrived wait for the others."""
         self._last_request = -math.inf
@@ -35,26 +21,26 @@ class JoinBarrier:
 
     def is_waiting(self) -> bool:
         """Whether, as of the last check, all that keeps the current world from running is that members are late."""
-        return self._waits_in == self._processes.generation
+        return self._waits_in == self._state.processes.generation
 
     def check(self, now: float) -> bool:
         """Whether all members have arrived. If one of them will not come, those that wait are sent back."""
-        members = self._processes.alive()
-        recall = not self._processes.is_whole() or any(p.phase is ProcessPhase.ASKING for p in members)
+        members = self._state.processes.alive()
+        recall = not self._state.processes.is_whole() or any(p.phase is ProcessPhase.ASKING for p in members)
         if not recall and all(p.phase is ProcessPhase.ARRIVED for p in members):
             return True
         # While a world forms, a RUNNING process is one that was sent back and has not asked again.
         late = [p for p in members if p.phase in {ProcessPhase.ASSIGNED, ProcessPhase.RUNNING}]
         has_state = any(p.holds_state for p in members)
         others_wait = any(p.ticket is not None for p in members)
-        self._signs.start_pinging(now)
-        self._signs.ping(members, now)
-        in_time = [self._is_in_time(p, now, has_state=has_state, others_wait=others_wait) for p in late]
-        recall |= not all(in_time)
+        self._state.signs.start_pinging(now)
+        self._state.signs.ping(members, now)
+        deadlines = ((p, self._deadline(p, has_state=has_state, others_wait=others_wait)) for p in late)
+        recall |= self._control.write_off_late(deadlines, now) < len(late)
         recall |= any(
-            p.never_asked and p.phase is ProcessPhase.ASSIGNED and self._hosts.has_left(p.alias) for p in late
+            p.never_asked and p.phase is ProcessPhase.ASSIGNED and self._state.hosts.has_left(p.alias) for p in late
         )
-        self._waits_in = -1 if recall else self._processes.generation
+        self._waits_in = -1 if recall else self._state.processes.generation
         if recall:
             self._send_back(members, now)
         return False
@@ -66,35 +52,35 @@ class JoinBarrier:
     def expect(self, process: Process, now: float) -> None:
         """A late member asks for its place, or was sent back for another one: its time to arrive counts from here."""
         process.phase_since = now
-        self._is_in_time(process, now, has_state=True)
+        self._control.write_off_late([(process, self._deadline(process, has_state=True))], now)
 
     def release(self, now: float) -> None:
         """Let all members into `hvd.init()`."""
-        self._signs.stop_pinging()
-        for process in self._processes.alive():
+        self._state.signs.stop_pinging()
+        for process in self._state.processes.alive():
             self._control.release(process, now)
             # Workers that never report their first sync count as holders from here on.
-            process.holds_state |= self._processes.state_exists and not self._processes.reports_sync
+            process.holds_state |= self._state.processes.state_exists and not self._state.processes.reports_sync
 
     def _send_back(self, members: list[Process], now: float) -> None:
         for process in members:
             if process.phase is ProcessPhase.ARRIVED and process.uses_barrier:
                 self._control.reply(process, JoinAnswer.AGAIN)
                 process.enter(ProcessPhase.RUNNING, now)
-                self._is_in_time(process, now, has_state=True)  # it has a deadline to ask by
+                # It has a deadline to ask by.
+                self._control.write_off_late([(process, self._deadline(process, has_state=True))], now)
             elif process.phase is ProcessPhase.ARRIVED and process.ticket is not None:
                 process.enter(ProcessPhase.ASKING, now)
 
-    def _is_in_time(self, process: Process, now: float, *, has_state: bool, others_wait: bool = False) -> bool:
-        """Whether the members still wait for this one; if not, it is written off.
+    def _deadline(self, process: Process, *, has_state: bool, others_wait: bool = False) -> Deadline:
+        """Until when the members wait for this one.
 
         Args:
             process: a late member.
-            now: seconds.
             has_state: whether one of the members trains.
             others_wait: whether one of them has a request open.
         """
-        limits, since = self._limits, process.phase_since
+        limits, since = self._state.limits, process.phase_since
         if process.never_asked and process.phase is ProcessPhase.ASSIGNED and not process.uses_barrier:
             patience = limits.start_timeout if has_state else limits.first_start_timeout
         elif process.registered:
@@ -104,6 +90,5 @@ class JoinBarrier:
             # some do, time alone says nothing of those that have not yet.
             patience = min(limits.silence, limits.hang_timeout)
             since = min(max(since, self._last_request), since + limits.hang_timeout - patience)
-        deadline = Deadline(at=since + patience, reason=LATE)
-        silent = self._signs.deadline(process, others_wait=others_wait)
-        return self._control.check_deadline(process, silent or deadline, now)
+        silent = self._state.signs.deadline(process, others_wait=others_wait)
+        return silent or Deadline(at=since + patience, reason=LATE)

@@ -2,37 +2,35 @@
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.next_hosts import oldest_first
-from hvd_elastic.launcher.core.process_control import LATE, Deadline, ProcessControl
+from hvd_elastic.launcher.core.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.deadline import LATE, Deadline
 from hvd_elastic.launcher.core.processes.process import ProcessPhase
-from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.slot_placement import place
-from hvd_elastic.launcher.core.world_limits import WorldLimits
+from hvd_elastic.launcher.core.world_state import WorldState
 
 
 class Newcomers:
     """Starts processes ahead of need and ends those that cannot join any more."""
 
-    def __init__(self, limits: WorldLimits, processes: ProcessTable, control: ProcessControl) -> None:
-        self._limits = limits
-        self._processes = processes
-        self._control = control
+    def __init__(self, state: WorldState, control: ProcessControl) -> None:
+        self._state, self._control = state, control
 
     def end_useless(self, eligible: tuple[Host, ...], now: float) -> None:
         """End newcomers whose host has gone, and write off those that take too long to start."""
         aliases = {host.alias for host in eligible}
-        for process in self._processes.present():
-            if not self._processes.is_member(process) and process.alias not in aliases:
+        for process in self._state.processes.present():
+            if not self._state.processes.is_member(process) and process.alias not in aliases:
                 self._control.end(process, "its host has gone", at_once=False)
             elif process.phase is ProcessPhase.STARTED:
                 # Without a deadline its host would stay unused for good.
-                at = process.phase_since + self._limits.first_start_timeout
-                self._control.check_deadline(process, Deadline(at=at, reason=LATE), now)
+                at = process.phase_since + self._state.limits.first_start_timeout
+                self._control.write_off_late([(process, Deadline(at=at, reason=LATE))], now)
 
     def start(self, eligible: tuple[Host, ...], now: float) -> None:
         """Start a process in every free slot. Only for workers that use the barrier: others would not wait there."""
-        if not self._processes.newcomers_join:
+        if not self._state.processes.newcomers_join:
             return
-        leaving = self._processes.leaving()
-        for slot in place(oldest_first(eligible, self._processes.slots), self._limits.maximum):
-            if self._processes.at(slot.key) is None and slot.key not in leaving:
+        leaving = self._state.processes.leaving()
+        for slot in place(oldest_first(eligible, self._state.processes.slots), self._state.limits.maximum):
+            if self._state.processes.at(slot.key) is None and slot.key not in leaving:
                 self._control.start(slot, generation=-1, phase=ProcessPhase.STARTED, now=now)

@@ -24,23 +24,21 @@ import math
 from collections.abc import Callable, Iterator
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.actions import ActionQueue, AnswerRequest, Ticket
-from hvd_elastic.launcher.core.awaited_members import AwaitedMembers
+from hvd_elastic.launcher.core.actions import AnswerRequest, Ticket
 from hvd_elastic.launcher.core.host_update_notices import HostUpdateNotices
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
-from hvd_elastic.launcher.core.hosts.host_pool import HostPool
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts
 from hvd_elastic.launcher.core.join_barrier import JoinBarrier
 from hvd_elastic.launcher.core.newcomers import Newcomers
-from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.awaited_members import AwaitedMembers
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain, judge
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_table import ProcessTable
-from hvd_elastic.launcher.core.signs_of_life import PingOutcome, SignsOfLife
+from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, SlotKey, place
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
+from hvd_elastic.launcher.core.world_state import WorldState
 from hvd_elastic.mpijob.contract import JoinAnswer
 
 
@@ -52,40 +50,26 @@ class World:
     """
 
     def __init__(self, limits: WorldLimits, blacklist: Blacklist, holds: Blacklist) -> None:
-        self.actions = ActionQueue()
-        self.processes = ProcessTable()
-        self._limits = limits
-        self._hosts = HostPool(self.processes, blacklist, holds, return_patience=limits.return_patience)
-        self._resize = PendingResize()
-        self._signs = SignsOfLife(limits, self.actions)
-        self._control = ProcessControl(limits, self.processes, self.actions, self._resize, self._hosts)
-        self._formation = WorldFormation(
-            limits,
-            self.processes,
-            hosts=self._hosts,
-            control=self._control,
-            resize=self._resize,
-            signs=self._signs,
-            actions=self.actions,
-        )
-        self._barrier = JoinBarrier(limits, self.processes, control=self._control, hosts=self._hosts, signs=self._signs)
-        self._awaited = AwaitedMembers(self.processes)
-        self._newcomers = Newcomers(limits, self.processes, self._control)
-        self._notices = HostUpdateNotices(limits, self.processes, self.actions)
-        self._succeeded = False
-        """Whether a member has ended with success: no further world is formed."""
+        self._state = state = WorldState.empty(limits, blacklist, holds)
+        self.actions, self.processes = state.actions, state.processes
+        self._control = ProcessControl(state)
+        self._formation = WorldFormation(state, self._control)
+        self._barrier = JoinBarrier(state, self._control)
+        self._awaited = AwaitedMembers(state.processes)
+        self._newcomers = Newcomers(state, self._control)
+        self._notices = HostUpdateNotices(state)
         self._takes_several = False
         self._decision_is_due = False
 
     @property
     def forming(self) -> bool:
         """Whether the current world waits for members."""
-        return self._formation.forming
+        return self._state.forming
 
     @property
     def resets(self) -> int:
         """Worlds after the first one."""
-        return self._formation.resets
+        return self._state.resets
 
     @property
     def finished(self) -> bool:
@@ -107,11 +91,11 @@ class World:
 
     def begun_before(self) -> None:
         """An earlier launcher has had a world of this job: `minimum` slots are enough from the beginning."""
-        self._formation.has_begun = True
+        self._state.has_begun = True
 
     def hosts_seen(self, hosts: tuple[Host, ...], now: float) -> None:
         """The source reports these hosts."""
-        self._hosts.update(hosts, now)
+        self._state.hosts.update(hosts, now)
         self._changed(now)
 
     def place_requested(self, key: SlotKey, ticket: Ticket, now: float) -> None:
@@ -130,7 +114,7 @@ class World:
             self._control.assign(process, self.processes.slot_of(process), generation, now)
         else:
             process.enter(ProcessPhase.ASKING, now)
-            self._resize.begin_pause(now)
+            self._state.resize.begin_pause(now)
         self._decide_unless_others_are_missing(process, now)
 
     def barrier_reached(self, key: SlotKey, ticket: Ticket, now: float) -> None:
@@ -217,7 +201,7 @@ class World:
 
     def pinged(self, number: int, outcome: PingOutcome, now: float) -> None:
         """The outcome of a PingProcess."""
-        if self._signs.pinged(number, outcome, now):
+        if self._state.signs.pinged(number, outcome, now):
             self._changed(now)
 
     def stop(self, exit_code: int, reason: str) -> None:
@@ -225,7 +209,7 @@ class World:
         self.actions.finish(exit_code, reason)
 
     def _note_request(self, process: Process, now: float) -> None:
-        self._signs.heard_from(process.number, now)
+        self._state.signs.heard_from(process.number, now)
         self._barrier.request_came(now)
 
     def _gains_state(self, process: Process) -> None:
@@ -266,43 +250,43 @@ class World:
             return
         if self.forming and self._barrier.check(now):
             self._run(now)
-        self._formation.leave_when_all_ask(now, succeeded=self._succeeded)
+        self._formation.leave_when_all_ask(now)
 
     def _follow_up(self, now: float) -> None:
         if self.finished:
             return
         if self.processes.slots:
-            eligible = self._hosts.eligible(now)
-            if not self._succeeded:
+            eligible = self._state.hosts.eligible(now)
+            if not self._state.succeeded:
                 self._newcomers.start(eligible, now)
             self._newcomers.end_useless(eligible, now)
             self._notify(now)
         self._control.enforce_deadlines(now)
-        self.actions.wake_by(self._hosts.next_return(now))
+        self.actions.wake_by(self._state.hosts.next_return(now))
 
     def wanted_size(self, now: float) -> int:
         """The size of the world that the hosts would allow."""
-        return len(place(self._hosts.eligible(now), self._limits.maximum))
+        return len(place(self._state.hosts.eligible(now), self._state.limits.maximum))
 
     def blacklisted(self, now: float) -> tuple[str, ...]:
         """Aliases that are left out because a process died there."""
-        return self._hosts.blacklisted(now)
+        return self._state.hosts.blacklisted(now)
 
     # --- The world that forms or runs --------------------------------------------------------------------------------
 
     def _run(self, now: float) -> None:
         """All members have arrived: the world that was forming runs."""
         self._barrier.release(now)
-        self.actions.add(self._resize.end_pause(self.processes.generation, len(self.processes.slots), now))
-        self._formation.forming = False
+        self.actions.add(self._state.resize.end_pause(self.processes.generation, len(self.processes.slots), now))
+        self._state.forming = False
         self._notices.restart(now)
 
     def _notify(self, now: float) -> None:
-        if self.forming or self._succeeded or any(p.phase is ProcessPhase.ASKING for p in self.processes.alive()):
+        if self.forming or self._state.succeeded or any(p.phase is ProcessPhase.ASKING for p in self.processes.alive()):
             return
-        slots = place(next_hosts(self._hosts.eligible(now), self.processes), self._limits.maximum)
-        if self._notices.send(slots if len(slots) >= self._limits.minimum else (), now):
-            self._resize.begin_pause(now)
+        slots = place(next_hosts(self._state.hosts.eligible(now), self.processes), self._state.limits.maximum)
+        if self._notices.send(slots if len(slots) >= self._state.limits.minimum else (), now):
+            self._state.resize.begin_pause(now)
 
     # --- Single processes --------------------------------------------------------------------------------------------
 
@@ -311,19 +295,19 @@ class World:
             member.enter(ProcessPhase.ARRIVED, now)
 
     def _ended_unasked(self, process: Process, code: int, message: str, now: float) -> None:
-        verdict = judge(code, restart_errors=self._limits.restart_errors)
+        verdict = judge(code, restart_errors=self._state.limits.restart_errors)
         expendable = process.phase in {ProcessPhase.STARTED, ProcessPhase.WAITING} or (
             process.never_asked and process.phase is ProcessPhase.ASSIGNED and self.processes.state_exists
         )
         if verdict is ExitVerdict.SUCCESS and not expendable:
-            self._succeeded = True
+            self._state.succeeded = True
             return
         if verdict is ExitVerdict.MISTAKE or (verdict is ExitVerdict.SCRIPT_ERROR and not expendable):
             reason = f"rank {process.slot.rank} on {process.name} failed: {explain(code)}\n{message}"
             self.actions.finish(code, reason.rstrip())
             return
         if self.processes.is_member(process):
-            self._resize.begin_pause(now)
+            self._state.resize.begin_pause(now)
             # The survivors learn of it from their broken connections; a notice as well would make them reset twice.
             self._notices.postpone(now)
         self._control.lose(process, code, verdict, message, now)

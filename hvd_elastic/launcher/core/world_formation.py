@@ -3,18 +3,15 @@
 from collections.abc import Iterable
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.actions import ActionQueue, FormWorld, LogWarning
-from hvd_elastic.launcher.core.hosts.host_pool import HostPool
+from hvd_elastic.launcher.core.actions import FormWorld, LogWarning
 from hvd_elastic.launcher.core.hosts.lost_pods import LostPodsVerdict
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
-from hvd_elastic.launcher.core.pending_resize import PendingResize
-from hvd_elastic.launcher.core.process_control import Deadline, ProcessControl
+from hvd_elastic.launcher.core.process_control import ProcessControl
+from hvd_elastic.launcher.core.processes.deadline import Deadline
 from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
-from hvd_elastic.launcher.core.processes.process_table import ProcessTable
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
-from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.slot_placement import Slot, place
-from hvd_elastic.launcher.core.world_limits import WorldLimits
+from hvd_elastic.launcher.core.world_state import WorldState
 from hvd_elastic.mpijob.contract import Exit
 
 _AGAIN = "training begins again as soon as enough workers are ready, from the durable checkpoint if there is one"
@@ -23,114 +20,84 @@ _AGAIN = "training begins again as soon as enough workers are ready, from the du
 class WorldFormation:
     """Forms the worlds of a job, or ends the job where no further world is possible."""
 
-    def __init__(
-        self,
-        limits: WorldLimits,
-        processes: ProcessTable,
-        *,
-        hosts: HostPool,
-        control: ProcessControl,
-        resize: PendingResize,
-        signs: SignsOfLife,
-        actions: ActionQueue,
-    ) -> None:
-        self._limits = limits
-        self._signs = signs
-        self._processes = processes
-        self._hosts = hosts
-        self._control = control
-        self._resize = resize
-        self._actions = actions
-        self.forming = False
-        """Whether the current world waits for members. The owner clears it when the world runs."""
-        self.resets = 0
-        """Worlds after the first one."""
+    def __init__(self, state: WorldState, control: ProcessControl) -> None:
+        self._state, self._control = state, control
         self._failed_starts = 0
         """Worlds in a row that have failed on hosts that stay, before any process held the state."""
         self._short_since: float | None = None
         """Since when there are too few slots for a world."""
         self._lost_since: float | None = None
         """Since when no process holds the state."""
-        self.has_begun = False
-        """Whether an earlier launcher of this job has had a world. The owner sets it."""
         self._waits_to_begin = False
         """Whether the job waits to begin again, because no process holds the state any more."""
 
     def begin(self, now: float) -> None:
         """Form a world where there is none, once there are enough hosts."""
-        if self._waits_to_begin and not self._were_taken_away(now):
+        lost_pods = self._state.hosts.lost_pods.verdict(now)
+        if self._waits_to_begin and lost_pods in {LostPodsVerdict.CAME_BACK, LostPodsVerdict.UNKNOWN}:
+            self._wait_for_pods(lost_pods)
             return
-        slots = place(self._hosts.eligible(now), self._limits.maximum)
-        is_first = self._processes.generation == 0 and not self.has_begun
-        needed = self._limits.start if is_first else self._limits.minimum
+        slots = place(self._state.hosts.eligible(now), self._state.limits.maximum)
+        is_first = self._state.processes.generation == 0 and not self._state.has_begun
+        needed = self._state.limits.start if is_first else self._state.limits.minimum
         if len(slots) < needed:
             self._wait_for_slots(len(slots), needed, now)
             return
-        settled = self._hosts.unchanged_since + self._limits.settle
-        if now < settled and len(slots) != self._limits.maximum:
-            self._actions.wake_by(settled)
+        settled = self._state.hosts.unchanged_since + self._state.limits.settle
+        if now < settled and len(slots) != self._state.limits.maximum:
+            self._state.actions.wake_by(settled)
             return
-        if self._hosts.lost_pods.verdict(now) is LostPodsVerdict.CAME_BACK:
+        if lost_pods is LostPodsVerdict.CAME_BACK:
             self._failed_starts += 1
-            if self._failed_starts >= self._limits.most_failed_starts:
+            if self._failed_starts >= self._state.limits.most_failed_starts:
                 why = f"{self._failed_starts} worlds in a row failed before any process held the state ({self._why()})"
-                self._actions.finish(Exit.ALL_WORKERS_LOST, why)
+                self._state.actions.finish(Exit.ALL_WORKERS_LOST, why)
                 return
         self._form(slots, now)
 
-    def _were_taken_away(self, now: float) -> bool:
-        """Whether the lost hosts are known to be taken away. If they come back, it was their processes that failed.
+    def _wait_for_pods(self, verdict: LostPodsVerdict) -> None:
+        """Wait until the lost hosts are known to be taken away. If they come back, it was their processes that failed.
 
         Without this a script that runs out of memory on every host would be begun again for ever.
         """
-        match self._hosts.lost_pods.verdict(now):
-            case LostPodsVerdict.CAME_BACK:
-                self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
-                return False
-            case LostPodsVerdict.UNKNOWN:
-                self._actions.wake_by(self._hosts.lost_pods.deadline)
-                return False
-            case _:
-                return True
+        if verdict is LostPodsVerdict.CAME_BACK:
+            self._finish_without_state()
+        else:
+            self._state.actions.wake_by(self._state.hosts.lost_pods.deadline)
 
-    def leave_when_all_ask(self, now: float, *, succeeded: bool) -> None:
-        """Leave the current world once all its members ask or are gone.
-
-        `succeeded`: a member has ended with success, so the job ends instead of forming another world.
-        """
-        alive = self._processes.alive()
+    def leave_when_all_ask(self, now: float) -> None:
+        """Leave the current world once all its members ask or are gone. After a success the job ends then."""
+        alive = self._state.processes.alive()
         asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
-        if alive and not asking and (self.forming or self._processes.is_whole()):
+        if alive and not asking and (self._state.forming or self._state.processes.is_whole()):
             return
-        since = self._signs.start_pinging(now)
-        self._signs.ping(alive, now)
-        for process in alive:
-            deadline = self._signs.deadline(process, others_wait=bool(asking))
-            if deadline is not None:
-                self._control.check_deadline(process, deadline, now)
-        alive = self._processes.alive()
+        since = self._state.signs.start_pinging(now)
+        self._state.signs.ping(alive, now)
+        silent = ((process, self._state.signs.deadline(process, others_wait=bool(asking))) for process in alive)
+        self._control.write_off_late(((process, deadline) for process, deadline in silent if deadline), now)
+        alive = self._state.processes.alive()
         asking = [p for p in alive if p.phase is ProcessPhase.ASKING]
         blocking = [p for p in alive if p.phase is not ProcessPhase.ASKING and not p.is_cold]
-        if succeeded:
+        if self._state.succeeded:
             if not blocking:
-                self._actions.finish(Exit.OK, "the script has ended")
+                self._state.actions.finish(Exit.OK, "the script has ended")
             return
         asked = max((p.phase_since for p in asking), default=None)
-        still_awaited = [self._is_awaited(process, since, asked, now) for process in blocking]
-        if not any(still_awaited):
+        deadlines = ((process, self._deadline(process, since, asked)) for process in blocking)
+        if not self._control.write_off_late(deadlines, now):
             self._leave_world(now)
 
     def _leave_world(self, now: float) -> None:
-        alive = self._processes.alive()
+        alive = self._state.processes.alive()
         holders = [p for p in alive if p.holds_state]
-        limit = self._limits.reset_limit
-        if limit is not None and self.resets >= limit:
-            self._actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
-        elif self._processes.state_exists and not holders:
+        limit = self._state.limits.reset_limit
+        if limit is not None and self._state.resets >= limit:
+            self._state.actions.finish(Exit.RESET_LIMIT, f"the limit of {limit} resets is reached ({self._why()})")
+        elif self._state.processes.state_exists and not holders:
             self._begin_again(alive, now)
         elif not alive:
-            self._processes.dissolve()
-            self.forming = False
+            self._state.processes.dissolve()
+            self._state.forming = False
             self.begin(now)
         else:
             self._form_next(holders, now)
@@ -140,64 +107,71 @@ class WorldFormation:
 
         Whoever takes every host, inference or a drain, gives no reason to end the job. A failure on every host does.
         """
-        if self._hosts.failed():
+        if self._state.hosts.failed():
             self._lost_since = now if self._lost_since is None else self._lost_since
-            deadline = self._lost_since + self._limits.loss_patience
+            deadline = self._lost_since + self._state.limits.loss_patience
             if now >= deadline:
-                self._actions.finish(Exit.ALL_WORKERS_LOST, f"no process is left that holds the state ({self._why()})")
-            self._actions.wake_by(deadline)
+                self._finish_without_state()
+            self._state.actions.wake_by(deadline)
             return
-        self._actions.add(LogWarning(text=f"every worker that held the state was taken away ({self._why()}): {_AGAIN}"))
+        self._state.actions.add(
+            LogWarning(text=f"every worker that held the state was taken away ({self._why()}): {_AGAIN}")
+        )
         for process in alive:
             process.enter(ProcessPhase.WAITING, now)
-        self._processes.dissolve()
-        self._processes.forget_state()
-        self.forming, self._lost_since, self._waits_to_begin = False, None, True
+        self._state.processes.dissolve()
+        self._state.processes.forget_state()
+        self._state.forming, self._lost_since, self._waits_to_begin = False, None, True
         self.begin(now)
 
+    def _finish_without_state(self) -> None:
+        why = f"no process is left that holds the state ({self._why()})"
+        self._state.actions.finish(Exit.ALL_WORKERS_LOST, why)
+
     def _form_next(self, holders: list[Process], now: float) -> None:
-        usable = next_hosts(self._hosts.eligible(now), self._processes)
+        usable = next_hosts(self._state.hosts.eligible(now), self._state.processes)
         hosts, handover = state_holders_first(usable, holders)
-        maximum = self._limits.maximum
+        maximum = self._state.limits.maximum
         slots = place(hosts, None if maximum is None else maximum + handover)
-        if len(slots) - handover < self._limits.minimum:
+        if len(slots) - handover < self._state.limits.minimum:
             self._keep_only(hosts, now)
             self._let_dispensable_go(now)
-            self._wait_for_slots(len(slots) - handover, self._limits.minimum, now)
+            self._wait_for_slots(len(slots) - handover, self._state.limits.minimum, now)
         else:
             self._form(slots, now)
 
     def _form(self, slots: tuple[Slot, ...], now: float) -> None:
-        self._resize.add(*world_differences(self._processes.slots, slots, self._resize.causes))
-        if not self._resize.causes:
-            self._resize.add(self._own_wish())
-        generation = self._processes.generation + 1
-        self.resets += generation > 1
-        if self._processes.state_exists:
+        self._state.resize.add(*world_differences(self._state.processes.slots, slots, self._state.resize.causes))
+        if not self._state.resize.causes:
+            self._state.resize.add(self._own_wish())
+        generation = self._state.processes.generation + 1
+        self._state.resets += generation > 1
+        if self._state.processes.state_exists:
             self._failed_starts = 0
-        self.forming, self._short_since, self._lost_since, self._waits_to_begin = True, None, None, False
-        self._hosts.forget_failures()
-        self._signs.stop_pinging()
-        self._processes.state_is_dispensable = False
-        self._actions.add(FormWorld(generation=generation, slots=slots))
+        self._state.forming = True
+        self._short_since, self._lost_since, self._waits_to_begin = None, None, False
+        self._state.hosts.forget_failures()
+        self._state.signs.stop_pinging()
+        self._state.processes.state_is_dispensable = False
+        self._state.actions.add(FormWorld(generation=generation, slots=slots))
         places = {slot.key: slot for slot in slots}
-        for process in self._processes.present():
+        for process in self._state.processes.present():
             if process.key in places:
                 self._control.admit(process, places[process.key], generation, now)
-            elif self._processes.is_member(process):
+            elif self._state.processes.is_member(process):
                 self._control.let_go(process, now)
         for slot in slots:
-            if self._processes.at(slot.key) is None:
+            if self._state.processes.at(slot.key) is None:
                 self._control.start(slot, generation=generation, phase=ProcessPhase.ASSIGNED, now=now)
-        self._processes.form(slots)
+        self._state.processes.form(slots)
 
     def _keep_only(self, hosts: Iterable[Host], now: float) -> None:
         """Too few slots for a world: processes that it will not include need not wait for it."""
         staying = {host.alias for host in hosts}
-        if any(p.holds_state and p.alias in staying for p in self._processes.alive()):
-            for process in self._processes.alive():
+        if any(p.holds_state and p.alias in staying for p in self._state.processes.alive()):
+            for process in self._state.processes.alive():
                 if process.alias not in staying and process.phase is ProcessPhase.ASKING:
-                    self._resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
+                    self._state.resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
                     self._control.let_go(process, now)
 
     def _let_dispensable_go(self, now: float) -> None:
@@ -205,47 +179,45 @@ class WorldFormation:
 
         Only the writer knows by itself that its commit is durable.
         """
-        if self._processes.state_is_dispensable:
-            for process in self._processes.alive():
-                if process.phase is ProcessPhase.ASKING and self._hosts.has_left(process.alias):
-                    self._resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
+        if self._state.processes.state_is_dispensable:
+            for process in self._state.processes.alive():
+                if process.phase is ProcessPhase.ASKING and self._state.hosts.has_left(process.alias):
+                    self._state.resize.add(ResizeCause(kind=CauseKind.REMOVED, host=process.slot.host.label))
                     self._control.let_go(process, now)
 
     def _wait_for_slots(self, have: int, need: int, now: float) -> None:
         if self._short_since is None:
             self._short_since = now
-        deadline = self._short_since + self._limits.elastic_timeout
+        deadline = self._short_since + self._state.limits.elastic_timeout
         if now >= deadline:
-            self._actions.finish(
+            self._state.actions.finish(
                 Exit.MIN_WORKERS_TIMEOUT,
-                f"{have} of {need} needed slots for {self._limits.elastic_timeout:g} s ({self._why()})",
+                f"{have} of {need} needed slots for {self._state.limits.elastic_timeout:g} s ({self._why()})",
             )
-        self._actions.wake_by(deadline)
+        self._state.actions.wake_by(deadline)
 
-    def _is_awaited(self, process: Process, since: float, asked: float | None, now: float) -> bool:
-        """Whether this member may still take its time; if not, it is written off.
+    def _deadline(self, process: Process, since: float, asked: float | None) -> Deadline:
+        """Until when this member may take its time.
 
         Args:
             process: it has not asked for a place. It is not known to be silent.
             since: when the world has come to stand still.
             asked: when the last other member has asked; None if no member waits for this one.
-            now: seconds.
         """
-        limits = self._limits
+        limits = self._state.limits
         patience = limits.hang_timeout
         if asked is not None:
-            if self._hosts.has_left(process.alias):
+            if self._state.hosts.has_left(process.alias):
                 patience = limits.removed_patience
             elif not process.registered:
                 patience = min(limits.entry_patience, limits.hang_timeout)
         at = max(since, process.phase_since, since if asked is None else asked) + patience
-        deadline = Deadline(at=at, reason=f"does not come ({patience:g} s)")
-        return self._control.check_deadline(process, deadline, now)
+        return Deadline(at=at, reason=f"does not come ({patience:g} s)")
 
     def _own_wish(self) -> ResizeCause:
-        asking = [p for p in self._processes.alive() if p.phase is ProcessPhase.ASKING]
+        asking = [p for p in self._state.processes.alive() if p.phase is ProcessPhase.ASKING]
         _, rank = min((p.phase_since, p.slot.rank) for p in asking)
         return ResizeCause(kind=CauseKind.OTHER, detail=f"asked for by rank {rank}")
 
     def _why(self) -> str:
-        return describe_causes(self._resize.causes) or f"hosts: {self._hosts}"
+        return describe_causes(self._state.resize.causes) or f"hosts: {self._state.hosts}"
