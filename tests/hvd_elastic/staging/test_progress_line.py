@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.cli import cli
 from hvd_elastic.staging.progress_line import StageProgress, last_progress, progress_words
-from tests.hvd_elastic.staging.test_stage import Put
+from testbed.s3_server import Put
 
 counts = st.integers(min_value=0, max_value=10**16)
 progresses = st.builds(StageProgress, objects=counts, of_objects=counts, size_bytes=counts, of_bytes=counts)

@@ -19,17 +19,16 @@ from hvd_elastic.cli import cli
 from hvd_elastic.staging import Staged, StageError, StageProgress, WantedData, stage, whats_missing
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SUCCESS_FILE
 from hvd_elastic.staging.stage_errors import (
-    ChangedObjectError,
     DigestError,
     UnusableSourceError,
     UnusableWantedError,
 )
 from hvd_elastic.stores.bucket.listed_page import SourceObject
 from hvd_elastic.stores.bucket.object_source import ObjectSource
+from hvd_elastic.stores.errors import ChangedObjectError
 from hvd_elastic.system.atomic_file import replace_file
+from testbed.s3_server import Put, PutParts
 
-Put = Callable[[str, bytes], None]
-PutParts = Callable[..., None]
 Stage = Callable[..., Staged]
 
 

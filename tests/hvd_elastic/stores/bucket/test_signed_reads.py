@@ -20,7 +20,7 @@ from hvd_elastic.stores.bucket.listed_page import SourceObject
 from hvd_elastic.stores.bucket.object_source import ObjectSource
 from hvd_elastic.stores.errors import ChangedObjectError
 from testbed.kube.certificates import Authority
-from tests.hvd_elastic.staging.test_stage import Put
+from testbed.s3_server import Put
 
 KEYS = ("a b+c%2F&=?#", "~tilde/$x;:@,'()!*", "\u00fcml\u00e4ut/\u4e2d\u6587", "%41")
 LEFT_TO_BOTO3 = "AWS_USE_DUALSTACK_ENDPOINT"

@@ -11,7 +11,7 @@ import pytest
 from hvd_elastic.stores.bucket.listed_page import ListedPage, SourceObject
 from hvd_elastic.stores.bucket.object_source import ObjectSource
 from hvd_elastic.stores.errors import BucketError, ChangedObjectError
-from tests.hvd_elastic.staging.test_stage import Put, PutParts
+from testbed.s3_server import Put, PutParts
 from tests.hvd_elastic.stores.bucket.test_signed_reads import KEYS, LEFT_TO_BOTO3
 
 

@@ -18,7 +18,7 @@ from hvd_elastic.stores.bucket.listed_page import SourceObject
 from hvd_elastic.stores.bucket.object_source import ObjectSource
 from hvd_elastic.stores.bucket.signed_reads import PIECE_BYTES, SignedReads
 from hvd_elastic.stores.bucket.stored_checksum import ArrivingChecksum, StoredChecksum
-from tests.hvd_elastic.staging.test_stage import Put
+from testbed.s3_server import Put
 
 Update = Callable[[bytes, int], int]
 KINDS: dict[str, tuple[Update, int]] = {

@@ -1,0 +1,69 @@
+"""Fixtures: a real S3 server (moto), with a bucket for each test. A conftest imports those that its tests use."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from hvd_elastic.stores.bucket.boto3_requests import make_client
+
+Put = Callable[[str, bytes], None]
+PutParts = Callable[..., None]
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+@pytest.fixture(scope="session")
+def client(endpoint: str) -> Any:
+    return make_client(endpoint=endpoint, threads=4)
+
+
+@pytest.fixture
+def bucket(client: Any) -> str:
+    name = f"b{uuid.uuid4().hex}"
+    client.create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def put(client: Any, bucket: str) -> Put:
+    """Puts an object below the prefix `set/`."""
+    return lambda key, data: client.put_object(Bucket=bucket, Key=f"set/{key}", Body=data)
+
+
+@pytest.fixture
+def put_parts(client: Any, bucket: str) -> PutParts:
+    """Puts an object below the prefix `set/` by an upload in these parts, with boto3's options."""
+
+    def put(key: str, pieces: Sequence[bytes], **options: str) -> None:
+        at = {"Bucket": bucket, "Key": f"set/{key}"}
+        upload = client.create_multipart_upload(**at, **options)["UploadId"]
+        tags = [
+            client.upload_part(**at, UploadId=upload, PartNumber=number, Body=piece)["ETag"]
+            for number, piece in enumerate(pieces, 1)
+        ]
+        parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
+        client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+
+    return put
