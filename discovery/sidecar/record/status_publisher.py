@@ -62,7 +62,7 @@ class StatusPublisher:
         self._news.take(entries)
         self._next_status = 0.0
 
-    def tell(
+    def publish(
         self, history: JobHistory, stall: StallHistory, entries: Sequence[Entry], now: float, moment: float
     ) -> None:
         """Write what is due by `moment`, of a clock that does not jump.
