@@ -1,12 +1,9 @@
 """The sidecar's Prometheus metrics, and its health, over HTTP."""
 
 import collections
-import contextlib
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.sidecar.workers.prober import Prober
-from hvd_elastic.system.http_server import BoundedHTTPServer
+from hvd_elastic.system.http_server import Answer, RoutesServer
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -119,48 +116,17 @@ class _JobCollector(Collector):
                 yield GaugeMetricFamily(f"hvd_elastic_discovery_{name}", what, value)
 
 
-class HealthServer:
-    """`/metrics`, `/healthz` and `/readyz`. Threads start with `start`."""
-
-    def __init__(
-        self, metrics: Metrics, *, alive: Callable[[], bool], ready: Callable[[], bool], port: int, address: str = ""
-    ) -> None:
-        """Bind; `port` 0 takes a free one. Raises OSError."""
-        answers: dict[str, Callable[[], tuple[int, bytes]]] = {
-            "/metrics": lambda: (HTTPStatus.OK, generate_latest(metrics.registry)),
-            "/healthz": lambda: _status(alive()),
-            "/readyz": lambda: _status(ready()),
-        }
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, body = answers.get(self.path, lambda: (HTTPStatus.NOT_FOUND, b"not here\n"))()
-                with contextlib.suppress(ConnectionError):  # a client that did not wait for the answer
-                    self.send_response(status)
-                    self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                    self.send_header("Content-Length", str(len(body)))
-                    self.end_headers()
-                    self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Probes come every second and are not worth a line."""
-
-        self._server = BoundedHTTPServer((address, port), Handler)
-
-    @property
-    def port(self) -> int:
-        """The port that is bound."""
-        return self._server.server_port
-
-    def start(self) -> None:
-        """Serve in a thread of its own."""
-        threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop serving and free the port."""
-        self._server.shutdown()
-        self._server.server_close()
+def health_server(
+    metrics: Metrics, *, alive: Callable[[], bool], ready: Callable[[], bool], port: int, address: str = ""
+) -> RoutesServer:
+    """Serves `/metrics`, `/healthz` and `/readyz`, once it is started; `port` 0 takes a free one. Raises OSError."""
+    routes = {
+        "/metrics": lambda: Answer(body=generate_latest(metrics.registry)),
+        "/healthz": lambda: _health(alive()),
+        "/readyz": lambda: _health(ready()),
+    }
+    return RoutesServer(routes, port=port, address=address)
 
 
-def _status(good: bool) -> tuple[int, bytes]:
-    return (HTTPStatus.OK, b"ok\n") if good else (HTTPStatus.SERVICE_UNAVAILABLE, b"no\n")
+def _health(good: bool) -> Answer:
+    return Answer(body=b"ok\n") if good else Answer(body=b"no\n", status=HTTPStatus.SERVICE_UNAVAILABLE)

@@ -144,15 +144,16 @@ class _Launch:
         self._driver.hosts_seen(hosts)
 
     def _serve_metrics(self, port: int) -> Callable[[], None]:
-        from hvd_elastic.launcher.launcher_metrics import serve_metrics
+        from hvd_elastic.launcher.launcher_metrics import metrics_server
 
         try:
-            port, stop = serve_metrics(self._report, port)
+            server = metrics_server(self._report, port)
         except (OSError, OverflowError) as error:
             problem = Problem(path="--metrics-port", value=port, what=f"cannot be served ({error})")
             raise InvalidInputError((problem,)) from error
-        logger.info("metrics on port %d", port)
-        return stop
+        server.start()
+        logger.info("metrics on port %d", server.port)
+        return server.stop
 
     def _connections_changed(self) -> None:
         self._driver.connections_changed()

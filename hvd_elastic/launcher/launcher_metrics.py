@@ -1,9 +1,7 @@
 """Prometheus metrics and the status over HTTP. Imported only where a port is asked for: it needs prometheus_client."""
 
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -11,13 +9,9 @@ from prometheus_client.registry import Collector
 
 from hvd_elastic.launcher.core.resize_causes import CauseKind
 from hvd_elastic.launcher.status_report import StatusReport
-from hvd_elastic.system.http_server import BoundedHTTPServer
+from hvd_elastic.system.http_server import Answer, RoutesServer
 
 PAUSE_BUCKETS_SECONDS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""What `generate_latest` writes for names that fit the classic format. Newer releases of prometheus_client announce
-version 1.0.0 as their latest, which scrapers of today may not know."""
 
 _PREFIX: Final = "hvd_elastic_launcher"
 
@@ -64,26 +58,20 @@ def status_registry(report: StatusReport) -> CollectorRegistry:
     return registry
 
 
-def serve_metrics(report: StatusReport, port: int) -> tuple[int, Callable[[], None]]:
-    """Serve `/metrics` and `/status` on all interfaces. Raises OSError.
+def metrics_server(report: StatusReport, port: int) -> RoutesServer:
+    """Serves `/metrics` and `/status` on all interfaces, once it is started. Raises OSError, OverflowError.
 
     Args:
         report: what is served.
         port: 0 takes any free port.
 
-    Returns:
-        The port, and a function that stops the server.
     """
-    server = BoundedHTTPServer(("", port), _handler(report))
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return int(server.server_address[1]), stop
+    registry = status_registry(report)
+    routes = {
+        "/metrics": lambda: Answer(body=generate_latest(registry)),
+        "/status": lambda: Answer(body=report.text.encode(), content_type="application/json"),
+    }
+    return RoutesServer(routes, port=port)
 
 
 def _gauge(name: str, documentation: str, value: float) -> Metric:
@@ -92,25 +80,3 @@ def _gauge(name: str, documentation: str, value: float) -> Metric:
 
 def _counter(name: str, documentation: str, value: float) -> Metric:
     return CounterMetricFamily(f"{_PREFIX}_{name}", documentation, value=value)
-
-
-def _handler(report: StatusReport) -> type[BaseHTTPRequestHandler]:
-    registry = status_registry(report)
-
-    class StatusHandler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            kind, body = CONTENT_TYPE, b""
-            if self.path == "/metrics":
-                body = generate_latest(registry)
-            elif self.path == "/status":
-                kind, body = "application/json", report.text.encode()
-            self.send_response(200 if body else 404)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-            """Scrapes are not logged."""
-
-    return StatusHandler

@@ -4,13 +4,31 @@ import contextlib
 import socket
 import sys
 import threading
-from http.server import ThreadingHTTPServer
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 MAX_CONNECTIONS: Final = 16
 """At a time, each with a thread. A scrape or a probe takes milliseconds; one more closes the oldest."""
 _END_SECONDS: Final = 1.0
 """How long a connection that gives way may take. Its thread is busy with an answer; the next one waits for it."""
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""What prometheus_client's `generate_latest` writes for names that fit the classic format. Newer releases of it
+announce version 1.0.0 as their latest, which scrapers of today may not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a GET is answered."""
+
+    body: bytes
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = METRICS_TYPE
+
+
+_NOT_HERE: Final = Answer(body=b"not here\n", status=HTTPStatus.NOT_FOUND)
 
 
 class BoundedHTTPServer(ThreadingHTTPServer):
@@ -50,3 +68,42 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             connection.shutdown(socket.SHUT_RDWR)
         self._ended.wait_for(lambda: connection not in self._open, _END_SECONDS)
         self._open.pop(connection, None)
+
+
+class RoutesServer(BoundedHTTPServer):
+    """Answers GET by path, in threads of its own once `start` was called."""
+
+    def __init__(self, routes: Mapping[str, Callable[[], Answer]], *, port: int, address: str = "") -> None:
+        """Bind; `port` 0 takes a free one. Raises OSError, and OverflowError for what is no port."""
+        super().__init__((address, port), _handler(routes))
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        return int(self.server_address[1])
+
+    def start(self) -> None:
+        """Serve in a thread."""
+        threading.Thread(target=self.serve_forever, name="metrics", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop serving and free the port."""
+        self.shutdown()
+        self.server_close()
+
+
+def _handler(routes: Mapping[str, Callable[[], Answer]]) -> type[BaseHTTPRequestHandler]:
+    class RoutesHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = routes.get(self.path, lambda: _NOT_HERE)()
+            with contextlib.suppress(ConnectionError):  # a client that did not wait for the answer
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.content_type)
+                self.send_header("Content-Length", str(len(answer.body)))
+                self.end_headers()
+                self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+            """Probes and scrapes come all the time and are not worth a line."""
+
+    return RoutesHandler

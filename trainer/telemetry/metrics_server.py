@@ -11,11 +11,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
-from hvd_elastic.system.http_server import BoundedHTTPServer
+from hvd_elastic.system.http_server import Answer, RoutesServer
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.training_counts import TrainingCounts
 
@@ -23,9 +22,6 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 10.0
 """The port may be taken for a while, by what an earlier process has left, or for ever, by another pod of this node."""
-
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""What `generate_latest` writes for names that fit the classic format."""
 
 
 class MetricsServer:
@@ -53,11 +49,11 @@ class MetricsServer:
         threading.Thread(target=self._serve, args=(where, scrape), name="metrics", daemon=True).start()
         return True
 
-    def _serve(self, where: tuple[str, int], scrape: Callable[[], bytes]) -> None:
-        handler = _handler(scrape)
+    def _serve(self, where: tuple[str, int], scrape: Callable[[], Answer]) -> None:
+        address, port = where
         while True:
             try:
-                server = BoundedHTTPServer(where, handler)
+                server = RoutesServer({"/metrics": scrape}, address=address, port=port)
             except OSError as error:
                 log.debug("no metrics on %s:%d yet: %s", *where, error)
                 time.sleep(self._retry_seconds)
@@ -68,7 +64,7 @@ class MetricsServer:
 THIS_PROCESS: Final = MetricsServer()
 
 
-def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str]) -> Callable[[], bytes]:
+def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str]) -> Callable[[], Answer]:
     """The function that answers a scrape."""
 
     @functools.cache
@@ -77,25 +73,9 @@ def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str])
 
         return worker_registry(counts, local_rank, environ=environ)
 
-    def scrape() -> bytes:
+    def scrape() -> Answer:
         from prometheus_client import generate_latest
 
-        return generate_latest(registry())
+        return Answer(body=generate_latest(registry()))
 
     return scrape
-
-
-def _handler(scrape: Callable[[], bytes]) -> type[BaseHTTPRequestHandler]:
-    class MetricsHandler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = scrape() if self.path == "/metrics" else b""
-            self.send_response(200 if body else 404)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-            """Scrapes are not logged."""
-
-    return MetricsHandler

@@ -88,7 +88,7 @@ def command(
     from hvd_elastic.discovery import AtRisk
     from hvd_elastic.discovery.kube import credentials
     from hvd_elastic.discovery.sidecar.sidecar import Sidecar
-    from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
+    from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics, health_server
     from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
     from hvd_elastic.system import descriptors
 
@@ -123,6 +123,6 @@ def command(
     sidecar = Sidecar(options, access, metrics)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sidecar.stop())
-    health = HealthServer(metrics, alive=lambda: sidecar.is_alive, ready=lambda: sidecar.is_ready, port=metrics_port)
+    health = health_server(metrics, alive=lambda: sidecar.is_alive, ready=lambda: sidecar.is_ready, port=metrics_port)
     health.start()
     sidecar.run()

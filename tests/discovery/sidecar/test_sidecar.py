@@ -15,7 +15,7 @@ from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.rules import unused_hosts
 from hvd_elastic.discovery.sidecar.launcher.launcher_drain import DRAIN_SECONDS, LauncherDrain
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, boot_clock
-from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer, Metrics
+from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics, health_server
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
@@ -581,7 +581,7 @@ def test_metrics_and_health_tell_the_truth(api: KubeApi, start: Start) -> None:
     )
     assert "launcher_failures" not in text, "there is no Job to look after"
     assert "hvd_elastic_discovery_event_to_snapshot_seconds_count" in text
-    health = HealthServer(
+    health = health_server(
         running.metrics, alive=lambda: running.sidecar.is_alive, ready=lambda: False, port=0, address="127.0.0.1"
     )
     health.start()

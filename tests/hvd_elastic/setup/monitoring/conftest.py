@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from hvd_elastic.discovery.sidecar.sidecar_metrics import HealthServer
+from hvd_elastic.discovery.sidecar.sidecar_metrics import health_server
 from hvd_elastic.launcher.core.actions import WorldResized
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause
-from hvd_elastic.launcher.launcher_metrics import serve_metrics
+from hvd_elastic.launcher.launcher_metrics import metrics_server
 from hvd_elastic.launcher.status_report import StatusReport
 from hvd_elastic.mpijob.contract import (
     ENV_METRICS,
@@ -106,10 +106,11 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: KubeApi, start: St
     sidecar.shows(0)
     failures = "hvd_elastic_discovery_launcher_failures"
     eventually(lambda: sidecar.metrics.registry.get_sample_value(failures) is not None, "a look at the launcher's Job")
-    health = HealthServer(sidecar.metrics, alive=lambda: True, ready=lambda: True, port=0, address="127.0.0.1")
+    health = health_server(sidecar.metrics, alive=lambda: True, ready=lambda: True, port=0, address="127.0.0.1")
     health.start()
     report = StatusReport(tmp_path)
-    launcher_port, stop_launcher = serve_metrics(report, 0)
+    launchers = metrics_server(report, 0)
+    launchers.start()
     before = tuple(events._listeners)
     address = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.{next(_numbers)}"
     MetricsServer().start(0, environ={ENV_METRICS: "1", ENV_READY_ADDRESS: address})
@@ -120,7 +121,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: KubeApi, start: St
         report,
         checkpoints,
         (
-            Exporter(pod="bert-launcher-x", address=f"127.0.0.1:{launcher_port}"),
+            Exporter(pod="bert-launcher-x", address=f"127.0.0.1:{launchers.port}"),
             Exporter(pod="bert-launcher-x", address=f"127.0.0.1:{health.port}"),
             Exporter(pod="bert-worker-0", address=f"{address}:{WORKER_METRICS_PORT}"),
         ),
@@ -128,7 +129,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: KubeApi, start: St
     checkpoints.close()
     for listener in set(events._listeners) - set(before):
         events.unsubscribe(listener)
-    stop_launcher()
+    launchers.stop()
     health.stop()
 
 
