@@ -1,10 +1,12 @@
-"""Fixtures: a real S3 server (moto), with a bucket for each test. A conftest imports those that its tests use."""
+"""A real S3 server (moto), and fixtures: a bucket of it for each test. A conftest imports those that its tests use."""
 
+import contextlib
 import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -16,22 +18,25 @@ PutParts = Callable[..., None]
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
-@pytest.fixture(scope="session")
-def endpoint() -> Iterator[str]:
+@contextlib.contextmanager
+def s3_server() -> Iterator[tuple[str, int]]:
+    """A server on this machine. Yields its address; meanwhile the environment has credentials, of which any will do."""
     from moto.server import ThreadedMotoServer
 
-    before = {name: os.environ.get(name) for name in CREDENTIALS}
-    os.environ.update(CREDENTIALS)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    try:
-        host, port = server.get_host_and_port()
+    with mock.patch.dict(os.environ, CREDENTIALS):
+        server.start()
+        logging.getLogger("werkzeug").setLevel(logging.WARNING)
+        try:
+            yield server.get_host_and_port()
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    with s3_server() as (host, port):
         yield f"http://{host}:{port}"
-    finally:
-        server.stop()
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
 
 
 @pytest.fixture(scope="session")

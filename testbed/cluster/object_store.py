@@ -11,9 +11,8 @@ from unittest import mock
 from hvd_elastic.stores.bucket.boto3_requests import make_client
 from testbed.cluster.site import Site
 from testbed.kube.kubectl import Kubectl
+from testbed.s3_server import CREDENTIALS
 
-CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
-"""moto takes any."""
 _BUCKET: Final = "team-bucket"
 _SECRET: Final = "bucket"
 

@@ -1,7 +1,5 @@
 """A real S3 server (moto) behind the fault-injecting proxy: one for the session, with a bucket for each test."""
 
-import logging
-import os
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,27 +9,14 @@ from typing import Any
 import pytest
 
 from hvd_elastic.trainer.checkpoint import Checkpoints, open_checkpoints
+from testbed.s3_server import s3_server
 from tests.trainer.checkpoint.proxy import Faults, proxy
-
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 @pytest.fixture(scope="session")
 def s3_proxy() -> Iterator[tuple[str, Faults]]:
-    from moto.server import ThreadedMotoServer
-
-    before = {name: os.environ.get(name) for name in CREDENTIALS}
-    os.environ.update(CREDENTIALS)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    try:
-        with proxy(server.get_host_and_port()) as started:
-            yield started
-    finally:
-        server.stop()
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+    with s3_server() as address, proxy(address) as started:
+        yield started
 
 
 @pytest.fixture
