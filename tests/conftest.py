@@ -29,7 +29,6 @@ _WITH_TORCH: Final = (
     "hvd_elastic/horovod/test_wheel_build.py",
     "hvd_elastic/launcher/test_horovod_internals.py",
     "hvd_elastic/local/test_local_checks.py",
-    "hvd_elastic/stores/test_file_store.py",
     "hvd_elastic/stores/test_location.py",
     "hvd_elastic/test_api.py",
     "mpijob/manifests/test_tensorboard.py",

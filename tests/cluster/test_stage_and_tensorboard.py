@@ -21,12 +21,13 @@ from hvd_elastic.local.demo.demo_data import read_digits
 from hvd_elastic.mpijob.contract import ENV_EVENTS, Role
 from testbed.cluster import jobs, object_store
 from testbed.cluster.jobs import Job
-from testbed.cluster.object_store import CREDENTIALS, ObjectStore
+from testbed.cluster.object_store import ObjectStore
 from testbed.cluster.site import RESULTS, Site, share
 from testbed.cluster.standing import BOTH_LAUNCHERS, nothing_lost
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl
+from testbed.s3_server import CREDENTIALS
 from tests.cluster.test_operating import call
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480, func_only=True)]
