@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.progress_lines import progress_lines
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ class SizeVisits:
     """At each of them."""
     batch: int | None
     batch_per_worker: int | None
-    context: str | None
-    namespace: str | None
-    impersonate: str | None
+    chosen: ChosenCluster
 
 
 def size_options(command: _Command) -> _Command:
@@ -55,7 +53,6 @@ def visited_profile(asked: SizeVisits) -> "JobProfile":
 
     Raises what `visit_sizes` and `profile_of_job` raise; UsageError for two batches.
     """
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.profile.profile_of_job import profile_of_job
     from hvd_elastic.client.profile.size_visits import visit_sizes
     from hvd_elastic.policy.job_speeds import StepBatch
@@ -63,7 +60,7 @@ def visited_profile(asked: SizeVisits) -> "JobProfile":
     total, per_worker = asked.batch, asked.batch_per_worker
     if total and per_worker:
         raise click.UsageError("give --batch or --batch-per-worker, not both")
-    cluster = ClusterClient.connect(context=asked.context, namespace=asked.namespace, impersonate=asked.impersonate)
+    cluster = asked.chosen.connect()
     if asked.sizes:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this wants the former size back, too
         with progress_lines(asked.job) as report:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hvd_elastic.cli.changes.confirmation import confirm
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 
 if TYPE_CHECKING:
     from hvd_elastic.client.operations.deletion import DeletionPlan
@@ -18,22 +18,12 @@ if TYPE_CHECKING:
 @click.option("--volumes", is_flag=True, help="Delete the volumes that were made for the job too, with their data.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_options
-def command(
-    *,
-    jobs: Sequence[str],
-    volumes: bool,
-    yes: bool,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
-) -> None:
+def command(*, jobs: Sequence[str], volumes: bool, yes: bool, chosen: ChosenCluster) -> None:
     """Delete jobs with everything beside them. Says what goes, and asks. Prints the name of each object that went.
 
     Volumes that were made for a job stay, unless --volumes. A checkpoint in an object store always stays.
     """
-    from hvd_elastic.client.cluster import Cluster
-
-    cluster = Cluster(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.cluster()
     plans = [cluster.plan_deletion(job) for job in dict.fromkeys(jobs)]
     for plan in plans:
         _tell(plan, volumes=volumes)

@@ -2,17 +2,15 @@
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 
 
 @click.command
 @click.argument("job")
 @cluster_options
-def command(*, job: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
+def command(*, job: str, chosen: ChosenCluster) -> None:
     """Start a suspended job again, from its durable checkpoint."""
-    from hvd_elastic.client.cluster import Cluster
-
-    done = Cluster(context=context, namespace=namespace, impersonate=impersonate).resume(job)
+    done = chosen.cluster().resume(job)
     click.echo(f"{job} is resumed" if done.changed else f"{job} is not suspended", err=True)
     if done.changed and done.job.has_launched:
         click.echo(

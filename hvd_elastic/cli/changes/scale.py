@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hvd_elastic.cli.changes.confirmation import confirm
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.progress_lines import progress_lines
 
 if TYPE_CHECKING:
@@ -18,23 +18,12 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Wait until so many workers train.")
 @click.option("--yes", is_flag=True, help="Do not ask, even if the job restarts.")
 @cluster_options
-def command(
-    *,
-    job: str,
-    workers: int,
-    wait: bool,
-    yes: bool,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
-) -> None:
+def command(*, job: str, workers: int, wait: bool, yes: bool, chosen: ChosenCluster) -> None:
     """Give a job another number of workers, from its min to its max. Those that go leave training first.
 
     A job in a queue of Kueue restarts from its checkpoint when its number of workers changes: this asks first.
     """
-    from hvd_elastic.client.cluster import Cluster
-
-    cluster = Cluster(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.cluster()
     done = cluster.scale(job, workers, approve=lambda scaling: _ask_if_it_restarts(scaling, yes=yes))
     click.echo(f"{job}: from {done.before} to {workers} workers", err=True)
     if done.job.suspended:

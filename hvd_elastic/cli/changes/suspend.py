@@ -2,17 +2,15 @@
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 
 
 @click.command
 @click.argument("job")
 @cluster_options
-def command(*, job: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
+def command(*, job: str, chosen: ChosenCluster) -> None:
     """Have all pods of a job deleted. It goes on from its durable checkpoint when it is resumed."""
-    from hvd_elastic.client.cluster import Cluster
-
-    done = Cluster(context=context, namespace=namespace, impersonate=impersonate).suspend(job)
+    done = chosen.cluster().suspend(job)
     click.echo(f"{job} is suspended" if done.changed else f"{job} is suspended already", err=True)
     if done.changed and done.job.has_begun and done.job.description.checkpoint is None:
         click.echo("it has no `checkpoint`, so it will begin with its first step", err=True)

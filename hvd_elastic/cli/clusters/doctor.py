@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import Exit
 
@@ -39,9 +39,7 @@ def command(
     rehearse: bool,
     image: str | None,
     gpus_resource: str | None,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
+    chosen: ChosenCluster,
     output: Format,
 ) -> None:
     """Look whether this cluster has what elastic training needs, and say how to mend what is missing.
@@ -51,9 +49,8 @@ def command(
     """
     if not rehearse and (image or gpus_resource):
         raise click.UsageError("--image and --gpus-resource are of --rehearse")
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     _show(_rehearse(cluster, image, gpus_resource) if rehearse else _examine(cluster), output)
 
 

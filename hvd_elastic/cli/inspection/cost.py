@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import HvdElasticError
 
@@ -47,9 +47,7 @@ def command(
     job: str | None,
     all_jobs: bool,
     all_namespaces: bool,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
+    chosen: ChosenCluster,
     price_file: Path | None,
     output: Format,
 ) -> None:
@@ -57,7 +55,6 @@ def command(
 
     Machines whose price is not known are named, and not in the cost.
     """
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.report.bill import bill, bills
     from hvd_elastic.client.report.bill_text import bill_text
     from hvd_elastic.client.report.prices import read_prices
@@ -65,7 +62,7 @@ def command(
     if bool(job) == (all_jobs or all_namespaces):
         raise click.UsageError("name a job, or give --all or -A")
     prices = read_prices(price_file)
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     if job:
         found = bill(cluster, job, prices)
         if found is None:

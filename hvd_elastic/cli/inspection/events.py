@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 
 _COLUMNS = (
@@ -32,20 +32,11 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: str | 
 @cluster_options
 @click.option("--since", callback=_seconds, metavar="DURATION", help="Only what is younger: 90s, 15m, 2h, 1d.")
 @output_option(Format.TABLE, Format.JSON, Format.YAML, flag="--output")
-def command(
-    *,
-    job: str,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
-    since: float | None,
-    output: Format,
-) -> None:
+def command(*, job: str, chosen: ChosenCluster, since: float | None, output: Format) -> None:
     """Tell the story of a job in order: who came, who left and why, what that cost, what the scheduler said."""
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.report.story import story
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     oldest = datetime.now(UTC).timestamp() - since if since is not None else 0.0
     told = [happening for happening in story(cluster, job) if happening.unix >= oldest]
     rows = [

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 
 if TYPE_CHECKING:
@@ -29,17 +29,14 @@ _COLUMNS = (
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="The jobs of all namespaces.")
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, flag="--output")
-def command(
-    *, context: str | None, namespace: str | None, impersonate: str | None, all_namespaces: bool, output: Format
-) -> None:
+def command(*, chosen: ChosenCluster, all_namespaces: bool, output: Format) -> None:
     """List jobs: state, training workers of [min..max], wall time beside useful time, GPU-hours held and lent.
 
     The sums of all jobs are on stderr.
     """
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.report.job_list import list_job_states, total
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     jobs = list_job_states(cluster, None if all_namespaces else cluster.namespace)
     table = output is Format.TABLE
     result = Result(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Format, output_option
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def command(
     tail: int | None,
     previous: bool,
     timestamps: bool,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
+    chosen: ChosenCluster,
     output: Format,
 ) -> None:
     """Print what all ranks of JOB print, with the rank in front, and what its launcher says.
@@ -63,7 +61,6 @@ def command(
     """
     if follow and previous:
         raise click.UsageError("--previous is over: it cannot be followed")
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.job_lookup import find_job
     from hvd_elastic.client.logs.job_log import JobLog
     from hvd_elastic.client.logs.log_line import LogSelection
@@ -78,7 +75,7 @@ def command(
     )
     shown: Callable[[LogLine], str] = _as_json if output is Format.JSON else _with_time if timestamps else str
     try:
-        cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+        cluster = chosen.connect()
         mpijob = find_job(cluster, job, cluster.namespace).job
         _print(map(shown, JobLog(cluster, mpijob, say=_say).read(request)), flush=follow)
     except KeyboardInterrupt:

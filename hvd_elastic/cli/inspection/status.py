@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Format, Result, output_option, show
 
 if TYPE_CHECKING:
@@ -30,26 +30,16 @@ _STATES = (
 )
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait at most; by default for ever.")
 @output_option(Format.TEXT, Format.WIDE, Format.JSON, Format.YAML, Format.NAME, default=Format.TEXT, flag="--output")
-def command(
-    *,
-    job: str,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
-    wait_for: str | None,
-    timeout: float | None,
-    output: Format,
-) -> None:
+def command(*, job: str, chosen: ChosenCluster, wait_for: str | None, timeout: float | None, output: Format) -> None:
     """Say what a job does, who left it and why, what it waits for, and what that has cost.
 
     The exit code tells the state: 0 training or succeeded, 10 starting, 11 waiting, 12 stalled, 13 unheard, 14 queued,
     15 suspended, 20 failed, 21 exhausted. With --wait-for it is 0 once the state is reached, and 124 at the timeout.
     """
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.report.job_status import status
     from hvd_elastic.client.report.status_text import status_text
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     found = status(cluster, job)
     code = found.state.exit_code
     if wait_for:

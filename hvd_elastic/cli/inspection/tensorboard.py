@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, show
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 def command(
     *,
     job: str,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
+    chosen: ChosenCluster,
     image: str | None,
     port: int,
     remove: bool,
@@ -44,10 +42,9 @@ def command(
 
     It listens on its pod's loopback alone, and only reads the volume. It goes with the job, or with --delete.
     """
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.operations.tensorboard import apply_tensorboard, delete_tensorboard, plan_tensorboard
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     if remove:
         if image or force_conflicts:
             raise click.UsageError("--delete takes neither --image nor --force-conflicts")
@@ -59,7 +56,7 @@ def command(
         show(of_manifests(manifests), Format.YAML if output is Format.TEXT else output)
         return
     done = apply_tensorboard(cluster, board, force=force_conflicts, dry_run=dry_run == "server")
-    _show_applied(done, output, reach=_reach(done, port, context), tried=dry_run == "server")
+    _show_applied(done, output, reach=_reach(done, port, chosen.context), tried=dry_run == "server")
 
 
 def _show_applied(done: "TensorBoard", output: Format, *, reach: str, tried: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.mpijob.contract import Exit
 
 if TYPE_CHECKING:
@@ -21,17 +21,14 @@ _T = TypeVar("_T")
 @click.argument("job", required=False)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Without JOB: the jobs of all namespaces.")
 @cluster_options
-def command(
-    *, job: str | None, all_namespaces: bool, context: str | None, namespace: str | None, impersonate: str | None
-) -> None:
+def command(*, job: str | None, all_namespaces: bool, chosen: ChosenCluster) -> None:
     """Watch JOB, or all jobs: world size over time, workers with reasons, loss, throughput, inference that waits.
 
     Without a terminal it prints a line for each thing that happens. Leaving it leaves the jobs alone.
     """
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.job_lookup import find_job
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     if job:
         find_job(cluster, job, cluster.namespace)
     where = None if all_namespaces else cluster.namespace

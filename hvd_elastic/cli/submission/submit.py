@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hvd_elastic.cli.cluster_options import ChosenCluster, job_cluster_options
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options, only_in
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.cli.progress_lines import progress_lines
-from hvd_elastic.mpijob.contract import ENV_NAMESPACE, Exit
+from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ _COLUMNS = (Column(title="object", key="object"), Column(title="change", key="ch
 
 
 @click.command(cls=JobCommand)
-@click.option("--context", help="Of the kubeconfig; by default the current one.")
-@click.option("-n", "in_namespace", envvar=ENV_NAMESPACE, metavar="NAMESPACE",
-              help="Where the job goes, unless it says so itself; by default the context's.")  # fmt: skip
-@click.option("--as", "impersonate", metavar="USER", help="Submit as somebody else, if you may.")
+@job_cluster_options(
+    namespace_help="Where the job goes, unless it says so itself; by default the context's.",
+    as_help="Submit as somebody else, if you may.",
+)
 @click.option("--dry-run", type=click.Choice(["client", "server"]),
               help="Write nothing: `client` prints the manifests, `server` has the cluster check them.")  # fmt: skip
 @click.option("--diff", is_flag=True,
@@ -35,9 +36,7 @@ def command(
     *,
     file: str | None,
     flags: Mapping[str, object],
-    context: str | None,
-    in_namespace: str | None,
-    impersonate: str | None,
+    chosen: ChosenCluster,
     dry_run: str | None,
     diff: bool,
     force_conflicts: bool,
@@ -53,15 +52,14 @@ def command(
     if dry_run == "client":
         from hvd_elastic.mpijob.manifests.render import render
 
-        spec = _job(file, flags, in_namespace, default=in_namespace)
+        spec = _job(file, flags, chosen.namespace, default=chosen.namespace)
         show(of_manifests(render(spec)), Format.YAML if output is Format.TABLE else output)
         return
-    from hvd_elastic.client.cluster import Cluster
     from hvd_elastic.client.connection.cluster_errors import ClusterError
 
     try:
-        cluster = Cluster(context=context, namespace=in_namespace, impersonate=impersonate)
-        spec = _job(file, flags, in_namespace, default=cluster.namespace)
+        cluster = chosen.cluster()
+        spec = _job(file, flags, chosen.namespace, default=cluster.namespace)
         done = cluster.submit(spec, force=force_conflicts, dry_run=diff or dry_run == "server")
     except ClusterError as error:
         if diff:

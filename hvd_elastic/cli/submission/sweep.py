@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hvd_elastic.cli.changes.confirmation import confirm
-from hvd_elastic.cli.cluster_options import cluster_options
+from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options, job_cluster_options
 from hvd_elastic.cli.default_command import GroupWithDefault
 from hvd_elastic.cli.job_options import JobCommand, job_input, job_options, only_in
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
-from hvd_elastic.mpijob.contract import ENV_NAMESPACE
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
@@ -38,10 +37,10 @@ def command() -> None:
 @click.option("--grid", multiple=True, metavar="NAME=A,B", help="Values of a key, or of an argument of the script.")
 @click.option("--points", type=click.Path(path_type=Path), help="A YAML list of mappings, instead of a grid.")
 @click.option("--at-once", type=click.IntRange(min=1), help="Most jobs that run at the same time; by default all.")
-@click.option("--context", help="Of the kubeconfig; by default the current one.")
-@click.option("-n", "in_namespace", envvar=ENV_NAMESPACE, metavar="NAMESPACE",
-              help="Where the jobs go, unless the description says so itself; by default the context's.")  # fmt: skip
-@click.option("--as", "impersonate", metavar="USER", help="Submit as somebody else, if you may.")
+@job_cluster_options(
+    namespace_help="Where the jobs go, unless the description says so itself; by default the context's.",
+    as_help="Submit as somebody else, if you may.",
+)
 @click.option("--dry-run", type=click.Choice(["client", "server"]),
               help="Write nothing: `client` asks no cluster, `server` has it check all jobs.")  # fmt: skip
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
@@ -53,9 +52,7 @@ def submit(
     grid: Sequence[str],
     points: Path | None,
     at_once: int | None,
-    context: str | None,
-    in_namespace: str | None,
-    impersonate: str | None,
+    chosen: ChosenCluster,
     dry_run: str | None,
     output: Format,
 ) -> None:
@@ -66,15 +63,15 @@ def submit(
     `--lr 0.1` to the command. `arg:NAME` is always an argument. The same again changes nothing.
     """
     if dry_run == "client":
-        plan = _plan(job_input(file, flags), grid, points, at_once, in_namespace=in_namespace, default=in_namespace)
+        given = job_input(file, flags)
+        plan = _plan(given, grid, points, at_once, in_namespace=chosen.namespace, default=chosen.namespace)
         _show_submission(plan, frozenset(job.spec.name for job in plan.jobs), output)
         return
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.sweep.sweep_submission import submit_sweep
 
-    cluster = ClusterClient.connect(context=context, namespace=in_namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     given = job_input(file, flags)
-    plan = _plan(given, grid, points, at_once, in_namespace=in_namespace, default=cluster.namespace)
+    plan = _plan(given, grid, points, at_once, in_namespace=chosen.namespace, default=cluster.namespace)
     done = submit_sweep(cluster.within(plan.base.namespace), plan, dry_run=dry_run == "server")
     _show_submission(plan, done.created, output)
     if dry_run:
@@ -87,21 +84,11 @@ def submit(
 @click.option("--best", type=click.Choice(["min", "max"]), default="min", show_default=True, help="What is best.")
 @cluster_options
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, flag="--output")
-def status(
-    *,
-    sweep: str,
-    metric: str,
-    best: str,
-    context: str | None,
-    namespace: str | None,
-    impersonate: str | None,
-    output: Format,
-) -> None:
+def status(*, sweep: str, metric: str, best: str, chosen: ChosenCluster, output: Format) -> None:
     """Compare the jobs of a sweep by a metric, the best first."""
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.sweep.sweep_table import Best, sweep_status
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     found = sweep_status(cluster, sweep, metric=metric, best=Best(best))
     rows = [
         {**row.point, " state": row.state, " step": row.step if row.step >= 0 else None,
@@ -122,12 +109,11 @@ def status(
 @command.command
 @click.argument("sweep")
 @cluster_options
-def stop(*, sweep: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
+def stop(*, sweep: str, chosen: ChosenCluster) -> None:
     """Suspend all jobs of a sweep that have not ended, and give no more turns until it is resumed."""
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.sweep.sweep_control import stop_sweep
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     done = stop_sweep(cluster, sweep, sleep=time.sleep)
     click.echo(f"{sweep} is stopped; jobs suspended now: {len(done.changed)}", err=True)
     if done.changed and not done.durable:
@@ -137,12 +123,11 @@ def stop(*, sweep: str, context: str | None, namespace: str | None, impersonate:
 @command.command
 @click.argument("sweep")
 @cluster_options
-def resume(*, sweep: str, context: str | None, namespace: str | None, impersonate: str | None) -> None:
+def resume(*, sweep: str, chosen: ChosenCluster) -> None:
     """Let a sweep that was stopped go on. Each job continues from its durable checkpoint."""
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.sweep.sweep_control import resume_sweep
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     done = resume_sweep(cluster, sweep)
     how = "its runner gives turns" if done.runner else f"jobs resumed: {len(done.changed)}"
     click.echo(f"{sweep} goes on; {how}", err=True)
@@ -153,14 +138,11 @@ def resume(*, sweep: str, context: str | None, namespace: str | None, impersonat
 @click.option("--volumes", is_flag=True, help="Delete the volumes that were made for the jobs too, with their data.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_options
-def delete(
-    *, sweep: str, volumes: bool, yes: bool, context: str | None, namespace: str | None, impersonate: str | None
-) -> None:
+def delete(*, sweep: str, volumes: bool, yes: bool, chosen: ChosenCluster) -> None:
     """Delete all jobs of a sweep with everything beside them. Asks. Prints the name of each object that went."""
-    from hvd_elastic.client.connection.cluster_client import ClusterClient
     from hvd_elastic.client.sweep.sweep_control import delete_sweep, plan_sweep_deletion
 
-    cluster = ClusterClient.connect(context=context, namespace=namespace, impersonate=impersonate)
+    cluster = chosen.connect()
     plan = plan_sweep_deletion(cluster, sweep)
     goes = ", ".join(job.name for job in plan.jobs) or "no job is left"
     click.echo(f"{sweep} in namespace {cluster.namespace}: goes: {goes}", err=True)
