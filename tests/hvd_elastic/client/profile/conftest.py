@@ -1,0 +1,3 @@
+from tests.hvd_elastic.client.operations.conftest import cluster
+
+__all__ = ["cluster"]
