@@ -33,6 +33,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, spread, spread_columns
 from hvd_elastic.trainer.fit.trainer import Trainer
+from hvd_elastic.trainer.fit.trainer_options import Checkpointing
 
 WARM: Final = 3
 """Blocks that do not count: the first commits allocate their memory and are verified."""
@@ -221,7 +222,7 @@ def train_by_trainer(options: argparse.Namespace) -> None:
         data=data,
         epochs=10**6,
         batch_size=options.batch,
-        commit_every=options.steps,
+        checkpointing=Checkpointing(commit_every=options.steps),
     )
     with contextlib.suppress(Enough):
         trainer.fit()

@@ -46,11 +46,10 @@ trainer = elastic.Trainer(
     module,
     module.configure_optimizers(),
     loss=lambda _, batch: module.training_step(batch, 0),
-    measure=lambda _, batch: module.validation_step(batch, 0),
     data=data,
-    evaluation=data,
     epochs=args.epochs,
     global_batch_size=64,
+    evaluation=elastic.Evaluation(data=data, measure=lambda _, batch: module.validation_step(batch, 0)),
 )
 outcome = trainer.fit()
 print(f"accuracy {outcome.evaluation['accuracy']:.3f}")

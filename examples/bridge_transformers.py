@@ -37,12 +37,14 @@ trainer = elastic.Trainer(
     parts.model,
     parts.create_optimizer(),
     loss=parts.compute_loss,
-    measure=lambda model, batch: {"accuracy": (model(**batch).logits.argmax(1) == batch["labels"]).float().mean()},
     data=parts.train_dataset,
-    evaluation=data,
     collate_fn=parts.data_collator,
     epochs=args.epochs,
     global_batch_size=64,
+    evaluation=elastic.Evaluation(
+        data=data,
+        measure=lambda model, batch: {"accuracy": (model(**batch).logits.argmax(1) == batch["labels"]).float().mean()},
+    ),
 )
 outcome = trainer.fit()
 print(f"accuracy {outcome.evaluation['accuracy']:.3f}")

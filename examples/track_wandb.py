@@ -37,10 +37,11 @@ trainer = elastic.Trainer(
     data=data,
     epochs=args.epochs,
     global_batch_size=64,
-    evaluation=data,
-    measure=lambda model, batch: {"accuracy": (model(batch[0]).argmax(1) == batch[1]).float().mean()},
-    callbacks=[track],
-    log_every=1,
+    evaluation=elastic.Evaluation(
+        data=data,
+        measure=lambda model, batch: {"accuracy": (model(batch[0]).argmax(1) == batch[1]).float().mean()},
+    ),
+    reporting=elastic.Reporting(callbacks=[track], log_every=1),
 )
 outcome = trainer.fit()
 print(f"accuracy {outcome.evaluation['accuracy']:.3f} after {outcome.steps} steps")

@@ -32,9 +32,13 @@ from hvd_elastic import moved_modules
 if TYPE_CHECKING:
     from hvd_elastic.client.cluster import Cluster
     from hvd_elastic.trainer import (
+        Checkpointing,
+        Computation,
         EarlyStop,
+        Evaluation,
         KeepBest,
         Moment,
+        Reporting,
         ShardedOptimizer,
         State,
         Stop,
@@ -46,10 +50,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Checkpointing",
     "Cluster",
+    "Computation",
     "EarlyStop",
+    "Evaluation",
     "KeepBest",
     "Moment",
+    "Reporting",
     "ShardedOptimizer",
     "State",
     "Stop",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hvd_elastic.trainer.fit.early_stop import EarlyStop
     from hvd_elastic.trainer.fit.moments import Moment, Stop
     from hvd_elastic.trainer.fit.trainer import Trainer
+    from hvd_elastic.trainer.fit.trainer_options import Checkpointing, Computation, Evaluation, Reporting
     from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
     from hvd_elastic.trainer.state.agreement import agree
     from hvd_elastic.trainer.state.elastic_state import State
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
     from hvd_elastic.trainer.telemetry.events import subscribe
 
 __all__ = [
+    "Checkpointing",
+    "Computation",
     "EarlyStop",
+    "Evaluation",
     "KeepBest",
     "Moment",
+    "Reporting",
     "ShardedOptimizer",
     "State",
     "Stop",
@@ -36,9 +41,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Checkpointing": "hvd_elastic.trainer.fit.trainer_options",
+    "Computation": "hvd_elastic.trainer.fit.trainer_options",
     "EarlyStop": "hvd_elastic.trainer.fit.early_stop",
+    "Evaluation": "hvd_elastic.trainer.fit.trainer_options",
     "KeepBest": "hvd_elastic.trainer.fit.best_model",
     "Moment": "hvd_elastic.trainer.fit.moments",
+    "Reporting": "hvd_elastic.trainer.fit.trainer_options",
     "ShardedOptimizer": "hvd_elastic.trainer.sharding.sharded_optimizer",
     "State": "hvd_elastic.trainer.state.elastic_state",
     "Stop": "hvd_elastic.trainer.fit.moments",

@@ -47,9 +47,8 @@ def main() -> None:
         data=TensorDataset(inputs, inputs[:, :10].argmax(1)),
         epochs=1000,
         global_batch_size=32,
-        precision="bf16",
-        device=device(),
-        progress=False,
+        computation=elastic.Computation(precision="bf16", device=device()),
+        reporting=elastic.Reporting(progress=False),
     )
     trained_on = next(model.parameters()).device
     uuid = str(torch.cuda.get_device_properties(trained_on).uuid) if KIND == "cuda" else ""

@@ -16,8 +16,9 @@ def python(code: str) -> str:
 
 
 def test_the_public_names() -> None:
-    values = ["EarlyStop", "KeepBest", "Moment", "ShardedOptimizer", "State", "Stop", "Trainer"]
-    assert hvd_elastic.__all__ == ["Cluster", *values, "agree", "init", "load", "run"]
+    of_trainer = ["Computation", "EarlyStop", "Evaluation", "KeepBest", "Moment", "Reporting"]
+    values = ["Checkpointing", "Cluster", *of_trainer, "ShardedOptimizer", "State", "Stop", "Trainer"]
+    assert hvd_elastic.__all__ == [*values, "agree", "init", "load", "run"]
     for name in hvd_elastic.__all__:
         assert callable(getattr(hvd_elastic, name))
         assert name in dir(hvd_elastic)

@@ -48,9 +48,9 @@ class KeepBest:
     Default None: below the prefix of the durable checkpoints, or else in the job's output folder."""
 
     def problems(self) -> list[str]:
-        """Return what cannot be used, one sentence each."""
+        """Return what cannot be used: the field, and one sentence."""
         wrong = self.mode not in tuple(Mode)
-        return [f"keep_best.mode: {self.mode!r} is not one of {', '.join(Mode)}"] if wrong else []
+        return [f"mode: {self.mode!r} is not one of {', '.join(Mode)}"] if wrong else []
 
     def note(self, progress: FitProgress, *, epoch: int) -> bool:
         """Judge an evaluation that was just made. Returns whether it is the best so far."""

@@ -39,12 +39,12 @@ class EarlyStop:
     """A value counts as better only if it is so by more than this; at least 0."""
 
     def problems(self) -> list[str]:
-        """Return what cannot be used, one sentence each."""
-        found = [f"early_stop.patience: {self.patience} is below 1"] if self.patience < 1 else []
+        """Return what cannot be used: the field, and one sentence."""
+        found = [f"patience: {self.patience} is below 1"] if self.patience < 1 else []
         if self.mode not in tuple(Mode):
-            found.append(f"early_stop.mode: {self.mode!r} is not one of {', '.join(Mode)}")
+            found.append(f"mode: {self.mode!r} is not one of {', '.join(Mode)}")
         if not self.min_delta >= 0:
-            found.append(f"early_stop.min_delta: {self.min_delta} is below 0")
+            found.append(f"min_delta: {self.min_delta} is below 0")
         return found
 
     def note(self, progress: FitProgress) -> None:

@@ -6,7 +6,7 @@ time.
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,12 +17,13 @@ from torch.utils.data import DataLoader
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_OUTPUT, ENV_TENSORBOARD
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
-from hvd_elastic.trainer.fit.best_model import BestFiles, KeepBest, best_url
+from hvd_elastic.trainer.fit.best_model import BestFiles, best_url
 from hvd_elastic.trainer.fit.compilation import compiled, mark_batch
-from hvd_elastic.trainer.fit.early_stop import EarlyStop, why_ended
-from hvd_elastic.trainer.fit.evaluation import Measure, evaluate, samples_in
+from hvd_elastic.trainer.fit.early_stop import why_ended
+from hvd_elastic.trainer.fit.evaluation import evaluate, samples_in
 from hvd_elastic.trainer.fit.fit_progress import FitProgress, Outbox
-from hvd_elastic.trainer.fit.moments import BestEvaluation, Callback, Moment, MomentKind
+from hvd_elastic.trainer.fit.flat_arguments import take_options
+from hvd_elastic.trainer.fit.moments import BestEvaluation, Moment, MomentKind
 from hvd_elastic.trainer.fit.precision import MixedPrecision, Precision
 from hvd_elastic.trainer.fit.progress_display import progress_display
 from hvd_elastic.trainer.fit.reporting import Reporter
@@ -33,6 +34,7 @@ from hvd_elastic.trainer.fit.trainer_checks import (
     check_measured,
     check_scheduler,
 )
+from hvd_elastic.trainer.fit.trainer_options import Checkpointing, Computation, Evaluation, Reporting
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.agreement import agree
 from hvd_elastic.trainer.state.elastic_state import State
@@ -77,8 +79,7 @@ class Trainer:
             data=train_set,
             epochs=20,
             global_batch_size=1024,
-            evaluation=test_set,
-            early_stop=elastic.EarlyStop(metric="loss", patience=3),
+            evaluation=elastic.Evaluation(data=test_set, early_stop=elastic.EarlyStop(patience=3)),
         )
         result = trainer.fit()
         print(result.steps, result.why, result.evaluation["loss"])
@@ -104,39 +105,21 @@ class Trainer:
         global_batch_size: samples per step over all workers.
         micro_batch_size: most samples in one forward and backward pass. The gradients of a larger share are
             accumulated. Default None: the whole share at once.
-        evaluation: a map-style data set that is evaluated on all workers together. Default None: no evaluation.
-        evaluate_every: steps between two evaluations, at least 1; the end of the last epoch is evaluated too. Default
-            None: after every epoch.
-        measure: takes the model and an evaluation batch, both on the device, and returns means over the batch by name,
-            as scalar tensors. Default None: the loss, as `loss`.
-        scheduler: takes the wrapped optimizer and returns a learning-rate scheduler. Default None: a constant learning
-            rate.
+        scheduler: takes the wrapped optimizer and returns a learning-rate scheduler, which becomes part of the state.
+            Default None: a constant learning rate.
         schedule_per: `"epoch"` or `"step"`: when the scheduler is stepped. Default `"epoch"`.
-        early_stop: when to stop because a metric of the evaluation no longer improves. Default None: never.
-        keep_best: by which metric of the evaluation the best model is kept, and where. Default None: it is not.
-        callbacks: functions that rank 0 calls with a `Moment`, in this order. Default none.
-        log_every: steps between two steps that callbacks and TensorBoard are told, at least 1. Default 50, as in
-            PyTorch Lightning.
-        precision: `"full"`, `"bf16"` or `"fp16"`. The last two use `torch.autocast`, `"fp16"` a gradient scaler too.
-            Default `"full"`.
-        clip_norm: upper bound on the norm of the averaged gradient, above 0. Default None: no clipping.
-        torch_compile: compile the model with `torch.compile`, for batches of any size, so that a resize needs no other
-            code. A mapping has arguments for `torch.compile`. Default False.
-        commit_every: optimizer steps between two commits, at least 1. Default 1. A lost worker costs the steps since
-            the last commit, and hosts are added and removed only at commits. An evaluation is always committed.
-        tensorboard: folder for TensorBoard events. The job's own (`HVD_ELASTIC_TENSORBOARD`) takes precedence. Default
-            None: no events, unless the job names a folder.
-        progress: show on rank 0 how far training is: a bar on a terminal, elsewhere a line each 10 s and at each
-            evaluation. Default True.
-        checkpoint: URL of the durable tier, as for `State`. Default None: no durable tier, unless the job names one.
-        overlap: copy parameters and optimizer state while the next step computes, as for `State`. Only if `loss`,
-            `measure` and the model never change a parameter themselves. Default False.
-        seeding: seed the random number generators for each sample and each batch, as for `State`. Default True.
-        device: device of the model. Default None: the GPU with the local rank's number, or the CPU if there is no GPU.
+        evaluation: an `Evaluation`: on which data, when, by what, and what follows from it; or the data set alone.
+            Default None: no evaluation.
+        computation: a `Computation`: precision, clipping, `torch.compile`, device. Default None: its defaults.
+        checkpointing: a `Checkpointing`: when training commits, and where commits become durable. Default None: its
+            defaults.
+        reporting: a `Reporting`: callbacks, TensorBoard, progress. Default None: its defaults.
         loading: options for `State.batches` and torch's DataLoader: `num_workers`, `collate_fn`, `shuffle`, `seed` ...
+            For one release also fields of the groups under their former names, with a DeprecationWarning.
 
     Raises:
-        TrainerError: an argument cannot be used; the message names every problem.
+        TrainerError: an argument cannot be used, or is given both in its group and flat; the message names every
+            problem.
     """
 
     def __init__(
@@ -151,47 +134,28 @@ class Trainer:
         batch_size: int | None = None,
         global_batch_size: int | None = None,
         micro_batch_size: int | None = None,
-        evaluation: Any = None,
-        evaluate_every: int | None = None,
-        measure: Measure | None = None,
         scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
         schedule_per: SchedulePer | str = SchedulePer.EPOCH,
-        early_stop: EarlyStop | None = None,
-        keep_best: KeepBest | None = None,
-        callbacks: Sequence[Callback] = (),
-        log_every: int = 50,
-        precision: Precision | str = Precision.FULL,
-        clip_norm: float | None = None,
-        torch_compile: bool | Mapping[str, Any] = False,
-        commit_every: int = 1,
-        tensorboard: str | None = None,
-        progress: bool = True,
-        checkpoint: str | None = None,
-        overlap: bool = False,
-        seeding: bool = True,
-        device: torch.device | str | None = None,
+        evaluation: Evaluation | Any = None,
+        computation: Computation | None = None,
+        checkpointing: Checkpointing | None = None,
+        reporting: Reporting | None = None,
         **loading: Any,
     ) -> None:
-        self._judges: Mapping[str, EarlyStop | KeepBest | None] = {"early_stop": early_stop, "keep_best": keep_best}
-        check_arguments(
-            counts={
-                "epochs": epochs,
-                "max_steps": max_steps,
-                "commit_every": commit_every,
-                "evaluate_every": evaluate_every,
-                "log_every": log_every,
-            },
-            clip_norm=clip_norm,
-            precision=precision,
-            schedule_per=schedule_per,
-            optimizer=optimizer,
-            evaluation=evaluation,
-            judges=self._judges,
-        )
+        groups = {
+            "evaluation": evaluation,
+            "computation": computation,
+            "checkpointing": checkpointing,
+            "reporting": reporting,
+        }
+        self._options = options = take_options(groups, loading)
+        check_arguments(options, epochs=epochs, max_steps=max_steps, schedule_per=schedule_per, optimizer=optimizer)
         horovod_patches.init()
-        self._device = torch.device(device) if device is not None else _default_device()
+        chosen = options.computation
+        self._device = torch.device(chosen.device) if chosen.device is not None else _default_device()
         self._model = model.to(self._device)
-        self._called, self._marks_batches = compiled(self._model, torch_compile), torch_compile is not False
+        self._called = compiled(self._model, chosen.torch_compile)
+        self._marks_batches = chosen.torch_compile is not False
         self._optimizer = (
             optimizer
             if isinstance(optimizer, ShardedOptimizer)
@@ -206,32 +170,34 @@ class Trainer:
         }
         own_size = data.batch_size if isinstance(data, DataLoader) else None
         self._evaluation_batch = micro_batch_size or batch_size or global_batch_size or own_size or 1
-        self._evaluation, self._measure = evaluation, measure or (lambda model, batch: {"loss": loss(model, batch)})
-        self._evaluate_every, self._log_every, self._commit_every = evaluate_every, log_every, commit_every
-        self._early_stop, self._keep_best = early_stop, keep_best
+        self._evaluation, self._reporting = options.evaluation, options.reporting
+        self._checkpointing = options.checkpointing
+        self._measure = self._evaluation.measure or (lambda model, batch: {"loss": loss(model, batch)})
         self._scheduler = scheduler(self._optimizer) if scheduler is not None else None
         check_scheduler(self._scheduler)
         self._schedule_per = SchedulePer(schedule_per)
-        self._mixed_precision = MixedPrecision(Precision(precision), device=self._device, clip_norm=clip_norm)
-        self._folder, self._checkpoint = tensorboard, checkpoint
-        self._display = progress_display(enabled=progress)
+        self._mixed_precision = MixedPrecision(
+            Precision(chosen.precision), device=self._device, clip_norm=chosen.clip_norm
+        )
+        self._display = progress_display(enabled=self._reporting.progress)
         self._progress = FitProgress()
         self._outbox = Outbox(self._progress)
         self._begun = False
-        self.state = self._make_state(overlap=overlap, seeding=seeding)
-        self._reporter = Reporter(self._progress, callbacks, model=self._model, commits=self.state._commits)
-        self._has_callbacks = bool(callbacks)
+        self.state = self._make_state()
+        self._reporter = Reporter(
+            self._progress, self._reporting.callbacks, model=self._model, commits=self.state._commits
+        )
 
-    def _make_state(self, *, overlap: bool, seeding: bool) -> State:
+    def _make_state(self) -> State:
         objects = {"scheduler": self._scheduler, "scaler": self._mixed_precision.scaler, FIT_PROGRESS: self._progress}
         values: dict[str, Any] = {name: value for name, value in objects.items() if value is not None}
         return State(
             model=self._model,
             optimizer=self._optimizer,
-            checkpoint=self._checkpoint,
+            checkpoint=self._checkpointing.url,
             allow_missing=(FIT_PROGRESS,),  # a checkpoint of an earlier version has none
-            overlap=overlap,
-            seeding=seeding,
+            overlap=self._checkpointing.overlap,
+            seeding=self._options.computation.seeding,
             **values,
         )
 
@@ -273,7 +239,7 @@ class Trainer:
         )
 
     def _why_ended(self) -> str:
-        return why_ended(self._progress, early_stop=self._early_stop, max_steps=self._max_steps)
+        return why_ended(self._progress, early_stop=self._evaluation.early_stop, max_steps=self._max_steps)
 
     # --- Worlds ------------------------------------------------------------------------------------------------------
 
@@ -298,7 +264,7 @@ class Trainer:
         self._begun = True
         self._display.close()
         self._reporter.begin_world(
-            tensorboard=os.environ.get(ENV_TENSORBOARD) or self._folder, best_files=self._best_files()
+            tensorboard=os.environ.get(ENV_TENSORBOARD) or self._reporting.tensorboard, best_files=self._best_files()
         )
         if hvd.rank() == 0:
             where = {"step": self._progress.step, "epoch": min(state.epoch, self._epochs - 1), "size": hvd.size()}
@@ -306,14 +272,15 @@ class Trainer:
         self._tell(state, decides=True)
 
     def _best_files(self) -> BestFiles | None:
-        if self._keep_best is None:
+        keep_best, name = self._evaluation.keep_best, self._options.name
+        if keep_best is None:
             return None
-        place = os.environ.get(ENV_CHECKPOINT) or self._checkpoint
-        url = best_url(self._keep_best, checkpoint=place, output=os.environ.get(ENV_OUTPUT))
+        place = os.environ.get(ENV_CHECKPOINT) or self._checkpointing.url
+        url = best_url(keep_best, checkpoint=place, output=os.environ.get(ENV_OUTPUT))
         if url is None:
             raise TrainerError(
-                "Trainer: keep_best: there is no place for the best model: give KeepBest(url=...) or `checkpoint`, or"
-                " the job `checkpoint` or `output`"
+                f"Trainer: {name('evaluation.keep_best')}: there is no place for the best model: give KeepBest(url=...)"
+                f" or `{name('checkpointing.url')}`, or the job `checkpoint` or `output`"
             )
         known = self._reporter.best_files
         if known is not None and known.url == url and hvd.rank() == 0:
@@ -330,7 +297,7 @@ class Trainer:
             if hvd.rank() == 0:
                 self._reporter.tell(fact)
                 self._outbox.mark_told(fact)
-        if decides and self._has_callbacks:
+        if decides and self._reporting.callbacks:
             why = agree(self._reporter.stop_asked)
             if why and not self._progress.stopped:
                 self._progress.stopped = why
@@ -365,25 +332,27 @@ class Trainer:
 
     def _end_step(self, state: State, loss: torch.Tensor) -> None:
         step = self._progress.step
-        if step % self._log_every == 0:
+        if step % self._reporting.log_every == 0:
             self._record_step(state, loss)
         if self._scheduler is not None and self._schedule_per is SchedulePer.STEP:
             self._scheduler.step()
         self._show_step(state, loss)
-        if self._evaluation is not None and self._is_evaluated(step):
+        if self._evaluation.data is not None and self._is_evaluated(step):
             self._evaluate(state)
-        if step % self._commit_every == 0 or self._progress.evaluated_step == step or self._why_ended():
+        if step % self._checkpointing.commit_every == 0 or self._progress.evaluated_step == step or self._why_ended():
             state.commit(loss=loss)
             self._tell(state)
 
     def _is_evaluated(self, step: int) -> bool:
         """Whether an evaluation follows this step within its epoch."""
-        return step == self._max_steps or (self._evaluate_every is not None and step % self._evaluate_every == 0)
+        every = self._evaluation.every
+        return step == self._max_steps or (every is not None and step % every == 0)
 
     def _end_epoch(self, state: State) -> None:
         """Do what the commit that ends the epoch holds: after an interruption, training comes back to this place."""
-        at_end = self._evaluate_every is None or state.epoch + 1 == self._epochs
-        if self._evaluation is not None and at_end and self._progress.evaluated_step != self._progress.step:
+        at_end = self._evaluation.every is None or state.epoch + 1 == self._epochs
+        is_due = at_end and self._progress.evaluated_step != self._progress.step
+        if self._evaluation.data is not None and is_due:
             self._evaluate(state)
         if self._scheduler is not None and self._schedule_per is SchedulePer.EPOCH:
             self._scheduler.step()
@@ -406,17 +375,18 @@ class Trainer:
             means = evaluate(
                 self._called,
                 self._measure,
-                self._evaluation,
+                self._evaluation.data,
                 batch_size=self._evaluation_batch,
                 to_device=self._to_device,
                 **collate,
             )
-        check_measured(means, self._judges)
+        check_measured(means, self._options.judges())
+        early_stop, keep_best = self._evaluation.early_stop, self._evaluation.keep_best
         progress = self._progress
         progress.evaluation, progress.evaluated_step = means, progress.step
-        if self._early_stop is not None:
-            self._early_stop.note(progress)
-        is_best = self._keep_best is not None and self._keep_best.note(progress, epoch=state.epoch)
+        if early_stop is not None:
+            early_stop.note(progress)
+        is_best = keep_best is not None and keep_best.note(progress, epoch=state.epoch)
         progress.record(MomentKind.EVALUATION.value, epoch=state.epoch, size=hvd.size(), metrics=means, is_best=is_best)
         if hvd.rank() == 0:
             self._show(state, means)

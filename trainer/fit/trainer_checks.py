@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
 import torch
 
@@ -10,6 +9,7 @@ from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.trainer.fit.best_model import KeepBest
 from hvd_elastic.trainer.fit.early_stop import EarlyStop
 from hvd_elastic.trainer.fit.precision import Precision
+from hvd_elastic.trainer.fit.trainer_options import TrainerOptions
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 
 
@@ -29,41 +29,51 @@ class SchedulePer(StrEnum):
 
 
 def check_arguments(
+    options: TrainerOptions,
     *,
-    counts: Mapping[str, int | None],
-    clip_norm: float | None,
-    precision: str,
+    epochs: int,
+    max_steps: int | None,
     schedule_per: str,
     optimizer: torch.optim.Optimizer,
-    evaluation: Any,
-    judges: Mapping[str, EarlyStop | KeepBest | None],
 ) -> None:
-    """Raise a TrainerError that names every problem.
+    """Raise a TrainerError that names every problem, each by what the script calls it.
 
     Args:
-        counts: numbers that must be at least 1 where they are given, by name.
-        clip_norm: see `Trainer`.
-        precision: see `Trainer`.
+        options: all groups.
+        epochs: see `Trainer`.
+        max_steps: see `Trainer`.
         schedule_per: see `Trainer`.
         optimizer: see `Trainer`.
-        evaluation: see `Trainer`.
-        judges: what judges evaluations, by name.
     """
-    problems = [f"{name}: {value} is below 1" for name, value in counts.items() if value is not None and value < 1]
-    if clip_norm is not None and not clip_norm > 0:
-        problems.append(f"clip_norm: {clip_norm} is not above 0")
-    if precision not in tuple(Precision):
-        problems.append(f"precision: {precision!r} is not one of {', '.join(Precision)}")
+    name, computation = options.name, options.computation
+    counts = {
+        "epochs": epochs,
+        "max_steps": max_steps,
+        name("evaluation.every"): options.evaluation.every,
+        name("checkpointing.commit_every"): options.checkpointing.commit_every,
+        name("reporting.log_every"): options.reporting.log_every,
+    }
+    problems = [*options.problems]
+    problems += [f"{what}: {value} is below 1" for what, value in counts.items() if value is not None and value < 1]
+    if computation.clip_norm is not None and not computation.clip_norm > 0:
+        problems.append(f"{name('computation.clip_norm')}: {computation.clip_norm} is not above 0")
+    if computation.precision not in tuple(Precision):
+        wrong = f"{computation.precision!r} is not one of {', '.join(Precision)}"
+        problems.append(f"{name('computation.precision')}: {wrong}")
     if schedule_per not in tuple(SchedulePer):
         problems.append(f"schedule_per: {schedule_per!r} is not one of {', '.join(SchedulePer)}")
     if hasattr(optimizer, "skip_synchronize") and not isinstance(optimizer, ShardedOptimizer):
         problems.append("optimizer: it is already wrapped by hvd.DistributedOptimizer: give the plain one")
-    needs = {**judges, "evaluate_every": counts.get("evaluate_every")}
-    if evaluation is None:
-        problems += [f"{name}: there is nothing to evaluate: give `evaluation` too" for name, it in needs.items() if it]
-    for judge in judges.values():
-        problems += judge.problems() if judge is not None else []
-    _raise(problems)
+    _raise(problems + _evaluation_problems(options))
+
+
+def _evaluation_problems(options: TrainerOptions) -> list[str]:
+    problems, judges = [], options.judges()
+    if options.evaluation.data is None:
+        needs = [options.name("evaluation.every")] if options.evaluation.every else []
+        data = options.name("evaluation.data")
+        problems = [f"{what}: there is nothing to evaluate: give `{data}` too" for what in (*needs, *judges)]
+    return problems + [f"{what}.{problem}" for what, judge in judges.items() for problem in judge.problems()]
 
 
 def check_scheduler(scheduler: object) -> None:
@@ -75,19 +85,19 @@ def check_scheduler(scheduler: object) -> None:
         )
 
 
-def check_measured(names: Mapping[str, object], judges: Mapping[str, EarlyStop | KeepBest | None]) -> None:
+def check_measured(names: Mapping[str, object], judges: Mapping[str, EarlyStop | KeepBest]) -> None:
     """Raise a TrainerError if `measure` has not returned what is judged.
 
     Args:
         names: what it returned, by name.
-        judges: as for `check_arguments`.
+        judges: see `TrainerOptions.judges`.
     """
     measured = ", ".join(sorted(names)) or "nothing"
     _raise(
         [
-            f"{name}.metric: {judge.metric!r} is not measured: `measure` returned {measured}"
-            for name, judge in judges.items()
-            if judge is not None and judge.metric not in names
+            f"{what}.metric: {judge.metric!r} is not measured: `measure` returned {measured}"
+            for what, judge in judges.items()
+            if judge.metric not in names
         ]
     )
 

@@ -40,6 +40,5 @@ elastic.Trainer(
     data=TensorDataset(torch.tensor(images), torch.tensor(labels)),
     epochs=1000,
     global_batch_size=60,
-    callbacks=[watch_the_file],
-    log_every=5,
+    reporting=elastic.Reporting(callbacks=[watch_the_file], log_every=5),
 ).fit()

@@ -17,6 +17,7 @@ from hvd_elastic.trainer.fit.early_stop import EarlyStop
 from hvd_elastic.trainer.fit.tensorboard_writer import TensorBoardWriter
 from hvd_elastic.trainer.fit.trainer import Trainer
 from hvd_elastic.trainer.fit.trainer_checks import TrainerError, check_measured, check_scheduler
+from hvd_elastic.trainer.fit.trainer_options import Checkpointing, Computation, Evaluation, Reporting
 from testbed.local import forkserver
 from testbed.local.training import HOSTS, Training, training
 from tests.trainer.fit.train_by_trainer import DECAY, LENGTH, loss, problem
@@ -181,31 +182,33 @@ def test_every_problem_is_named_before_anything_starts() -> None:
             loss=loss,
             data=data,
             epochs=0,
-            commit_every=0,
             max_steps=0,
-            log_every=0,
-            evaluate_every=5,
-            clip_norm=0.0,
-            precision="fp8",
             schedule_per="hour",
-            early_stop=EarlyStop(patience=0, mode="least", min_delta=-1.0),
-            keep_best=KeepBest(mode="most"),
+            evaluation=Evaluation(
+                data=None,
+                every=5,
+                early_stop=EarlyStop(patience=0, mode="least", min_delta=-1.0),
+                keep_best=KeepBest(mode="most"),
+            ),
+            computation=Computation(clip_norm=0.0, precision="fp8"),
+            checkpointing=Checkpointing(commit_every=0),
+            reporting=Reporting(log_every=0),
         )
     for name in (
         "epochs: 0",
-        "commit_every: 0",
+        "checkpointing.commit_every: 0",
         "max_steps: 0",
-        "log_every: 0",
-        "evaluate_every: there is nothing to evaluate",
-        "early_stop: there is nothing to evaluate",
-        "keep_best: there is nothing to evaluate",
-        "early_stop.patience: 0 is below 1",
-        "early_stop.mode: 'least' is not one of min, max",
-        "early_stop.min_delta: -1.0 is below 0",
-        "keep_best.mode: 'most' is not one of min, max",
+        "reporting.log_every: 0",
+        "evaluation.every: there is nothing to evaluate: give `evaluation.data` too",
+        "evaluation.early_stop: there is nothing to evaluate",
+        "evaluation.keep_best: there is nothing to evaluate",
+        "evaluation.early_stop.patience: 0 is below 1",
+        "evaluation.early_stop.mode: 'least' is not one of min, max",
+        "evaluation.early_stop.min_delta: -1.0 is below 0",
+        "evaluation.keep_best.mode: 'most' is not one of min, max",
         "schedule_per: 'hour' is not one of epoch, step",
-        "clip_norm: 0.0",
-        "'fp8' is not one of full, bf16, fp16",
+        "computation.clip_norm: 0.0",
+        "computation.precision: 'fp8' is not one of full, bf16, fp16",
         "give the plain",
     ):
         assert name in str(caught.value)

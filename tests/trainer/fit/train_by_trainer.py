@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from hvd_elastic.trainer.fit.trainer import Trainer
+from hvd_elastic.trainer.fit.trainer_options import Checkpointing, Computation
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 
 ENV = os.environ
@@ -55,10 +56,12 @@ def main() -> None:
         evaluation=data,
         scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, DECAY[per], 0.5),
         schedule_per=per,
-        torch_compile={"backend": ENV["COMPILE"]} if "COMPILE" in ENV else False,
-        precision=ENV.get("PRECISION", "full"),
-        clip_norm=float(norm) if norm else None,
-        commit_every=int(ENV.get("COMMIT_EVERY", "1")),
+        computation=Computation(
+            torch_compile={"backend": ENV["COMPILE"]} if "COMPILE" in ENV else False,
+            precision=ENV.get("PRECISION", "full"),
+            clip_norm=float(norm) if norm else None,
+        ),
+        checkpointing=Checkpointing(commit_every=int(ENV.get("COMMIT_EVERY", "1"))),
         seed=1,
     )
     outcome = trainer.fit()
