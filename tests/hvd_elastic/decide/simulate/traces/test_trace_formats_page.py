@@ -6,7 +6,7 @@ import pytest
 
 from hvd_elastic.decide.simulate.traces.trace_file import FORMATS, TraceFormat
 
-PAGE = Path(__file__).parents[4] / "docs" / "simulate.md"
+PAGE = Path(__file__).parents[5] / "docs" / "simulate.md"
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.title)
