@@ -13,7 +13,7 @@ import horovod.torch as hvd
 import torch
 
 import hvd_elastic as elastic
-from hvd_elastic.trainer.elastic import eased_wait
+from hvd_elastic.trainer.collectives import eased_wait
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--spinning", action="store_true", help="wait as Horovod does")

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import horovod.torch as hvd
 import torch
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.data.drawn_order import SAMPLER_WAY_OUT, DrawnOrder
 from hvd_elastic.trainer.data.loaders.library_stream import order_of, set_epoch
@@ -25,7 +26,8 @@ from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
 class Batches:
     """Yields batches and moves the position in the data."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+        self._world = world
         self.account = EpochAccount(EpochPosition())
         self.hints = LoopHints()
         self._yielded: list[Pass] = []
@@ -80,7 +82,7 @@ class Batches:
         if not is_iterable(dataset) and not options.draws_order:
             _set_length(called.cursor, len(dataset), name=name)
         seeds = randomness.of_pass(name, epoch, called.path)
-        pairs = _load(called, dataset, options, epoch=epoch, seeds=seeds)
+        pairs = _load(called, dataset, options, epoch=epoch, seeds=seeds, world=self._world)
         certify = partial(self._certify, called, dataset, options)
         return self._run(called, pairs, options, certify=certify, on_step=on_step, on_end=on_end, commit=commit)
 
@@ -127,10 +129,10 @@ class Batches:
 
 
 def _load(
-    called: Pass, dataset: Any, options: PassOptions, *, epoch: int, seeds: PassSeeds | None
+    called: Pass, dataset: Any, options: PassOptions, *, epoch: int, seeds: PassSeeds | None, world: TrainingWorld
 ) -> Iterator[tuple[Any, MicroBatch]]:
     """Yield what is left of a pass. Nothing is loaded before the first batch is asked for."""
-    cursor, rank, size = called.cursor, hvd.rank(), hvd.size()
+    cursor, rank, size = called.cursor, world.rank(), world.size()
     plan: Plan
     order: SampleOrder | DrawnOrder | None = None
     if is_iterable(dataset):
@@ -139,7 +141,7 @@ def _load(
     else:
         plan, order = plan_pass(cursor, options, epoch=epoch, path=called.path, name=called.name, rank=rank, size=size)
         cursor.planned = plan.end
-    _compare(order, dataset, cursor, options, name=called.name)
+    _compare(order, dataset, cursor, options, name=called.name, world=world)
     loading = {"pin_memory": torch.cuda.is_available(), **options.loading}
     hashed = None if called.certified is None else SampleHash(name=called.name, epoch=epoch)
     pairs = load(plan, dataset, order, options.collate_fn, seeds, hashed=hashed, **loading)
@@ -149,18 +151,24 @@ def _load(
 
 
 def _compare(
-    order: SampleOrder | DrawnOrder | None, dataset: Any, cursor: Cursor, options: PassOptions, *, name: str
+    order: SampleOrder | DrawnOrder | None,
+    dataset: Any,
+    cursor: Cursor,
+    options: PassOptions,
+    *,
+    name: str,
+    world: TrainingWorld,
 ) -> None:
     """Look whether all workers have the order with which the pass was begun. Raises BatchError."""
     if isinstance(order, DrawnOrder):
         kind = type(options.sampler if options.sampler is not None else options.batch_sampler).__name__
-        check_order(order, cursor, name=name, what=f"the {kind}", way_out=SAMPLER_WAY_OUT)
+        check_order(order, cursor, name=name, what=f"the {kind}", way_out=SAMPLER_WAY_OUT, world=world)
         return
     library = order_of(dataset)
     if library is not None:
-        check_order(library, cursor, name=name, what=library.what, way_out=library.way_out)
+        check_order(library, cursor, name=name, what=library.what, way_out=library.way_out, world=world)
     else:
-        check_order(None, cursor, name=name, what="", way_out="")
+        check_order(None, cursor, name=name, what="", way_out="", world=world)
 
 
 def count_samples(name: str, live: EpochPosition, committed: EpochPosition | None) -> Samples:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import horovod.torch as hvd
 import torch
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.data.batch_policy import BatchError
 from hvd_elastic.trainer.data.progress import Cursor
 
@@ -37,7 +38,9 @@ class Report:
     """It is the order with which the pass was begun, as far as samples were taken of it."""
 
 
-def check_order(order: KnownOrder | None, cursor: Cursor, *, name: str, what: str, way_out: str) -> None:
+def check_order(
+    order: KnownOrder | None, cursor: Cursor, *, name: str, what: str, way_out: str, world: TrainingWorld = HOROVOD
+) -> None:
     """Note the order in the cursor of a pass that begins, and compare it. A collective operation if there is one.
 
     Args:
@@ -46,6 +49,7 @@ def check_order(order: KnownOrder | None, cursor: Cursor, *, name: str, what: st
         name: of the pass, for the message.
         what: what gives the order, for the message.
         way_out: what the script can do.
+        world: of the workers.
 
     Raises:
         BatchError: the workers have different orders, or another one than at the beginning. Every worker raises it.
@@ -58,7 +62,7 @@ def check_order(order: KnownOrder | None, cursor: Cursor, *, name: str, what: st
             )
         return
     report = report_of(order, cursor)
-    reports = _gathered(report, name)
+    reports = _gathered(report, name, world)
     message = disagreement(reports, name=name, what=what, taken=cursor.position)
     if message is not None:
         raise BatchError(f"{message}: {way_out}")
@@ -89,9 +93,9 @@ def disagreement(reports: Sequence[Report], *, name: str, what: str, taken: int)
     return None
 
 
-def _gathered(report: Report, name: str) -> list[Report]:
-    if hvd.size() == 1:
+def _gathered(report: Report, name: str, world: TrainingWorld) -> list[Report]:
+    if world.size() == 1:
         return [report]
     own = torch.tensor([[report.digest, int(report.as_before)]], dtype=torch.int64)
-    rows = hvd.allgather(own, name=f"hvd_elastic.order.{name}").tolist()
+    rows = world.allgather(own, name=f"hvd_elastic.order.{name}").tolist()
     return [Report(digest=digest, as_before=bool(as_before)) for digest, as_before in rows]

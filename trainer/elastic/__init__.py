@@ -2,9 +2,10 @@
 
 Where to change what:
 
-- when a rank says that it waits, and what: when: `stalls/stall_reports.py`; what is watched: `collective_calls.py`;
-  the words and the file: `stall_watch.py`; the line of the script: `code_places.py`; who waits for whom:
-  `discovery/ledger/history/stall_history.py`, `rank_wait.py`; the time: `STALL_SECONDS` in `mpijob/contract.py`.
+- when a rank says that it waits, and what: when: `stalls/stall_reports.py`; what is watched:
+  `trainer/collectives/collective_calls.py`; the words and the file: `stall_watch.py`; the line of the script:
+  `code_places.py`; who waits for whom: `discovery/ledger/history/stall_history.py`, `rank_wait.py`; the time:
+  `STALL_SECONDS` in `mpijob/contract.py`.
 - find what would make `hvd.init()` crash: `world/host_name.py`, called by `init_patch.py` before each `init`.
 - find one more mistake in scripts: at the start: `script_checks.py`; in samplers, when they are iterated:
   `distributed_samplers.py`.

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 
 logger = logging.getLogger(__name__)
@@ -50,18 +52,14 @@ class SamplerShare:
         return cls(of=sampler.num_replicas, rank=sampler.rank)
 
     @classmethod
-    def of_worker(cls) -> Self:
+    def of_worker(cls, world: TrainingWorld) -> Self:
         """What this worker takes of what all workers share."""
-        import horovod.torch as hvd
-
-        return cls(of=hvd.size(), rank=hvd.rank())
+        return cls(of=world.size(), rank=world.rank())
 
     @classmethod
-    def on_host(cls) -> Self:
+    def on_host(cls, world: TrainingWorld) -> Self:
         """What this worker takes of what the workers of its host share."""
-        import horovod.torch as hvd
-
-        return cls(of=hvd.local_size(), rank=hvd.local_rank())
+        return cls(of=world.local_size(), rank=world.local_rank())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,8 @@ def is_stale(taken: SamplerShare, *, built: SamplerShare | None, worker: Sampler
 class SamplerWatch:
     """Watches the samplers of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+        self._world = world
         self._state: object = None
         """The state that is trained now; None before and after that."""
         self._has_warned = False
@@ -133,13 +132,11 @@ class SamplerWatch:
 
     def look_at(self, sampler: Any) -> None:
         """Look at a sampler that is about to be iterated. Raises StaleSamplerError."""
-        import horovod.torch as hvd
-
         origin: Origin | None = getattr(sampler, _BUILT_IN, None)
-        if origin is None or not hvd.is_initialized():
+        if origin is None or not self._world.is_initialized():
             return
-        taken, worker = SamplerShare.of_sampler(sampler), SamplerShare.of_worker()
-        if is_stale(taken, built=origin.world, worker=worker, on_host=SamplerShare.on_host()):
+        taken, worker = SamplerShare.of_sampler(sampler), SamplerShare.of_worker(self._world)
+        if is_stale(taken, built=origin.world, worker=worker, on_host=SamplerShare.on_host(self._world)):
             message = (
                 f"a {type(sampler).__name__} was built for rank {taken.rank} of {taken.of} workers, and this is rank "
                 f"{worker.rank} of {worker.of}: the workers would take samples twice or leave them out, and wait for "
@@ -156,9 +153,7 @@ class SamplerWatch:
             )  # fmt: skip
 
     def _origin(self) -> Origin:
-        import horovod.torch as hvd
-
-        world = SamplerShare.of_worker() if hvd.is_initialized() else None
+        world = SamplerShare.of_worker(self._world) if self._world.is_initialized() else None
         return Origin(world=world, in_training=self._state is not None)
 
     def _may_keep_it(self) -> bool:
@@ -166,7 +161,7 @@ class SamplerWatch:
         return (
             self._state is not None
             and rendezvous_client.launched()
-            and SamplerShare.of_worker().rank == 0
+            and SamplerShare.of_worker(self._world).rank == 0
             and not getattr(self._state, "_reset_callbacks", ())
             and all(_is_known(getattr(type(self._state), name, None)) for name in ("on_reset", "reset"))
         )

@@ -6,6 +6,7 @@
 
 from collections.abc import Callable
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.elastic import distributed_samplers
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.run import patch_run
@@ -23,7 +24,5 @@ def install(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | N
 
 def init() -> None:
     """Patch Horovod and call its `init()`, which does nothing if Horovod is initialized already."""
-    import horovod.torch as hvd
-
     install()
-    hvd.init()
+    HOROVOD.init()

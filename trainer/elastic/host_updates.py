@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from hvd_elastic.trainer.collectives import notifications
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.elastic.world.rendezvous_client import RendezvousLost
@@ -44,30 +45,18 @@ class HostUpdates:
                 self._deliver()
 
     def _deliver(self) -> None:
-        from horovod.runner.elastic.worker import HostUpdateResult
-
         timestamp = getattr(self._state, "_last_updated_timestamp", 0) + 1
-        self._state.on_hosts_updated(max(timestamp, time.time_ns()), HostUpdateResult.mixed)
+        self._state.on_hosts_updated(max(timestamp, time.time_ns()), notifications.any_update())
 
 
 @contextlib.contextmanager
 def listening(state: ElasticState) -> Iterator[HostUpdates]:
     """Listen for host updates. Raises RendezvousLost if this process cannot register with the launcher."""
-    from horovod.common.elastic import notification_manager
-    from horovod.runner.elastic import worker
-
     updates = HostUpdates(state)
-    if hasattr(worker, "put_bytes_into_kvstore"):  # Horovod has the patch `worker-addresses`
-        worker.put_bytes_into_kvstore = rendezvous_client.register_bytes
-    else:
-        worker.put_data_into_kvstore = rendezvous_client.register
     try:
-        notification_manager.init()
+        notifications.start(rendezvous_client.register_bytes)
     except (RuntimeError, OSError) as error:
         logger.warning("cannot register with the launcher: %s", error)
         raise RendezvousLost from error
-    notification_manager.register_listener(updates)
-    try:
+    with notifications.listening(updates):
         yield updates
-    finally:
-        notification_manager.remove_listener(updates)

@@ -5,6 +5,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.console import say
@@ -19,8 +21,10 @@ class ResetTimer:
     A state of Horovod's own also gets the heartbeat and the `step` events that ours writes itself.
     """
 
-    def __init__(self, state: ElasticState, clock: Callable[[], float] = time.monotonic) -> None:
-        self._state, self._clock = state, clock
+    def __init__(
+        self, state: ElasticState, clock: Callable[[], float] = time.monotonic, *, world: TrainingWorld = HOROVOD
+    ) -> None:
+        self._state, self._clock, self._training_world = state, clock, world
         self._since = clock()
         self._world = (0, 0)
         self.cause: events.PauseCause | None = None
@@ -40,7 +44,7 @@ class ResetTimer:
 
     def resumed(self) -> None:
         """Note that training goes on."""
-        previous, self._world = self._world, _rank_and_size()
+        previous, self._world = self._world, (self._training_world.rank(), self._training_world.size())
         pause = round(self._clock() - self._since, 4)
         rank, size = self._world
         if self.cause is None:
@@ -88,9 +92,3 @@ def _goes_on(*, size: int, step: int, seconds: float, cause: events.PauseCause) 
     workers = f"{size} worker" if size == 1 else f"{size} workers"
     why = "hosts were added or removed" if cause is events.PauseCause.HOSTS else "a process was lost"
     return f"training goes on with {workers} after step {step}; it stood still for {seconds:.2f} s: {why}"
-
-
-def _rank_and_size() -> tuple[int, int]:
-    import horovod.torch as hvd
-
-    return hvd.rank(), hvd.size()

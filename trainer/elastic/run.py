@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
+from hvd_elastic.trainer.collectives import eased_wait, patch_check
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.replaced_functions import replace_run
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import (
     departure,
     distributed_samplers,
-    eased_wait,
     host_updates,
-    patch_check,
     script_checks,
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
@@ -58,16 +59,14 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        import horovod.torch as hvd
-
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
         eased_wait.install()
         loader_processes.THIS_PROCESS.install()
-        hvd.init()
+        HOROVOD.init()
         if world_membership.THIS_PROCESS.pass_gate():
             patch_check.warn_of_missing_patches()
             state.on_reset()
-        if hvd.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
+        if HOROVOD.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             _exit_with(script_checks.find(state))
             _check_again_at_first_commit(state)
             _warn_if_never_stored(state)
@@ -80,13 +79,11 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
 
 def patch_run() -> None:
     """Replace `hvd.elastic.run` by `run`."""
-    import horovod.torch.elastic as stock
-
-    stock.run = run
+    replace_run(run)
 
 
 def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R]) -> R:
-    from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+    from hvd_elastic.trainer.collectives.errors import HorovodInternalError, HostsUpdatedInterrupt
 
     timer = ResetTimer(state)
     while True:
@@ -135,19 +132,11 @@ def _warn_if_never_stored(state: ElasticState) -> None:
         "hvd_elastic.State(model=..., optimizer=..., ...) in its place: it takes the same arguments, and is stored"
     )
     logger.warning("%s", message)
-    events.emit(events.Kind.CHECKPOINT, rank=0, size=_size(), step=0, saved=None, error=message)
+    events.emit(events.Kind.CHECKPOINT, rank=0, size=HOROVOD.size(), step=0, saved=None, error=message)
 
 
 def _watched_for_stalls() -> contextlib.AbstractContextManager[None]:
-    import horovod.torch as hvd
-
-    return stall_watch.THIS_PROCESS.training(hvd.rank(), hvd.size(), hvd.local_rank())
-
-
-def _size() -> int:
-    import horovod.torch as hvd
-
-    return int(hvd.size())
+    return stall_watch.THIS_PROCESS.training(HOROVOD.rank(), HOROVOD.size(), HOROVOD.local_rank())
 
 
 def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) -> None:
@@ -164,14 +153,12 @@ def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) ->
 
 def _tell_of_training() -> None:
     """Log as JSON, write figures and serve metrics, as far as somebody wants them."""
-    import horovod.torch as hvd
-
     from hvd_elastic.trainer.data.sample_proof import words_of_this_process
     from hvd_elastic.trainer.telemetry import figures_file, metrics_server
 
     json_logs.configure()
     figures_file.start(words_of_this_process)
-    metrics_server.THIS_PROCESS.start(hvd.local_rank())
+    metrics_server.THIS_PROCESS.start(HOROVOD.local_rank())
 
 
 @contextlib.contextmanager

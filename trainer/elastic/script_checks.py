@@ -75,7 +75,7 @@ def _optimizer_left_out(models: Sequence[object], optimizers: Sequence[object], 
 
 
 def _sampler_left_out(alive: list[object]) -> Iterator[str]:
-    from horovod.torch.elastic.sampler import ElasticSampler
+    from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
 
     for other in alive:
         if isinstance(other, ElasticSampler):
@@ -109,7 +109,8 @@ def _parameters(optimizer: object) -> set[int]:
 def _alive() -> list[object]:
     """Return every optimizer and elastic sampler of this process."""
     import torch
-    from horovod.torch.elastic.sampler import ElasticSampler
+
+    from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
 
     # `type()`, because isinstance asks a lazy proxy for its class, which may import or raise. Once for each class,
     # because there are some hundred thousand objects of a few thousand classes.

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
-import horovod.torch as hvd
 import torch
 from torch.utils.data import DataLoader, Subset
+
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 
 Measure = Callable[[torch.nn.Module, Any], Mapping[str, torch.Tensor]]
 """Takes the model and a batch on the device; returns means over the batch, by name."""
@@ -18,6 +20,7 @@ def evaluate(
     *,
     batch_size: int,
     to_device: Callable[[Any], Any],
+    world: TrainingWorld = HOROVOD,
     **options: Any,
 ) -> dict[str, float]:
     """Return the mean over `dataset` of each value that `measure` returns; empty if the data set is empty.
@@ -31,9 +34,10 @@ def evaluate(
         dataset: a map-style data set.
         batch_size: samples in one batch.
         to_device: moves a batch to the device.
+        world: of the workers.
         options: for torch's DataLoader.
     """
-    share = Subset(dataset, range(hvd.rank(), len(dataset), hvd.size()))
+    share = Subset(dataset, range(world.rank(), len(dataset), world.size()))
     was_training = model.training
     model.eval()
     try:
@@ -41,7 +45,7 @@ def evaluate(
             sums = _sums(DataLoader(share, batch_size=batch_size, **options), model, measure, to_device)
     finally:
         model.train(was_training)
-    return _means(sums)
+    return _means(sums, world)
 
 
 def _sums(loader: Any, model: torch.nn.Module, measure: Measure, to_device: Callable[[Any], Any]) -> dict[str, float]:
@@ -55,9 +59,9 @@ def _sums(loader: Any, model: torch.nn.Module, measure: Measure, to_device: Call
     return {"": float(count), **{name: float(value) for name, value in totals.items()}}
 
 
-def _means(sums: Mapping[str, float]) -> dict[str, float]:
+def _means(sums: Mapping[str, float], world: TrainingWorld) -> dict[str, float]:
     """Average over all workers. A worker without samples does not know the names, so all sums are gathered first."""
-    everyone = hvd.allgather_object(dict(sums), name="hvd_elastic.evaluation") if hvd.size() > 1 else [dict(sums)]
+    everyone = world.allgather_object(dict(sums), name="hvd_elastic.evaluation") if world.size() > 1 else [dict(sums)]
     count = sum(each.pop("") for each in everyone)
     names = dict.fromkeys(name for each in everyone for name in each)
     return {name: sum(each.get(name, 0.0) for each in everyone) / count for name in names} if count else {}

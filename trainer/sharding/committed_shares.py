@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import horovod.torch as hvd
-
 from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding.commit_choice import Kept, choose_commit, words_of_loss
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
 from hvd_elastic.trainer.sharding.host_shards import Shards, empty_shards, on_host, reused
@@ -49,7 +49,8 @@ class _Copies:
 class CommittedShares:
     """The shares that one process has in its memory besides its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+        self._world = world
         self._generations: list[_Copies] = []
         self.are_lost = False
         """No commit is whole any more; until the durable checkpoint is restored."""
@@ -62,7 +63,7 @@ class CommittedShares:
             committed: the commit, in host memory.
             step: its number.
         """
-        world = shares_of(hvd.size())
+        world = shares_of(self._world.size())
         if len(world) == 1:
             self._generations = []
             return
@@ -70,7 +71,7 @@ class CommittedShares:
         copies: dict[str, Shards] = {}
         for name, optimizer in optimizers.items():
             content = OptimizerContent.of(committed["objects"][name])
-            copies[name] = _received(
+            copies[name] = self._received(
                 optimizer,
                 held=[[share] for share in world],
                 wanted=[share.copied() for share in world],
@@ -79,7 +80,7 @@ class CommittedShares:
                 spare=spare.shards.get(name) if spare is not None else None,
                 label=f"copy.{name}",
             )
-        self._generations.append(_Copies(step=step, share=world[hvd.rank()].copied(), shards=copies))
+        self._generations.append(_Copies(step=step, share=world[self._world.rank()].copied(), shards=copies))
 
     def _take_spare(self) -> "_Copies | None":
         """Give up the older generation of two, whose memory the next one may use."""
@@ -104,11 +105,11 @@ class CommittedShares:
         for each in self._generations:
             shares[each.step] = (*shares.get(each.step, ()), each.share)
         mine = Kept(commits=tuple(step for step, _ in commits), shares=shares)
-        kept: list[Kept] = hvd.allgather_object(mine, name="hvd_elastic.kept")
+        kept = self._world.allgather_object(mine, name="hvd_elastic.kept")
         lengths = [length for optimizer in optimizers.values() for length in optimizer.lengths]
         chosen = choose_commit(kept, lengths)
         self.are_lost |= chosen is None and any(each.commits for each in kept)
-        if self.are_lost and hvd.rank() == 0 and any(each.commits for each in kept):
+        if self.are_lost and self._world.rank() == 0 and any(each.commits for each in kept):
             logger.warning("%s were lost with their copies: back to the newest durable checkpoint", words_of_loss(kept))
         self._generations = [each for each in self._generations if chosen is not None and each.step <= chosen]
         return chosen, kept
@@ -130,7 +131,7 @@ class CommittedShares:
         Returns:
             Whether anything was moved: if not, every rank has its share and its copy already.
         """
-        world = shares_of(hvd.size())
+        world = shares_of(self._world.size())
         copied = [share.copied() for share in world]
         held = [each.shares.get(step, ()) for each in kept]
         if all({share, copy} <= set(has) for share, copy, has in zip(world, copied, held, strict=True)):
@@ -146,46 +147,51 @@ class CommittedShares:
             self._place(name, optimizer, held, own)
             if len(world) > 1:
                 outline = optimizer.content.shards
-                copies[name] = _received(
+                copies[name] = self._received(
                     optimizer, held=held, wanted=copied, own=own, outline=outline, label=f"move.copy.{name}"
                 )
         self._take_spare()
         if len(world) > 1:
-            self._generations.append(_Copies(step=step, share=copied[hvd.rank()], shards=copies))
+            self._generations.append(_Copies(step=step, share=copied[self._world.rank()], shards=copies))
         return True
 
     def spread(self, optimizers: Optimizers, root: int) -> None:
         """Give each rank its share of what the root has: a durable checkpoint, or nothing. A collective operation."""
         for name, optimizer in optimizers.items():
             content = optimizer.content
-            is_root = hvd.rank() == root
-            share = hvd.broadcast_object(content.share, root_rank=root, name=f"hvd_elastic.share.{name}")
+            is_root = self._world.rank() == root
+            share = self._world.broadcast_object(content.share, root=root, name=f"hvd_elastic.share.{name}")
             if share != WHOLE:
                 raise ShardingError(
                     f"state.{name}: ShardedOptimizer: steps were taken before elastic.run, and each rank knows its own"
                     " share of them alone. Begin training in the function that elastic.run calls"
                 )
-            held = [[share] if rank == root else [] for rank in range(hvd.size())]
+            held = [[share] if rank == root else [] for rank in range(self._world.size())]
             self._place(name, optimizer, held, {share: on_host(content.shards)} if is_root else {})
 
     def _place(self, name: str, optimizer: ShardedOptimizer, held: Holdings, own: Mapping[Share, Shards]) -> None:
         """Give an optimizer this rank's share of what all hold."""
-        world, content = shares_of(hvd.size()), optimizer.content
-        shards = _received(optimizer, held=held, wanted=world, own=own, outline=content.shards, label=f"move.{name}")
-        optimizer.place(OptimizerContent(share=world[hvd.rank()], shards=shards, numbers=content.numbers))
+        world, content = shares_of(self._world.size()), optimizer.content
+        shards = self._received(
+            optimizer, held=held, wanted=world, own=own, outline=content.shards, label=f"move.{name}"
+        )
+        optimizer.place(OptimizerContent(share=world[self._world.rank()], shards=shards, numbers=content.numbers))
 
-
-def _received(
-    optimizer: ShardedOptimizer,
-    *,
-    held: Holdings,
-    wanted: Sequence[Share],
-    own: Mapping[Share, Shards],
-    outline: Shards,
-    spare: Shards | None = None,
-    label: str,
-) -> Shards:
-    """Return this rank's wanted share of what all hold, in host memory: in `spare` as far as that fits."""
-    into = reused(spare, empty_shards(outline, optimizer.lengths, wanted[hvd.rank()]))
-    redistribute(optimizer.lengths, held=held, wanted=wanted, own=own, outline=outline, into=into, label=label)
-    return into
+    def _received(
+        self,
+        optimizer: ShardedOptimizer,
+        *,
+        held: Holdings,
+        wanted: Sequence[Share],
+        own: Mapping[Share, Shards],
+        outline: Shards,
+        spare: Shards | None = None,
+        label: str,
+    ) -> Shards:
+        """Return this rank's wanted share of what all hold, in host memory: in `spare` as far as that fits."""
+        lengths = optimizer.lengths
+        into = reused(spare, empty_shards(outline, lengths, wanted[self._world.rank()]))
+        redistribute(
+            lengths, held=held, wanted=wanted, own=own, outline=outline, into=into, label=label, world=self._world
+        )
+        return into

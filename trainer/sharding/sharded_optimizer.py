@@ -12,9 +12,10 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-import horovod.torch as hvd
 import torch
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.sharding.elementwise import OptimizerClass, ShardingError, require_elementwise
 from hvd_elastic.trainer.sharding.host_shards import copied_to_host, empty_shards, on_host
 from hvd_elastic.trainer.sharding.optimizer_content import SHARE, OptimizerContent, from_plain, to_plain
@@ -106,7 +107,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         of the script's own. The step that follows does not average again.
         """
         with torch.no_grad():
-            if hvd.size() > 1:
+            if HOROVOD.size() > 1:
                 self._communication.average_gradients()
             self._is_synchronized = True
 
@@ -131,8 +132,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
             gradients = self._gradients = self._take_gradients()
             norms = [torch.linalg.vector_norm(each, dtype=torch.float32).double().cpu() for each in gradients]
             squares = torch.stack(norms).square().sum()
-            if hvd.size() > 1:
-                squares = hvd.allreduce(squares, op=hvd.Sum, name="hvd_elastic.clip")
+            if HOROVOD.size() > 1:
+                squares = HOROVOD.allreduce(squares, op=ReduceOp.SUM, name="hvd_elastic.clip")
             norm = squares.sqrt().float()
             factor = (max_norm / (norm + 1e-6)).clamp(max=1.0).item()
             for each in gradients:
@@ -222,7 +223,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         content = OptimizerContent.of(state_dict)
         if content.share != WHOLE:
             world = shares_of(content.share.size)
-            is_root = hvd.rank() == 0
+            is_root = HOROVOD.rank() == 0
             into = empty_shards(content.shards, self.lengths, WHOLE) if is_root else None
             redistribute(
                 self.lengths,
@@ -234,7 +235,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
                 label="gather",
             )
             content = OptimizerContent(share=WHOLE, shards=into or [], numbers=content.numbers)
-        if hvd.rank() != 0:
+        if HOROVOD.rank() != 0:
             return None
         state = to_plain(content, self.buckets, self._parameters.shapes)
         return {"state": state, "param_groups": state_dict["param_groups"]}
@@ -251,7 +252,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def _inner_of_this_world(self) -> ShareOptimizer:
         """Return the optimizer of this rank's share, with the state that was staged."""
-        world = Share(rank=hvd.rank(), size=hvd.size())
+        world = Share(rank=HOROVOD.rank(), size=HOROVOD.size())
         kept = self._inner.share if self._inner is not None else self.content.share
         if kept == WHOLE != world:  # every rank was given all of it
             self._staged, self._inner = self.content.cut(world, self.buckets), None
@@ -275,7 +276,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def _take_gradients(self) -> list[torch.Tensor]:
         """Return this rank's share of the averaged gradients of each bucket, which no later call returns."""
-        share = Share(rank=hvd.rank(), size=hvd.size())
+        share = Share(rank=HOROVOD.rank(), size=HOROVOD.size())
         if self._gradients is not None:
             gradients = self._gradients
         elif self._is_synchronized or share.size == 1:

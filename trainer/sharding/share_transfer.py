@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-import horovod.torch as hvd
 import torch
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding.host_shards import Shards
 from hvd_elastic.trainer.sharding.shares import Holdings, Share, Transfer, plan_transfers, rounds_of
 
@@ -32,6 +33,7 @@ def redistribute(
     outline: Shards,
     into: Shards | None,
     label: str,
+    world: TrainingWorld = HOROVOD,
 ) -> None:
     """Give each rank the share that it wants. A collective operation.
 
@@ -43,14 +45,16 @@ def redistribute(
         outline: shards of any length, for names and dtypes; the same on every rank.
         into: where this rank's wanted share is written; None if it wants nothing.
         label: name of the operations, for the stall watch.
+        world: of the ranks.
     """
     plan_of = cache(lambda length: plan_transfers(length, held, wanted))
     pending: deque[Callable[[], None]] = deque()
     for index, length in enumerate(lengths):
         bucket = _BucketTransfer(
-            rank=hvd.rank(),
+            world=world,
+            rank=world.rank(),
             length=length,
-            wanted=wanted[hvd.rank()],
+            wanted=wanted[world.rank()],
             own={share: shards[index] for share, shards in own.items()},
             names=tuple(sorted(outline[index])),
             into=into[index] if into is not None else {},
@@ -72,6 +76,7 @@ def redistribute(
 class _BucketTransfer:
     """One bucket on its way, as one rank sees it."""
 
+    world: TrainingWorld
     rank: int
     length: int
     wanted: Share | None
@@ -93,18 +98,17 @@ class _BucketTransfer:
             plan: transfers between ranks alone.
             label: name of the operation.
         """
-        ranks = range(hvd.size())
+        ranks = range(self.world.size())
         outgoing = [[each for each in plan if (each.source, each.target) == (self.rank, rank)] for rank in ranks]
         pieces = [self._source(each, name) for to in outgoing for each in to for name in self.names]
         packed = (
             torch.cat([piece.view(torch.uint8) for piece in pieces]) if pieces else torch.empty(0, dtype=torch.uint8)
         )
         splits = [sum(self._source(each, name).nbytes for each in to for name in self.names) for to in outgoing]
-        handle = hvd.alltoall_async(packed, torch.tensor(splits, dtype=torch.int32), name=label)
+        receive = self.world.alltoall_async(packed, splits=torch.tensor(splits, dtype=torch.int32), name=label)
 
         def finish() -> None:
-            received, _ = hvd.synchronize(handle)
-            at = 0
+            received, at = receive(), 0
             for target in self._targets(plan):
                 target.copy_(_as_dtype(received[at : at + target.nbytes], target.dtype))
                 at += target.nbytes

@@ -4,23 +4,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-import horovod.torch as hvd
 import torch
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import Finish, ReduceOp, TrainingWorld
 from hvd_elastic.trainer.sharding.parameter_buckets import ParameterBuckets
 from hvd_elastic.trainer.sharding.share_transfer import IN_FLIGHT
 from hvd_elastic.trainer.sharding.shares import WHOLE, Bucket, Share
 
-Finish = Callable[[], torch.Tensor]
-"""Waits for what was begun, and returns the result."""
+_Begin = Callable[[TrainingWorld, torch.Tensor, str], Finish]
 T = TypeVar("T")
 
 
 class StepCommunication:
     """Averages gradients and gathers weights, with a few buckets on their way at a time."""
 
-    def __init__(self, parameters: ParameterBuckets) -> None:
-        self._parameters = parameters
+    def __init__(self, parameters: ParameterBuckets, world: TrainingWorld = HOROVOD) -> None:
+        self._parameters, self._world = parameters, world
 
     def average_gradients(self) -> None:
         """Average the gradients of all ranks in place. A collective operation."""
@@ -40,13 +40,13 @@ class StepCommunication:
         for bucket, flat in _in_flight(self._begin_gathering(shards)):
             self._parameters.write_weights(bucket, flat)
 
-    def _begin_averages(self, begin: Callable[[torch.Tensor, str], Finish]) -> Iterator[tuple[Bucket, Finish]]:
+    def _begin_averages(self, begin: _Begin) -> Iterator[tuple[Bucket, Finish]]:
         for index, bucket in enumerate(self._parameters.buckets):
-            yield bucket, begin(self._parameters.gradients(bucket, WHOLE), self._name("gradient", index))
+            yield bucket, begin(self._world, self._parameters.gradients(bucket, WHOLE), self._name("gradient", index))
 
     def _begin_gathering(self, shards: Sequence[torch.Tensor]) -> Iterator[tuple[Bucket, Finish]]:
         for index, (bucket, shard) in enumerate(zip(self._parameters.buckets, shards, strict=True)):
-            yield bucket, _gathered(shard, self._name("weights", index))
+            yield bucket, _gathered(self._world, shard, self._name("weights", index))
 
     def _name(self, what: str, index: int) -> str:
         """Return a name that is the same on all ranks, and another one for an optimizer of other parameters."""
@@ -67,26 +67,24 @@ def _in_flight(begun: Iterable[tuple[T, Finish]]) -> Iterator[tuple[T, torch.Ten
         yield last, finish()
 
 
-def _allreduced(flat: torch.Tensor, name: str) -> Finish:
-    handle = hvd.allreduce_async_(flat, op=hvd.Average, name=name)
-    return lambda: hvd.synchronize(handle)
+def _allreduced(world: TrainingWorld, flat: torch.Tensor, name: str) -> Finish:
+    return world.allreduce_async_(flat, op=ReduceOp.AVERAGE, name=name)
 
 
-def _averaged_share(flat: torch.Tensor, name: str) -> Finish:
+def _averaged_share(world: TrainingWorld, flat: torch.Tensor, name: str) -> Finish:
     """Average a bucket: by a reducescatter where that is faster than an allreduce, which returns all of the bucket.
 
     NCCL's sends half as much. Gloo's is the recursive halving of its first versions, on connections that it opens for
     each call: three ranks on one busy machine took 0.53 s for 4 MB, and 0.14 s with its allreduce.
     """
-    if not scatters(flat):
-        return _allreduced(flat, name)
-    handle = hvd.reducescatter_async(flat, op=hvd.Average, name=name)
-    return lambda: hvd.synchronize(handle)
+    if not scatters(flat, world):
+        return _allreduced(world, flat, name)
+    return world.reducescatter_async(flat, op=ReduceOp.AVERAGE, name=name)
 
 
-def scatters(flat: torch.Tensor) -> bool:
+def scatters(flat: torch.Tensor, world: TrainingWorld) -> bool:
     """Whether a bucket is averaged by a reducescatter."""
-    return flat.is_cuda and flat.numel() >= hvd.size()
+    return flat.is_cuda and flat.numel() >= world.size()
 
 
 def _cut(bucket: Bucket, share: Share, averaged: torch.Tensor) -> torch.Tensor:
@@ -95,8 +93,5 @@ def _cut(bucket: Bucket, share: Share, averaged: torch.Tensor) -> torch.Tensor:
     return averaged[start:stop].clone() if averaged.numel() == bucket.length else averaged
 
 
-def _gathered(shard: torch.Tensor, name: str) -> Finish:
-    if hvd.size() == 1:
-        return lambda: shard
-    handle = hvd.allgather_async(shard, name=name)
-    return lambda: hvd.synchronize(handle)
+def _gathered(world: TrainingWorld, shard: torch.Tensor, name: str) -> Finish:
+    return (lambda: shard) if world.size() == 1 else world.allgather_async(shard, name=name)

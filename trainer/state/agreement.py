@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
 
-import horovod.torch as hvd
 import torch
+
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
 
 T = TypeVar("T")
 
@@ -28,10 +30,9 @@ def agree(value: T) -> T:
     Args:
         value: this worker's own answer; anything that can be pickled.
     """
-    if hvd.size() == 1:
+    if HOROVOD.size() == 1:
         return value
-    agreed: T = hvd.broadcast_object(value, root_rank=0, name="hvd_elastic.agree")
-    return agreed
+    return HOROVOD.broadcast_object(value, root=0, name="hvd_elastic.agree")
 
 
 class RiskLevel(IntEnum):
@@ -57,18 +58,18 @@ class Agreement:
     gathers: bool = False
     """This worker stores the state, and needs the shares of all others for it."""
 
-    def allreduced(self, digest: int = 0) -> tuple["Agreement", int]:
+    def allreduced(self, digest: int = 0, *, world: TrainingWorld = HOROVOD) -> tuple["Agreement", int]:
         """Return the maximum of each field over all workers, and the sum of `digest` modulo 2^64: the same on each.
 
         One small allreduce. It counts the workers that say so, because a sum is taken in it: a digest goes in two
         halves, which do not overflow 64 bits in a world of less than 2^31 workers.
         """
-        if hvd.size() == 1:
+        if world.size() == 1:
             return self, digest
         pod, job = (self.risk is level for level in (RiskLevel.POD, RiskLevel.JOB))
         told = [self.hosts_changed, pod, job, self.keeps_running, self.gathers, digest & _HALF, digest >> 32]
-        summed = hvd.allreduce(torch.tensor(told, dtype=torch.int64), op=hvd.Sum, name="hvd_elastic.agreement").tolist()
-        hosts_changed, pods, jobs, keeps_running, gathers, low, high = summed
+        summed = world.allreduce(torch.tensor(told, dtype=torch.int64), op=ReduceOp.SUM, name="hvd_elastic.agreement")
+        hosts_changed, pods, jobs, keeps_running, gathers, low, high = summed.tolist()
         risk = RiskLevel.JOB if jobs else RiskLevel.POD if pods else RiskLevel.NONE
         agreed = Agreement(
             hosts_changed=bool(hosts_changed), risk=risk, keeps_running=bool(keeps_running), gathers=bool(gathers)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import horovod.torch as hvd
 import torch
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.state.state_tree import Path, TensorKind, Tree, is_dense, leaves, rebuild
 
 PACK_BYTES: Final = 256 << 10
@@ -38,7 +39,7 @@ class TensorSpec:
         return TensorSpec.of(tensor) == self
 
 
-def broadcast(tree: Tree, root: int, *, into: Mapping[Path, torch.Tensor]) -> Tree:
+def broadcast(tree: Tree, root: int, *, into: Mapping[Path, torch.Tensor], world: TrainingWorld = HOROVOD) -> Tree:
     """Return the root's tree on every rank.
 
     Args:
@@ -46,15 +47,16 @@ def broadcast(tree: Tree, root: int, *, into: Mapping[Path, torch.Tensor]) -> Tr
         root: the rank that sends.
         into: tensors of this rank that the root's may be written to if they fit, by path. A failure leaves a part of
             them written.
+        world: of the ranks.
     """
-    is_root = hvd.rank() == root
+    is_root = world.rank() == root
     outline = rebuild(tree, _outline) if is_root else None
-    outline = hvd.broadcast_object(outline, root_rank=root, name="hvd_elastic.outline")
+    outline = world.broadcast_object(outline, root=root, name="hvd_elastic.outline")
     if is_root:
-        _send([tensor for _, tensor in leaves(tree) if is_dense(tensor)], root)
+        _send([tensor for _, tensor in leaves(tree) if is_dense(tensor)], root, world)
         return tree
     received = {path: _destination(spec, into.get(path)) for path, spec in leaves(outline, TensorSpec)}
-    _send(list(received.values()), root)
+    _send(list(received.values()), root, world)
     return rebuild(outline, lambda path, spec: spec.kind.cast(received[path]), TensorSpec)
 
 
@@ -66,23 +68,23 @@ def _destination(spec: TensorSpec, own: torch.Tensor | None) -> torch.Tensor:
     return own if own is not None and spec.fits(own) else spec.kind.empty(spec.shape, spec.dtype)
 
 
-def _send(tensors: list[torch.Tensor], root: int) -> None:
+def _send(tensors: list[torch.Tensor], root: int, world: TrainingWorld) -> None:
     """Broadcast all tensors: large ones one by one, small ones packed, per device."""
-    handles = []
+    begun = []
     packs: dict[torch.device, list[torch.Tensor]] = {}
     for index, tensor in enumerate(tensors):
         if not tensor.numel():
             continue
         if tensor.nbytes >= PACK_BYTES:  # only the size decides, so that all ranks decide alike
-            handles.append(hvd.broadcast_async_(_bytes(tensor), root, name=f"hvd_elastic.sync.{index}"))
+            begun.append(world.broadcast_async_(_bytes(tensor), root, name=f"hvd_elastic.sync.{index}"))
         else:
             packs.setdefault(tensor.device, []).append(tensor)
     packed = [(pack, torch.cat([_bytes(tensor) for tensor in pack])) for pack in packs.values()]
     for index, (_, joined) in enumerate(packed):
-        handles.append(hvd.broadcast_async_(joined, root, name=f"hvd_elastic.pack.{index}"))
-    for handle in handles:
-        hvd.synchronize(handle)
-    if hvd.rank() != root:
+        begun.append(world.broadcast_async_(joined, root, name=f"hvd_elastic.pack.{index}"))
+    for finish in begun:
+        finish()
+    if world.rank() != root:
         for pack, joined in packed:
             _unpack(pack, joined)
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-import horovod.torch as hvd
 import torch
-from horovod.common.elastic import State as HorovodState
-from horovod.common.exceptions import HostsUpdatedInterrupt
-from horovod.torch.elastic.state import TorchState
 
+from hvd_elastic.trainer.collectives.errors import HostsUpdatedInterrupt
+from hvd_elastic.trainer.collectives.horovod_classes import TorchState, init_torch_state
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.progress import TRAIN, Progress, progress_words, upgrade
@@ -109,7 +109,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._state_objects = StateObjects(self, given, optional=("model", "optimizer"))
         for name, value in given.items():
             setattr(self, name, value)
-        HorovodState.__init__(self, bcast_object=hvd.broadcast_object, get_rank=hvd.rank)
+        init_torch_state(self)
         self._progress = Progress()
         self._randomness = Randomness(enabled=seeding)
         self._commits = Commits(
@@ -225,7 +225,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             UnstorableError: a value of the state could only be stored as a pickle.
             SharesLostError: a share of an optimizer and its copy were lost, and there is no durable checkpoint.
         """
-        if hvd.rank() != 0:  # before the first collective operation, and so before the new rank 0 becomes the writer
+        # Before the first collective operation, and so before the new rank 0 becomes the writer.
+        if HOROVOD.rank() != 0:
             self._commits.durable.close()
         self._commits.resume()
         self._commits.memory.wait()
@@ -233,7 +234,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         own = self._commits.step + 1 if self._commits.last is not None else 0
         if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
             self._drop_gradients()
-        everyone = hvd.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
+        everyone = HOROVOD.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
         newest = max(everyone)
         root = everyone.index(newest)
         if newest == 0:
@@ -246,7 +247,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self.save()
         if newest == 0:
             self._copy_shares()
-        if newest == 0 and hvd.rank() == 0:  # later the workers hold a state: a value that changed must not end the job
+        # Later the workers hold a state: a value that changed must not end the job.
+        if newest == 0 and HOROVOD.rank() == 0:
             self._commits.durable.validate(self._commits.last)
         self._state_objects.reset_samplers()
         self._enter_world()
@@ -258,8 +260,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """
         self._save_final()
         self._emit_checkpoints()
-        if hvd.size() > 1 and self._commits.durable.configured:
-            hvd.allreduce(torch.zeros(1), name="hvd_elastic.end")
+        if HOROVOD.size() > 1 and self._commits.durable.configured:
+            HOROVOD.allreduce(torch.zeros(1), op=ReduceOp.AVERAGE, name="hvd_elastic.end")
 
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None:
         """Remember a host update until the next commit. Called by Horovod in a thread of its own."""
@@ -300,7 +302,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """The factor on the script's learning rate in the next optimizer step; 1.0 without a rule."""
         progress = self._progress
         return self._rate_policy.factor(
-            size=progress.size or hvd.size(),
+            size=progress.size or HOROVOD.size(),
             start=progress.factor_start,
             steps=progress.optimizer_steps - progress.resized_at,
         )
@@ -329,7 +331,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
         Without one, the job's warm start: the other workers get it with the state that they receive.
         """
-        if hvd.rank() != 0:
+        if HOROVOD.rank() != 0:
             return
         self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
         found = self._commits.durable.restore(self._progress.lineage)
@@ -374,11 +376,11 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             present["objects"][name] = outlined(present["objects"][name])
         own = self._state_objects.own_tensors(present) if self._commits.last is not None else {}
         tree = broadcast(present, root, into=own)
-        if hvd.rank() != root:
+        if HOROVOD.rank() != root:
             self._go_to(Progress.from_state_dict(tree["progress"]))
             self._state_objects.adopt(tree)
             if joins:
-                self._randomness.join(tree["randomness"], hvd.rank(), is_fresh=not self._progress.commits)
+                self._randomness.join(tree["randomness"], HOROVOD.rank(), is_fresh=not self._progress.commits)
 
     def _agree_on_shares(self) -> list[Kept]:
         """Go to the newest commit of which every share is left, or to none. Returns what each rank has of it."""
@@ -429,7 +431,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """Give rank 0 all shares of the last commit, for the durable tier. A collective operation."""
         committed = self._commits.last["objects"]
         whole = {name: each.gathered(committed[name]) for name, each in self._state_objects.sharded().items()}
-        if hvd.rank() == 0:
+        if HOROVOD.rank() == 0:
             self._commits.add_gathered(whole, store=store)
 
     def _gather_for_store(self) -> None:
@@ -449,11 +451,13 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._job_was_at_risk = False
         # Chosen again: a standby receives the job's environment after its State was made.
         self._rate_policy = LearningRatePolicy.choose(**self._rate_arguments)
-        if progress.size != hvd.size():
-            progress.factor_start = self.learning_rate_factor if progress.size else self._rate_policy.target(hvd.size())
+        if progress.size != HOROVOD.size():
+            progress.factor_start = (
+                self.learning_rate_factor if progress.size else self._rate_policy.target(HOROVOD.size())
+            )
             progress.resized_at = progress.optimizer_steps
-            progress.size = hvd.size()
-        if hvd.rank() == 0:
+            progress.size = HOROVOD.size()
+        if HOROVOD.rank() == 0:
             self._commits.durable.open_in_background(progress.lineage)
 
     def _commit_now(self, *, is_step: bool = True) -> None:
@@ -510,26 +514,27 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._commits.last["progress"]["data"]["certificate"] = certificate.state_dict()
 
     def _requested_risk(self) -> RiskLevel:
-        if hvd.local_rank() != 0 or not self._request.pending():
+        if HOROVOD.local_rank() != 0 or not self._request.pending():
             return RiskLevel.NONE
         return RiskLevel.POD if departure.announced() else RiskLevel.JOB
 
     def _save_to_store_sync(self) -> None:
         """Make the last commit durable. All workers wait and learn the outcome, so that one that must leave can."""
-        reason = self._request.take() if hvd.local_rank() == 0 else ""
+        reason = self._request.take() if HOROVOD.local_rank() == 0 else ""
         self._gather_for_store()
         durable = self._commits.save_to_store_sync(reason or "request")
-        if hvd.size() > 1:
-            durable = bool(hvd.allreduce(torch.tensor([int(durable)]), op=hvd.Max, name="hvd_elastic.durable").item())
+        if HOROVOD.size() > 1:
+            own = torch.tensor([int(durable)])
+            durable = bool(HOROVOD.allreduce(own, op=ReduceOp.MAX, name="hvd_elastic.durable").item())
         if durable:
             self._commits.mark_durable()
-        if hvd.rank() == 0 and self._commits.durable.configured:
+        if HOROVOD.rank() == 0 and self._commits.durable.configured:
             done = "done" if durable else "not done"
             logger.info("durable checkpoint on request at step %d: %s", self._commits.step, done)
 
     def _emit_step(self, logged: dict[str, object]) -> None:
         now = time.monotonic()
-        rank, size, step = hvd.rank(), hvd.size(), self._progress.steps
+        rank, size, step = HOROVOD.rank(), HOROVOD.size(), self._progress.steps
         self._heartbeat.beat(step=step, rank=rank, size=size)
         stall_watch.THIS_PROCESS.note_step(step)
         if events.enabled():

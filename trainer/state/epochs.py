@@ -4,9 +4,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-import horovod.torch as hvd
 from torch.utils.data import DataLoader
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loaders.loader import Collate
@@ -79,7 +79,7 @@ class EpochsMixin:
     def _prove_samples(self) -> None:
         """Examine the certificate of samples, now that an epoch has ended: on rank 0, in the background."""
         certificate = self._batches.account.position.certificate
-        if hvd.rank() == 0 and certificate is not None:
+        if HOROVOD.rank() == 0 and certificate is not None:
             sample_proof.THIS_PROCESS.begin(certificate)
 
     def once(self, name: str) -> bool:
@@ -225,7 +225,7 @@ class EpochsMixin:
         return count_samples(name, self._batches.account.position, committed)
 
     def _emit(self, kind: events.Kind, **fields: object) -> None:
-        events.emit(kind, rank=hvd.rank(), size=hvd.size(), step=self._progress.steps, **fields)
+        events.emit(kind, rank=HOROVOD.rank(), size=HOROVOD.size(), step=self._progress.steps, **fields)
 
     def _go_to(self, progress: Progress) -> None:
         """Continue from this progress."""
@@ -233,7 +233,7 @@ class EpochsMixin:
         self._batches.go_to(progress.data)
 
     def _begin_step(self, options: PassOptions) -> None:
-        self._set_backward_passes(options.backward_passes(hvd.rank(), hvd.size()))
+        self._set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))
         self._batches.hints.step_begun(self._counts)
 
     def _counts(self) -> Counts:

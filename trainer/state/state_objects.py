@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from horovod.torch.elastic.sampler import ElasticSampler
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.state_tree import PLAIN_TENSOR, Path, TensorKind, Tree, clone, leaves, rebuild
 

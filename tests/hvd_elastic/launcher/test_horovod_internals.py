@@ -24,7 +24,7 @@ from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
 from hvd_elastic.launcher import stock_horovodrun  # noqa: E402
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
 from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
-from hvd_elastic.trainer.elastic.world import rendezvous_client  # noqa: E402
+from hvd_elastic.trainer.collectives import notifications  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"
 
@@ -41,7 +41,7 @@ def test_the_version_is_the_one_that_was_read() -> None:
 @pytest.mark.parametrize(
     ("function", "parameters", "used_by"),
     [
-        (http_client.put_data_into_kvstore, ["addr", "port", "scope", "key", "value"], rendezvous_client.register),
+        (http_client.put_data_into_kvstore, ["addr", "port", "scope", "key", "value"], notifications.in_stock_form),
         (hosts.get_host_assignments, ["hosts", "min_num_proc", "max_num_proc"], place),
         (network.Wire.write, ["self", "obj", "wfile"], "horovod_messages.Registration"),
         (secret.check_digest, ["key", "message", "digest"], "horovod_messages.Registration"),
@@ -60,7 +60,7 @@ def test_names_and_numbers() -> None:
     assert worker.HostUpdateResult.mixed == 3, WHAT_TO_DO
     assert hosts.INVALID_SLOT_INFO.to_response_string() == REMOVED_RESPONSE, WHAT_TO_DO
     put = "put_bytes_into_kvstore" if is_patched() else "put_data_into_kvstore"
-    assert hasattr(worker, put), f"{WHAT_TO_DO} elastic/worker: host_updates replaces it"
+    assert hasattr(worker, put), f"{WHAT_TO_DO} elastic/worker: notifications replaces it"
     assert hasattr(worker, "put_bytes_into_kvstore") is is_patched(), f"{WHAT_TO_DO} elastic/worker"
     assert set(vars(network.AckResponse())) == set(), f"{WHAT_TO_DO} network.AckResponse: wire lets it be built"
     assert pickle.dumps(network.AckResponse()), WHAT_TO_DO

@@ -14,6 +14,7 @@ import torch
 from torch import nn, optim
 
 import hvd_elastic as elastic
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.sharding import parameter_buckets, share_transfer, step_communication
 from hvd_elastic.trainer.sharding.committed_shares import SharesLostError
 from hvd_elastic.trainer.sharding.elementwise import ShardingError
@@ -98,8 +99,12 @@ def steps_are_those_of_the_plain_optimizer() -> None:
         assert kept <= whole / hvd.size() + 3 * len(sharded.buckets), "a rank keeps its share"
 
 
+def _scatters_on_any_device(flat: torch.Tensor, world: TrainingWorld) -> bool:
+    return flat.numel() >= world.size()
+
+
 def a_reducescatter_comes_to_the_same() -> None:
-    decide, step_communication.scatters = step_communication.scatters, lambda flat: flat.numel() >= hvd.size()
+    decide, step_communication.scatters = step_communication.scatters, _scatters_on_any_device
     try:
         steps_are_those_of_the_plain_optimizer()
     finally:

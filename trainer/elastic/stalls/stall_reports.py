@@ -7,7 +7,7 @@ twice as long as any before.
 
 from dataclasses import dataclass
 
-from hvd_elastic.trainer.elastic.stalls.collective_calls import Occupation
+from hvd_elastic.trainer.collectives.collective_calls import Occupation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

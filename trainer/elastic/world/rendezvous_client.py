@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.mpijob.contract import (
     ENV_RENDEZVOUS_TOKEN,
     JOIN_SCOPE,
@@ -152,15 +153,8 @@ def _ask(scope: str, timeout_seconds: float, may_leave: Callable[[], bool] = nev
     return body if response.status == http.client.OK else None
 
 
-def register(address: str, port: int, scope: str, key: str, value: object) -> None:
-    """In place of stock Horovod's `put_data_into_kvstore`: the same, with the token. Raises RuntimeError like it."""
-    from horovod.runner.common.util import codec
-
-    register_bytes(address, port, scope, key, codec.dumps_base64(value, to_ascii=False))
-
-
 def register_bytes(address: str, port: int, scope: str, key: str, data: bytes) -> None:
-    """The same in place of `put_bytes_into_kvstore`, which the patch `worker-addresses` of Horovod adds."""
+    """In place of Horovod's `put_bytes_into_kvstore`: the same, with the token. Raises RuntimeError like it."""
     try:
         with contextlib.closing(http.client.HTTPConnection(address, port, CONNECT_TIMEOUT_SECONDS)) as connection:
             connection.request("PUT", f"/{scope}/{key}", data, _proof())
@@ -181,11 +175,7 @@ def _proof() -> dict[str, str]:
 
 def _horovod_shows_token() -> bool:
     """Whether Horovod's own requests show the token too."""
-    try:
-        from horovod.common.hvd_elastic_patches import NAMES
-    except ImportError:
-        return False
-    return TOKEN_PATCH in NAMES
+    return TOKEN_PATCH in installed_patches()
 
 
 def _server() -> http.client.HTTPConnection:

@@ -5,13 +5,19 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.collectives.replaced_functions import replace_local_numbers
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
+
 _ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 
 
 class StandbyGate:
     """The script behind it has set itself up as rank 0 of 1; the launcher's world is ahead of it."""
 
-    def __init__(self, wait: Callable[[], None], *, local_rank: int, local_size: int) -> None:
+    def __init__(
+        self, wait: Callable[[], None], *, local_rank: int, local_size: int, world: TrainingWorld = HOROVOD
+    ) -> None:
         """Make a gate.
 
         Args:
@@ -19,29 +25,24 @@ class StandbyGate:
             local_rank: number of this process's slot. Until the gate is passed, `hvd.local_rank()` returns it, so that
                 the script takes the GPU of its slot: alone, every standby would be local rank 0 and take the first.
             local_size: number of slots of the pod; `hvd.local_size()` returns it.
+            world: that of this process.
         """
         self._wait = wait
-        self._answers = {"local_rank": local_rank, "local_size": local_size}
-        self._horovods_own: dict[str, Callable[[], int]] = {}
+        self._local_rank, self._local_size, self._world = local_rank, local_size, world
+        self._put_local_numbers_back: Callable[[], None] | None = None
 
     def form_world_of_one(self, init: Callable[[], None]) -> None:
         """Call Horovod's `init`, with no peers."""
-        import horovod.torch as hvd
-
         with _alone():
             init()
-        for name, value in self._answers.items():
-            self._horovods_own[name] = getattr(hvd, name)
-            setattr(hvd, name, lambda value=value: value)
+        self._put_local_numbers_back = replace_local_numbers(local_rank=self._local_rank, local_size=self._local_size)
 
     def leave_world_of_one(self) -> None:
         """Wait for a launcher, and end the world of one."""
-        import horovod.torch as hvd
-
         self._wait()
-        for name, function in self._horovods_own.items():
-            setattr(hvd, name, function)
-        hvd.shutdown()
+        if self._put_local_numbers_back is not None:
+            self._put_local_numbers_back()
+        self._world.shutdown()
 
 
 @contextlib.contextmanager

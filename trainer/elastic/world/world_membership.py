@@ -22,6 +22,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD, is_init_failure
+from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets
 from hvd_elastic.trainer.elastic.world.peer_watch import PeerWatch
@@ -37,9 +39,6 @@ FORM_ATTEMPTS: Final = 10
 """Worlds in a row that may fail to form. More than that is not a chance series of deaths: the members cannot reach each
 other."""
 
-_INIT_FAILED: Final = "Horovod initialization failed"
-"""How the ValueError begins (`horovod/common/basics.py`)."""
-
 _ELASTIC: Final = "HOROVOD_ELASTIC"
 _MPI_VARIABLES: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID")
 
@@ -47,7 +46,8 @@ _MPI_VARIABLES: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM
 class WorldMember:
     """A process as a member of one world after the other. All that the process must remember of them is in here."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: TrainingWorld = HOROVOD) -> None:
+        self._world = world
         self._sockets = WorldSockets()
         self._peers = PeerWatch(self._sockets.descriptors)
         self._gate: StandbyGate | None = None
@@ -76,13 +76,11 @@ class WorldMember:
         `may_leave`: whether this process need not wait for a place, because its pod is about to end and nobody needs
         its state. It is called repeatedly until the answer comes.
         """
-        import horovod.torch as hvd
-
         self._leave_world()
         if rendezvous_client.launched():
-            self._meet(hvd.init, may_leave)
+            self._meet(self._world.init, may_leave)
         else:
-            self._form(hvd.init)
+            self._form(self._world.init)
 
     def enter_alone(self, init: Callable[[], None], gate: StandbyGate) -> None:
         """Form a world of one, which ends in `pass_gate`."""
@@ -97,13 +95,11 @@ class WorldMember:
         gate, self._gate = self._gate, None
         if gate is None:
             return False
-        import horovod.torch as hvd
-
         gate.leave_world_of_one()
         if rendezvous_client.launched():
-            self._arrive(hvd.init, form=self._form)
+            self._arrive(self._world.init, form=self._form)
         else:
-            self._form(hvd.init)
+            self._form(self._world.init)
         return True
 
     def report_synced(self) -> None:
@@ -131,7 +127,7 @@ class WorldMember:
         try:
             form()
         except ValueError as error:
-            if not str(error).startswith(_INIT_FAILED):
+            if not is_init_failure(error):
                 raise
             logger.warning("a member of the new world was lost before it was formed")
             self._leave_world()
@@ -173,9 +169,7 @@ class WorldMember:
             self._peers.start()
 
     def _leave_world(self) -> None:
-        import horovod.torch as hvd
-
-        hvd.shutdown()
+        self._world.shutdown()
         left_open = self._sockets.cut()
         if left_open:
             logger.info("shut down %d sockets that a lost peer had left open", left_open)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.trainer.elastic.stalls.collective_calls import Occupation
+from hvd_elastic.trainer.collectives.collective_calls import Occupation
 from hvd_elastic.trainer.elastic.stalls.stall_reports import StallReport, StallReports
 
 AFTER = 30.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR, ENV_STALL_SECONDS, STALL_SECONDS
+from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls
 from hvd_elastic.trainer.elastic.stalls.code_places import place_of
-from hvd_elastic.trainer.elastic.stalls.collective_calls import CollectiveCalls
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallSettingError, StallWatch, stall_seconds
 
 

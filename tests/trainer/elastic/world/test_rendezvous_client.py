@@ -9,6 +9,7 @@ from hvd_elastic.launcher.core.slot_placement import SlotKey
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.trainer.collectives import notifications
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed, RendezvousLost
 from tests.trainer.elastic.fake_launcher import ASSIGNED, HELD, FakeLauncher
@@ -99,7 +100,7 @@ def test_every_request_shows_the_jobs_token(launcher: FakeLauncher, monkeypatch:
     rendezvous_client.take_place()
     rendezvous_client.report_synced()
     rendezvous_client.is_world_broken()
-    rendezvous_client.register(*address(), "worker_addresses", "uid-1:0", 7)
+    rendezvous_client.register_bytes(*address(), "worker_addresses", "uid-1:0", b"7")
     assert [path.partition("/")[0] for path in launcher.asked] == ["rank_and_size", "join", "synced", "global"]
     assert launcher.shown == [("a word", "1")] * 5
 
@@ -122,13 +123,13 @@ def test_a_worker_that_the_launcher_does_not_believe_does_not_go_on_without_the_
         rendezvous_client.join()
     monkeypatch.setenv("HOROVOD_RENDEZVOUS_TOKEN", "another")
     with pytest.raises(RuntimeError, match="403"):
-        rendezvous_client.register(*address(), "worker_addresses", "uid-1:0", 7)
+        rendezvous_client.register_bytes(*address(), "worker_addresses", "uid-1:0", b"7")
     server.close()
 
 
 def test_the_notification_service_is_registered_as_horovod_does(launcher: FakeLauncher) -> None:
     value = ({"lo": [("127.0.0.1", 5)]}, b"key")
-    for register in (put_data_into_kvstore, rendezvous_client.register):
+    for register in (put_data_into_kvstore, notifications.in_stock_form(rendezvous_client.register_bytes)):
         register(*address(), "worker_addresses", "uid-1:0", value)
     assert launcher.put == [("worker_addresses/uid-1:0", launcher.put[0][1])] * 2
 

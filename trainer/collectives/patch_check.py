@@ -4,6 +4,7 @@ import functools
 import logging
 
 from hvd_elastic.horovod.patch_set import missing_patches
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 
 logger = logging.getLogger(__name__)
 
@@ -14,8 +15,6 @@ def warn_of_missing_patches() -> None:
     missing = missing_patches()
     if not missing:
         return
-    import horovod.torch as hvd
-
-    if hvd.is_initialized() and hvd.rank() == 0:
+    if HOROVOD.is_initialized() and HOROVOD.rank() == 0:
         different = "; ".join(f"{patch.without} ({patch.name})" for patch in missing)
         logger.warning("this Horovod was not built by `hvd-elastic install-horovod`, so: %s", different)

@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from hvd_elastic.trainer.elastic.stalls import collective_calls
-from hvd_elastic.trainer.elastic.stalls.collective_calls import CollectiveCalls, Occupation
+from hvd_elastic.trainer.collectives import collective_calls
+from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hvd_elastic.trainer.elastic.eased_wait import SHORT_SECONDS, eased
+from hvd_elastic.trainer.collectives.eased_wait import SHORT_SECONDS, eased
 
 LOOK_SECONDS = 1e-6
 

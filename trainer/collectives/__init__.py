@@ -1,0 +1,15 @@
+"""Horovod, as the other rooms of the trainer know it: the only room that imports it.
+
+`HOROVOD` in `horovod_functions.py` is the world of this process. Whoever can take a world as an argument takes a
+`TrainingWorld`, so that its tests need no processes.
+
+Where to change what:
+
+- another operation between ranks: `TrainingWorld` in `training_world.py`, over Horovod in `horovod_functions.py`.
+- an exception of Horovod that scripts catch: `errors.py`; a class of it that ours extends, makes or looks for:
+  `horovod_classes.py`.
+- what is replaced in the imported Horovod: functions that scripts call: `replaced_functions.py`, by what
+  `trainer/elastic/horovod_patches.py` says; how a worker registers for host updates: `notifications.py`; its wait for
+  an operation: `eased_wait.py`, and watched for stalls: `collective_calls.py`.
+- what is said of a Horovod that lacks our patches of its source: `patch_check.py`.
+"""
