@@ -8,6 +8,7 @@ Where to change what:
 - another operation between ranks: `TrainingWorld` in `training_world.py`, over Horovod in `horovod_functions.py`.
 - an exception of Horovod that scripts catch: `errors.py`; a class of it that ours extends, makes or looks for:
   `horovod_classes.py`.
+- what is known of, or done to, the optimizers that Horovod makes: `distributed_optimizer.py`.
 - what is replaced in the imported Horovod: functions that scripts call: `replaced_functions.py`, by what
   `trainer/elastic/horovod_patches.py` says; how a worker registers for host updates: `notifications.py`; its wait for
   an operation: `eased_wait.py`, and watched for stalls: `collective_calls.py`.

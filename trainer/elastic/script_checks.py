@@ -7,6 +7,8 @@ reported.
 import gc
 from collections.abc import Iterator, Sequence
 
+from hvd_elastic.trainer.collectives.distributed_optimizer import is_wrapped
+
 
 def find(state: object) -> list[str]:
     """Return every mistake around `state`, an `hvd.elastic` state of any kind, before the first step."""
@@ -31,11 +33,6 @@ def find_wrapped_since(state: object, before: frozenset[str]) -> list[str]:
         for name in sorted(before)
         if is_wrapped(getattr(state, name, None))
     ]
-
-
-def is_wrapped(optimizer: object) -> bool:
-    """Whether `hvd.DistributedOptimizer` has returned `optimizer`."""
-    return any("_allreduce_grad_async" in vars(base) for base in type(optimizer).__mro__)
 
 
 def _look(state: object) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from hvd_elastic.trainer.collectives import distributed_optimizer
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 
 
@@ -128,37 +129,20 @@ class OptimizerHooks:
                     parameter.grad = None
             if isinstance(optimizer, ShardedOptimizer):
                 optimizer.forget_gradients()
-            _forget_averaging(optimizer)
+            distributed_optimizer.forget_averaging(optimizer)
 
     def holds_gradients(self) -> bool:
         """Whether Horovod has gradients that no step has used. Without its hooks (a world of one) nobody can tell."""
-        return any(getattr(optimizer, "_handles", None) for optimizer in self._optimizers)
+        return any(distributed_optimizer.holds_gradients(optimizer) for optimizer in self._optimizers)
 
     def set_backward_passes(self, passes: int) -> None:
         """Make Horovod send a gradient after this many backward passes; the optimizer's step sends what is missing."""
         for optimizer in self._optimizers:
-            set_passes = getattr(optimizer, "set_backward_passes_per_step", None)
-            if set_passes is not None:
-                set_passes(passes)
+            distributed_optimizer.set_backward_passes(optimizer, passes)
 
     def owned_addresses(self) -> frozenset[int]:
         """Return the addresses of the tensors that change only in a step."""
         return frozenset(tensor.data_ptr() for optimizer in self._optimizers for tensor in _owned_by(optimizer))
-
-
-def _forget_averaging(optimizer: Any) -> None:
-    """Make Horovod's optimizer wait for the first backward pass of a step.
-
-    Its own `load_state_dict` leaves the counts of the groups as they are, and that of Adasum leaves everything: then
-    the next backward pass averages too early, or `zero_grad()` refuses its service.
-    """
-    if hasattr(optimizer, "_allreduce_delay"):
-        optimizer._handles.clear()
-        optimizer._synchronized = False
-        for parameter in optimizer._allreduce_delay:
-            optimizer._allreduce_delay[parameter] = optimizer.backward_passes_per_step
-        for group in getattr(optimizer, "_group_counts", ()):
-            optimizer._group_counts[group] = 0
 
 
 def _owned_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
