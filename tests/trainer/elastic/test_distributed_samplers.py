@@ -1,17 +1,21 @@
 """Samplers that were built for another world: found where they would make workers wait for ever, and nowhere else."""
 
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DistributedSampler
 
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.trainer.elastic.distributed_samplers import SamplerShare, is_stale
+from hvd_elastic.trainer.elastic.distributed_samplers import SamplerShare, SamplerWatch, StaleSamplerError, is_stale
 from testbed.local.training import training
+from testbed.thread_world import Meeting, ThreadTrainingWorld
 
 SCRIPT = Path(__file__).with_name("train_sampled.py")
 ROOT = SCRIPT.parents[3]
@@ -44,6 +48,54 @@ def test_a_share_of_a_former_world_is_stale() -> None:
 def test_a_share_of_the_own_host_stays_right() -> None:
     on_host = SamplerShare(of=2, rank=1)
     assert not is_stale(on_host, built=on_host, worker=SamplerShare(of=4, rank=3), on_host=on_host)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[SamplerWatch, ThreadTrainingWorld]:
+    """A watch over torch's class in rank 1 of a world of 3, in place of the process's own if that is installed."""
+    for name in ("__init__", "__iter__"):
+        monkeypatch.setattr(DistributedSampler, name, inspect.unwrap(getattr(DistributedSampler, name)))
+    world = ThreadTrainingWorld(Meeting(3, ranks_per_host=1), 1)
+    watch = SamplerWatch(world)
+    watch.install()
+    return watch, world
+
+
+def sampler_of(*, of: int, rank: int) -> "DistributedSampler[int]":
+    data: Any = range(12)
+    return DistributedSampler(data, num_replicas=of, rank=rank, shuffle=False)
+
+
+def test_a_stale_sampler_ends_training_and_is_warned_of_after_it(
+    watched: tuple[SamplerWatch, ThreadTrainingWorld], caplog: pytest.LogCaptureFixture
+) -> None:
+    watch, world = watched
+    sampler, fixed = sampler_of(of=3, rank=1), sampler_of(of=4, rank=1)
+    with watch.training(object()):
+        assert list(sampler) == [1, 4, 7, 10]
+    world.enter(Meeting(2, ranks_per_host=1), 1)
+    assert list(fixed) == [1, 5, 9]
+    assert caplog.messages == []
+    with (
+        watch.training(object()),
+        pytest.raises(StaleSamplerError, match="rank 1 of 3 workers, and this is rank 1 of 2"),
+    ):
+        iter(sampler)
+    assert list(sampler) == [1, 4, 7, 10]
+    assert len(caplog.messages) == 1
+    with watch.training(object()):
+        assert list(sampler_of(of=2, rank=1)) == [1, 3, 5, 7, 9, 11]
+
+
+def test_outside_of_a_world_no_sampler_is_stale(watched: tuple[SamplerWatch, ThreadTrainingWorld]) -> None:
+    watch, world = watched
+    sampler = sampler_of(of=3, rank=1)
+    world.shutdown()
+    before_any_world = sampler_of(of=3, rank=2)
+    with watch.training(object()):
+        assert [next(iter(sampler)), next(iter(before_any_world))] == [1, 2]
+        world.enter(Meeting(2), 0)
+        assert next(iter(before_any_world)) == 2
 
 
 @pytest.mark.core

@@ -4,11 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.telemetry import events
+from testbed.thread_world import Meeting, ThreadTrainingWorld
 
 
+@pytest.mark.parametrize("workers", ["1 worker", "2 workers"])
 @pytest.mark.parametrize(
     ("cause", "why"),
     [
@@ -17,18 +18,20 @@ from hvd_elastic.trainer.telemetry import events
     ],
 )
 def test_the_sentence_has_the_seconds_of_the_event(
-    cause: events.PauseCause, why: str, capsys: pytest.CaptureFixture[str]
+    cause: events.PauseCause, why: str, workers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    horovod_patches.init()
+    world = ThreadTrainingWorld(Meeting(3), 0)
     seen: list[events.Event] = []
     events.subscribe(seen.append)
     times = iter([0.0, 1.0, 11.0, 12.23456])
-    timer = ResetTimer(SimpleNamespace(step_count=41), clock=lambda: next(times))
+    timer = ResetTimer(SimpleNamespace(step_count=41), clock=lambda: next(times), world=world)
     timer.resumed()
     assert capsys.readouterr().err == "", "nothing stood still before the first world"
     timer.interrupted(cause)
+    world.enter(Meeting(int(workers[0])), 0)
     timer.resumed()
     assert seen[-1]["seconds"] == pytest.approx(1.2346)
+    assert (seen[-1]["from"], seen[-1]["size"]) == (3, int(workers[0]))
     assert capsys.readouterr().err == (
-        f"hvd-elastic: training goes on with 1 worker after step 41; it stood still for 1.23 s: {why}\n"
+        f"hvd-elastic: training goes on with {workers} after step 41; it stood still for 1.23 s: {why}\n"
     )
