@@ -133,7 +133,7 @@ import torch._dynamo
 step()
 modules = [each for each in sorted(sys.modules.items()) if each[0].startswith("torch.")]
 print([name for name, module in modules if "__getattr__" in vars(module)])
-print([type(finder).__name__ for finder in sys.meta_path if "hvd_elastic" in type(finder).__module__])
+print([type(finder).__name__ for finder in sys.meta_path if "deferred_compiler" in type(finder).__module__])
 methods = (torch.optim.Optimizer.zero_grad, torch.optim.Optimizer.add_param_group)
 print([method.__wrapped__.__dict__.get("__dynamo_disable") is method.__wrapped__ for method in methods])
 print(sorted(torch.optim.Adam.step.__code__.co_names))
