@@ -8,7 +8,7 @@ whose operations fail as Horovod's do; and where all that are left wait for each
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -56,15 +56,21 @@ class Meeting:
         given = self._operations[name, number].given
         with self._changed:
             self._waiting[rank] = name, number
-            while len(given) < self.size:
-                lost = [each for each in range(self.size) if each not in given and each not in self._working]
-                if lost:
-                    raise HorovodInternalError(f"{name}: rank {rank} waits for ranks {lost}, which are lost")
-                if all(each in self._waiting and not self._is_over(each) for each in self._working):
-                    raise AssertionError(f"all ranks wait for each other: {self._waiting}")
-                self._changed.wait()
-            del self._waiting[rank]
+            try:
+                while len(given) < self.size:
+                    self._check(rank, name, given)
+                    self._changed.wait()
+            finally:
+                del self._waiting[rank]
         return [given[each] for each in range(self.size)]
+
+    def _check(self, rank: int, name: str, given: Collection[int]) -> None:
+        """Raise an error if a rank waits for what cannot come."""
+        lost = [each for each in range(self.size) if each not in given and each not in self._working]
+        if lost:
+            raise HorovodInternalError(f"{name}: rank {rank} waits for ranks {lost}, which are lost")
+        if all(each in self._waiting and not self._is_over(each) for each in self._working):
+            raise AssertionError(f"all ranks wait for each other: {self._waiting}")
 
     def _is_over(self, rank: int) -> bool:
         return len(self._operations[self._waiting[rank]].given) == self.size
@@ -78,7 +84,6 @@ class Meeting:
         """A rank has ended: the operations of those that wait for it fail."""
         with self._changed:
             self._working.discard(rank)
-            self._waiting.pop(rank, None)
             self._changed.notify_all()
 
 

@@ -24,9 +24,9 @@ class ResetTimer:
     def __init__(
         self, state: ElasticState, clock: Callable[[], float] = time.monotonic, *, world: TrainingWorld = HOROVOD
     ) -> None:
-        self._state, self._clock, self._training_world = state, clock, world
+        self._state, self._clock, self._world = state, clock, world
         self._since = clock()
-        self._world = (0, 0)
+        self._rank_and_size = (0, 0)
         self.cause: events.PauseCause | None = None
         """Why training stands still; None while it goes on."""
         self._heartbeat = HeartbeatWriter()
@@ -44,9 +44,9 @@ class ResetTimer:
 
     def resumed(self) -> None:
         """Note that training goes on."""
-        previous, self._world = self._world, (self._training_world.rank(), self._training_world.size())
+        previous, self._rank_and_size = self._rank_and_size, (self._world.rank(), self._world.size())
         pause = round(self._clock() - self._since, 4)
-        rank, size = self._world
+        rank, size = self._rank_and_size
         if self.cause is None:
             events.emit(events.Kind.JOINED, rank=rank, size=size, step=self._step, seconds=pause)
         else:
@@ -66,7 +66,7 @@ class ResetTimer:
 
     def left(self) -> None:
         """Note that this worker has left the job."""
-        rank, size = self._world
+        rank, size = self._rank_and_size
         events.emit(events.Kind.LEFT, rank=rank, size=size, step=self._step)
 
     @property
@@ -79,7 +79,7 @@ class ResetTimer:
         @functools.wraps(stock_commit)
         def commit() -> None:
             self._commits += 1
-            rank, size = self._world
+            rank, size = self._rank_and_size
             self._heartbeat.beat(step=self._commits, rank=rank, size=size)
             events.emit(events.Kind.STEP, rank=rank, size=size, step=self._commits)
             stock_commit()
