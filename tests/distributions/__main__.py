@@ -13,7 +13,7 @@ from tests.distributions import outcome_table
 from tests.distributions.first_commands import DIFFERING, PROJECT, SUITES, ReleaseOutcome, try_release
 
 _WHOLE: Final = ("make demo", "make test")
-_PART: Final = ("make demo", f".venv/bin/pytest tests -m '{DIFFERING} and not cluster' -n 2")
+_PART: Final = ("make demo", "make setup", f".venv/bin/pytest tests -m '{DIFFERING} and not cluster' -n 2")
 _COMPILERS: Final = ("make test-compilers",)
 _PAGE: Final = PROJECT / "docs" / "tested-versions.md"
 
