@@ -29,6 +29,8 @@ RESOLUTIONS: Final = {
     "newest": ("--group", "bridges"),
 }
 """Arguments of `uv pip compile`. The bridges' libraries come newest alone: no user gets their bounds from here."""
+FITS_THE_LOWEST: Final = ("pyarrow<24",)
+"""What `datasets` brings. Its wheels of today want numpy 2, and do not say so: 26.0.1 raises ImportError."""
 
 
 def resolve(which: str) -> str:
@@ -38,8 +40,16 @@ def resolve(which: str) -> str:
         return _uv("pip", "compile", *with_tests, *RESOLUTIONS[which])
     resolved = _uv("pip", "compile", *PROJECT, *RESOLUTIONS[which])
     names = direct()
-    bounds = "\n".join(line for line in resolved.splitlines() if Requirement(line).name in names)
-    return _uv("pip", "compile", *with_tests, "--constraints", "-", "pyproject.toml", given=bounds)
+    bounds = [line for line in resolved.splitlines() if Requirement(line).name in names]
+    return _uv(
+        "pip",
+        "compile",
+        *with_tests,
+        "--constraints",
+        "-",
+        "pyproject.toml",
+        given="\n".join([*bounds, *FITS_THE_LOWEST]),
+    )
 
 
 def direct() -> set[str]:
