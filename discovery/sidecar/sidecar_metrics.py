@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
 from hvd_elastic.discovery.sidecar.workers.prober import Prober
-from hvd_elastic.system.http_server import Answer, RoutesServer
+from hvd_elastic.system.http_server import RoutesServer, ServedPage
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -121,12 +121,12 @@ def health_server(
 ) -> RoutesServer:
     """Serves `/metrics`, `/healthz` and `/readyz`, once it is started; `port` 0 takes a free one. Raises OSError."""
     routes = {
-        "/metrics": lambda: Answer(body=generate_latest(metrics.registry)),
+        "/metrics": lambda: ServedPage(body=generate_latest(metrics.registry)),
         "/healthz": lambda: _health(alive()),
         "/readyz": lambda: _health(ready()),
     }
     return RoutesServer(routes, port=port, address=address)
 
 
-def _health(good: bool) -> Answer:
-    return Answer(body=b"ok\n") if good else Answer(body=b"no\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+def _health(good: bool) -> ServedPage:
+    return ServedPage(body=b"ok\n") if good else ServedPage(body=b"no\n", status=HTTPStatus.SERVICE_UNAVAILABLE)

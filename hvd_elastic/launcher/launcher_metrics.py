@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from hvd_elastic.launcher.core.resize_causes import CauseKind
 from hvd_elastic.launcher.status_report import StatusReport
-from hvd_elastic.system.http_server import Answer, RoutesServer
+from hvd_elastic.system.http_server import RoutesServer, ServedPage
 
 PAUSE_BUCKETS_SECONDS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -68,8 +68,8 @@ def metrics_server(report: StatusReport, port: int) -> RoutesServer:
     """
     registry = status_registry(report)
     routes = {
-        "/metrics": lambda: Answer(body=generate_latest(registry)),
-        "/status": lambda: Answer(body=report.text.encode(), content_type="application/json"),
+        "/metrics": lambda: ServedPage(body=generate_latest(registry)),
+        "/status": lambda: ServedPage(body=report.text.encode(), content_type="application/json"),
     }
     return RoutesServer(routes, port=port)
 

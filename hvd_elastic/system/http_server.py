@@ -20,7 +20,7 @@ announce version 1.0.0 as their latest, which scrapers of today may not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServedPage:
     """What a GET is answered."""
 
     body: bytes
@@ -28,7 +28,7 @@ class Answer:
     content_type: str = METRICS_TYPE
 
 
-_NOT_HERE: Final = Answer(body=b"not here\n", status=HTTPStatus.NOT_FOUND)
+_NOT_HERE: Final = ServedPage(body=b"not here\n", status=HTTPStatus.NOT_FOUND)
 
 
 class BoundedHTTPServer(ThreadingHTTPServer):
@@ -73,7 +73,7 @@ class BoundedHTTPServer(ThreadingHTTPServer):
 class RoutesServer(BoundedHTTPServer):
     """Answers GET by path, in threads of its own once `start` was called."""
 
-    def __init__(self, routes: Mapping[str, Callable[[], Answer]], *, port: int, address: str = "") -> None:
+    def __init__(self, routes: Mapping[str, Callable[[], ServedPage]], *, port: int, address: str = "") -> None:
         """Bind; `port` 0 takes a free one. Raises OSError, and OverflowError for what is no port."""
         super().__init__((address, port), _handler(routes))
 
@@ -92,7 +92,7 @@ class RoutesServer(BoundedHTTPServer):
         self.server_close()
 
 
-def _handler(routes: Mapping[str, Callable[[], Answer]]) -> type[BaseHTTPRequestHandler]:
+def _handler(routes: Mapping[str, Callable[[], ServedPage]]) -> type[BaseHTTPRequestHandler]:
     class RoutesHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer = routes.get(self.path, lambda: _NOT_HERE)()

@@ -41,15 +41,8 @@ def resolve(which: str) -> str:
     resolved = _uv("pip", "compile", *PROJECT, *RESOLUTIONS[which])
     names = direct()
     bounds = [line for line in resolved.splitlines() if Requirement(line).name in names]
-    return _uv(
-        "pip",
-        "compile",
-        *with_tests,
-        "--constraints",
-        "-",
-        "pyproject.toml",
-        given="\n".join([*bounds, *FITS_THE_LOWEST]),
-    )
+    given = "\n".join([*bounds, *FITS_THE_LOWEST])
+    return _uv("pip", "compile", *with_tests, "--constraints", "-", "pyproject.toml", given=given)
 
 
 def direct() -> set[str]:

@@ -1,6 +1,6 @@
 """`make test` and `make test-process`: which tests, in which runs of pytest, and what is said at the end.
 
-    python -m tests.runner.suite quick [PYTEST ARGUMENTS]    what needs no process, and each capability with real ones
+    python -m tests.runner.suite quick [PYTEST ARGUMENTS]      what needs no process, each capability once for real
     python -m tests.runner.suite process [PYTEST ARGUMENTS]    the rest, and every property as often as it is worth
 
 Together they are every test that needs neither a cluster nor a GPU nor an image.

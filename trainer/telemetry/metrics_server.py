@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
-from hvd_elastic.system.http_server import Answer, RoutesServer
+from hvd_elastic.system.http_server import RoutesServer, ServedPage
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.training_counts import TrainingCounts
 
@@ -49,7 +49,7 @@ class MetricsServer:
         threading.Thread(target=self._serve, args=(where, scrape), name="metrics", daemon=True).start()
         return True
 
-    def _serve(self, where: tuple[str, int], scrape: Callable[[], Answer]) -> None:
+    def _serve(self, where: tuple[str, int], scrape: Callable[[], ServedPage]) -> None:
         address, port = where
         while True:
             try:
@@ -64,7 +64,7 @@ class MetricsServer:
 THIS_PROCESS: Final = MetricsServer()
 
 
-def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str]) -> Callable[[], Answer]:
+def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str]) -> Callable[[], ServedPage]:
     """The function that answers a scrape."""
 
     @functools.cache
@@ -73,9 +73,9 @@ def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str])
 
         return worker_registry(counts, local_rank, environ=environ)
 
-    def scrape() -> Answer:
+    def scrape() -> ServedPage:
         from prometheus_client import generate_latest
 
-        return Answer(body=generate_latest(registry()))
+        return ServedPage(body=generate_latest(registry()))
 
     return scrape

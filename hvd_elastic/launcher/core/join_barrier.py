@@ -67,8 +67,7 @@ class JoinBarrier:
             if process.phase is ProcessPhase.ARRIVED and process.uses_barrier:
                 self._control.reply(process, JoinAnswer.AGAIN)
                 process.enter(ProcessPhase.RUNNING, now)
-                # It has a deadline to ask by.
-                self._control.write_off_late([(process, self._deadline(process, has_state=True))], now)
+                self.expect(process, now)
             elif process.phase is ProcessPhase.ARRIVED and process.ticket is not None:
                 process.enter(ProcessPhase.ASKING, now)
 
