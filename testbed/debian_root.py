@@ -109,9 +109,11 @@ class DebianRoot:
         return done.stdout.strip()
 
     def _command(self, shell: str) -> list[str]:
-        enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter", str(self.folder)]
+        # Whoever kills the tests ends the release, too.
+        alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        enter = ["sh", "-c", _ENTER, "enter", str(self.folder)]
         variables = [f"{name}={value}" for name, value in self.environment().items()]
-        return [*enter, "/usr/bin/env", "-i", *variables, "/bin/sh", "-c", f"cd /root && {shell}"]
+        return [*alone, *enter, "/usr/bin/env", "-i", *variables, "/bin/sh", "-c", f"cd /root && {shell}"]
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a command in it: a newcomer's, and how this machine reaches a package index."""
