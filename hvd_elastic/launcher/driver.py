@@ -193,7 +193,7 @@ class Driver:
 
     def _carry_out(self) -> None:
         """Carry out all actions, then publish the report: workers wait for the actions but not for the report."""
-        while actions := self._world.actions.take():
+        while actions := self._world.actions.drain():
             for action in actions:
                 self._do(action)
                 self._report_is_stale |= isinstance(action, FormWorld | WorldResized | LogWarning | FinishJob)

@@ -160,7 +160,7 @@ def _copy(
     )
     counter.add(0, 0)  # what an earlier attempt has left
     try:
-        copier.run(plan)
+        copier.copy(plan)
     finally:
         records.close()
     marker = SuccessMarker(

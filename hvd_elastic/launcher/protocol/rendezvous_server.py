@@ -134,7 +134,7 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
         self.store.form(sizes, len(slots))
         self.broken = False
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop serving. Requests that are still held lose their connections when the launcher ends."""
         self.shutdown()
         self.server_close()
