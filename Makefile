@@ -74,6 +74,7 @@ lint: $(STAMP)  ## ruff, mypy --strict, import-linter, and the documentation
 	$(MAKE) --no-print-directory docs
 
 docs: $(STAMP)  ## the documentation as a site in site/; a broken link or a missing anchor is an error
+	$(BIN)/python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint
 	$(BIN)/zensical build --clean --strict
 
 format: $(STAMP)  ## let ruff format and fix

@@ -77,7 +77,7 @@ class Crowd:
         yield
         self.driver.stop(0, "measured")
         self.thread.join()
-        self.server.close()
+        self.server.stop()
 
     def cpu(self) -> float:
         """CPU seconds of the driver's thread so far."""

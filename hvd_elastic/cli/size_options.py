@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
-from hvd_elastic.cli.progress_lines import progress_lines
+from hvd_elastic.cli.progress import progress_line
 
 if TYPE_CHECKING:
     from hvd_elastic.client.profile.job_profile import JobProfile
@@ -63,7 +63,7 @@ def visited_profile(asked: SizeVisits) -> "JobProfile":
     cluster = asked.chosen.connect()
     if asked.sizes:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this wants the former size back, too
-        with progress_lines(asked.job) as report:
+        with progress_line(asked.job) as report:
             visit_sizes(cluster, asked.job, asked.sizes, steps=asked.steps, report=report, sleep=time.sleep)
     given = StepBatch(total=total, per_worker=per_worker) if total or per_worker else None
     return profile_of_job(cluster, asked.job, batch=given)

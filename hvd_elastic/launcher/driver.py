@@ -30,11 +30,10 @@ from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
-from hvd_elastic.launcher.protocol.held_requests import HeldRequests
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.notifier import Notifier
 from hvd_elastic.launcher.protocol.process_pings import ProcessPings
-from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
+from hvd_elastic.launcher.protocol.rendezvous_server import HeldRequests, RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import CommandRunner, start_failure_code
 from hvd_elastic.launcher.remote.worker_output import OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses
@@ -194,7 +193,7 @@ class Driver:
 
     def _carry_out(self) -> None:
         """Carry out all actions, then publish the report: workers wait for the actions but not for the report."""
-        while actions := self._world.actions.take():
+        while actions := self._world.actions.drain():
             for action in actions:
                 self._do(action)
                 self._report_is_stale |= isinstance(action, FormWorld | WorldResized | LogWarning | FinishJob)

@@ -26,7 +26,7 @@ Expect = Callable[[tuple[ExpectedWorker, ...]], None]
 class HostSource(Protocol):
     """Reports the hosts, from a thread of its own."""
 
-    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
+    def watch(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
         """Publish the hosts whenever they may have changed, until `stop` is set.
 
         `expect` is told of workers that may soon be hosts, where the source knows of any.
@@ -54,7 +54,7 @@ class FixedHosts:
     def __init__(self, hosts: tuple[Host, ...]) -> None:
         self._hosts = hosts
 
-    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
+    def watch(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
         """Publish once."""
         publish(self._hosts)
         stop.wait()
@@ -72,17 +72,17 @@ class SnapshotSource:
         self._has_read = False
         self._expected: tuple[ExpectedWorker, ...] = ()
 
-    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
+    def watch(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
         """Publish each new snapshot within milliseconds."""
         while not stop.is_set():
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._watch(publish, stop, expect)
+                self._watch_folder(publish, stop, expect)
             except OSError as error:
                 self._complain(error)
                 stop.wait(self.LOOK_AGAIN_SECONDS)
 
-    def _watch(self, publish: Publish, stop: threading.Event, expect: Expect | None) -> None:
+    def _watch_folder(self, publish: Publish, stop: threading.Event, expect: Expect | None) -> None:
         """Raises OSError where the folder cannot be watched."""
         names = (SNAPSHOT_FILE,) if expect is None else (SNAPSHOT_FILE, EXPECTED_FILE)
         with FileWatch(*(self._folder / name for name in names)) as watch:
@@ -132,7 +132,7 @@ class ScriptSource:
         self._pause, self._timeout = pause_seconds, timeout_seconds
         self._complaint = ""
 
-    def run(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
+    def watch(self, publish: Publish, stop: threading.Event, *, expect: Expect | None = None) -> None:
         """Publish the hosts after each run that can be trusted."""
         while not stop.is_set():
             try:

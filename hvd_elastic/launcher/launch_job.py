@@ -127,14 +127,14 @@ class _Launch:
             if self._settings.metrics_port is not None:
                 stack.callback(self._serve_metrics(self._settings.metrics_port))
             self._outputs.start()
-            stack.callback(self._outputs.close, 1.0)
+            stack.callback(self._outputs.drain, 1.0)
             self._server.start()
-            stack.callback(self._server.close)
+            stack.callback(self._server.stop)
             stack.callback(self._runner.close)
             stack.callback(self._workers.end_all)
             stack.callback(stopping.set)
-            run = functools.partial(source.run, self._hosts_seen, stopping, expect=self._driver.workers_expected)
-            threading.Thread(target=run, name="hosts", daemon=True).start()
+            watch = functools.partial(source.watch, self._hosts_seen, stopping, expect=self._driver.workers_expected)
+            threading.Thread(target=watch, name="hosts", daemon=True).start()
             return self._driver.run(self._server)
 
     def _hosts_seen(self, hosts: tuple[Host, ...]) -> None:

@@ -54,7 +54,7 @@ class StockOutput:
 
     def worker_code(self) -> int | None:
         """The exit code of the worker that ended the job, or None. Called once, after horovodrun's end."""
-        self._reader.close(_DRAIN_SECONDS)
+        self._reader.drain(_DRAIN_SECONDS)
         return self._code
 
     def show_last_words(self) -> None:

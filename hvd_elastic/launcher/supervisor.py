@@ -71,7 +71,7 @@ def supervise(command: HorovodrunCommand) -> Finish:
     signal.pthread_sigmask(signal.SIG_BLOCK, ending | {signal.SIGCHLD})
     listed = _HostList()
     source = SnapshotSource(command.run_dir)
-    threading.Thread(target=source.run, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
+    threading.Thread(target=source.watch, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
     try:
         waiting = HorovodrunProcess(command)  # it imports meanwhile
         finish = (

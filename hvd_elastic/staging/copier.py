@@ -55,7 +55,7 @@ class Copier:
         self.unverified = 0
         """Objects whose bytes neither a checksum nor an ETag could vouch for."""
 
-    def run(self, plan: CopyPlan) -> None:
+    def copy(self, plan: CopyPlan) -> None:
         """Copy what is to be copied. Raises the first StageError or OSError, after all threads have ended."""
         self._incoming.mkdir(parents=True, exist_ok=True)
         kept = {name for one in (*plan.copy, *plan.compare) for name in partial_names(one)}
@@ -208,7 +208,7 @@ def _run_all(tasks: Iterable[_Task], threads: int) -> None:
     changed, todo, follow = threading.Condition(), iter(tasks), deque[_Task]()
     running, failed = 0, False
 
-    def take() -> _Task | None:
+    def next_task() -> _Task | None:
         nonlocal running
         with changed:
             while not failed:
@@ -223,7 +223,7 @@ def _run_all(tasks: Iterable[_Task], threads: int) -> None:
 
     def work() -> None:
         nonlocal running, failed
-        while (task := take()) is not None:
+        while (task := next_task()) is not None:
             more: Iterable[_Task] = ()
             try:
                 more = task()

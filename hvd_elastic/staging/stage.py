@@ -1,10 +1,13 @@
 """The staging of one data set, from the listing to the markers. Doing it again changes nothing."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,7 +20,6 @@ from hvd_elastic.staging.copy_records import CopyRecords, facts_of
 from hvd_elastic.staging.progress_line import StageProgress
 from hvd_elastic.staging.source_manifest import STATE_FOLDER, SourceManifest
 from hvd_elastic.staging.stage_errors import StageError
-from hvd_elastic.staging.stage_lock import only_one
 from hvd_elastic.staging.stage_marker import RearrangedMarker, SuccessMarker
 from hvd_elastic.stores.bucket.object_source import ObjectSource
 from hvd_elastic.system.file_system_sync import sync_file_system
@@ -66,10 +68,30 @@ def stage(
     """
     source = ObjectSource(source_url, endpoint=endpoint, threads=threads)
     try:
-        with only_one(folder / STATE_FOLDER):
+        with _lock_of(folder / STATE_FOLDER):
             return _stage(source, folder, threads=threads, range_bytes=range_bytes, rearrange=rearrange, report=report)
     finally:
         source.close()
+
+
+@contextmanager
+def _lock_of(folder: Path) -> Iterator[None]:
+    """Hold a lock in `folder` (flock(2), which NFSv4 and Lustre pass on to other nodes). It ends with the process.
+
+    Jobs that share a data set, as those of a sweep do, stage it one by one.
+
+    Raises StageError on a file system without locks, such as Lustre without the mount option `flock`; OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno in {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}:
+                way_out = "mount it with locks (Lustre: the option flock)"
+                raise StageError(f"{folder}: this file system has no locks: {way_out}") from error
+            raise
+        yield
 
 
 def _stage(
@@ -138,7 +160,7 @@ def _copy(
     )
     counter.add(0, 0)  # what an earlier attempt has left
     try:
-        copier.run(plan)
+        copier.copy(plan)
     finally:
         records.close()
     marker = SuccessMarker(

@@ -15,8 +15,6 @@ How to add a rule:
 4. Run `pytest tests/mpijob/lint`. `test_rules.py` lays both examples over `manifests/clean.yaml`: the bad one must
    trigger the rule and the good one must not. Every other file in `manifests/` lists in its first line the ids that the
    linter must find there; add yours where it applies, or add a manifest.
-5. Regenerate the pages: `python -m hvd_elastic.mpijob.lint.report.rule_pages docs/lint`. A test fails while they are
-   out of date.
 
 Where to change what:
 

@@ -6,7 +6,7 @@ import click
 
 from hvd_elastic.cli.changes.confirmation import confirm
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
-from hvd_elastic.cli.progress_lines import progress_lines
+from hvd_elastic.cli.progress import progress_line
 
 if TYPE_CHECKING:
     from hvd_elastic.client.operations.scaling import Scaling
@@ -29,7 +29,7 @@ def command(*, job: str, workers: int, wait: bool, yes: bool, chosen: ChosenClus
     if done.job.suspended:
         click.echo("it is suspended, so this counts when it is resumed", err=True)
     elif wait:
-        with progress_lines(job) as report:
+        with progress_line(job) as report:
             cluster.wait_for_size(job, workers, report=report)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.cli.decisions.day_setup import DaySetup, day_facts, setup_remarks, tell_day
 from hvd_elastic.cli.output import Column, Format, Result, show, table
-from hvd_elastic.cli.progress_bar import progress_bar
+from hvd_elastic.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from hvd_elastic.decide.simulate.choose.choice_run import ExplainedChoice

@@ -10,7 +10,7 @@ import click
 from hvd_elastic.cli.decisions.day_options import day_from, day_options, take_day_flags
 from hvd_elastic.cli.decisions.day_setup import DaySetup, day_facts, setup_remarks, tell_day
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
-from hvd_elastic.cli.progress_bar import progress_bar
+from hvd_elastic.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from hvd_elastic.decide.simulate.inputs.stall_settings import WayStalls

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hvd_elastic.cli.progress_bar import progress_bar
+from hvd_elastic.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from hvd_elastic.staging import StageProgress

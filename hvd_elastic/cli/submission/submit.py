@@ -9,7 +9,7 @@ import click
 from hvd_elastic.cli.cluster_options import ChosenCluster, job_cluster_options
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options, only_in
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
-from hvd_elastic.cli.progress_lines import progress_lines
+from hvd_elastic.cli.progress import progress_line
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 
@@ -70,7 +70,7 @@ def command(
         return
     _show(done, output, rehearsed=dry_run == "server")
     if wait and not dry_run:
-        with progress_lines(done.name) as report:
+        with progress_line(done.name) as report:
             cluster.wait_for_first_step(done.name, namespace=done.namespace, report=report)
 
 

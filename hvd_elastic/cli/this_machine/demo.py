@@ -38,8 +38,7 @@ def command(
     from rich.console import Console
 
     from hvd_elastic.local.demo.demo_data import idx_folder
-    from hvd_elastic.local.demo.demo_picture import draw
-    from hvd_elastic.local.demo.demo_report import as_data, print_report
+    from hvd_elastic.local.demo.demo_report import as_data, draw, print_report
     from hvd_elastic.local.demo.demo_runs import UNDISTURBED, DemoSettings, run_demo
     from hvd_elastic.local.demo.display import Display
     from hvd_elastic.local.local_checks import check_packages

@@ -44,7 +44,7 @@ def measured_sizes(entries: Iterable[Entry], live: LiveStatus | None = None) -> 
     """
     reading = _Reading()
     for entry in entries:
-        reading.take(entry)
+        reading.add(entry)
     sums: dict[tuple[int, int], tuple[int, float]] = {}
     for one in [*reading.found, *reading.present(live)]:
         steps, seconds = sums.get((one.workers, one.nodes), (0, 0.0))
@@ -65,7 +65,7 @@ class _Reading:
     """By pod, its last node."""
     _carried: int = 0
 
-    def take(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         is_carried, self._carried = self._carried > 0, max(0, self._carried - 1)
         match entry:
             case Totals():

@@ -67,7 +67,7 @@ class JobInput:
     defaults: Mapping[str, object] = field(default_factory=dict)
     also: Callable[[JobSpec], Iterable[Problem]] = lambda _spec: ()
 
-    def read(self, extra: Mapping[str, object]) -> JobSpec:
+    def spec_with(self, extra: Mapping[str, object]) -> JobSpec:
         """The job with `extra` on top of everything. Raises InvalidInputError."""
         overrides = dict(self.overrides)
         for name, value in extra.items():
@@ -84,14 +84,14 @@ def plan_sweep(job: JobInput, points: Sequence[Point], *, at_once: int | None = 
 
     Raises InvalidInputError with all problems of all jobs: one that several have is told once, with the first of them.
     """
-    base = job.read({})
+    base = job.spec_with({})
     if problems := _sweep_problems(base, at_once):
         raise InvalidInputError(problems)
     made: list[PlannedJob] = []
     found: dict[str, list[tuple[Point, Problem]]] = {}
     for place, point in enumerate(points):
         try:
-            spec = job.read(_values(base, point, suspend=at_once is not None and place >= at_once))
+            spec = job.spec_with(_values(base, point, suspend=at_once is not None and place >= at_once))
             made.append(PlannedJob(point=point, spec=spec))
         except InvalidInputError as error:
             for problem in error.problems:

@@ -126,7 +126,7 @@ class ActionQueue:
             self.finished = True
             self.add(FinishJob(exit_code=int(exit_code), reason=reason))
 
-    def take(self) -> list[Action]:
+    def drain(self) -> list[Action]:
         """Remove and return all actions; the caller carries them out."""
         actions, self._actions = self._actions, []
         return actions

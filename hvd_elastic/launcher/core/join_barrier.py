@@ -3,8 +3,7 @@
 import math
 
 from hvd_elastic.launcher.core.process_control import ProcessControl
-from hvd_elastic.launcher.core.processes.deadline import LATE, Deadline
-from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.processes.process import LATE, Deadline, Process, ProcessPhase
 from hvd_elastic.launcher.core.world_state import WorldState
 from hvd_elastic.mpijob.contract import JoinAnswer
 

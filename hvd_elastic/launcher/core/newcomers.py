@@ -3,8 +3,7 @@
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.hosts.next_hosts import oldest_first
 from hvd_elastic.launcher.core.process_control import ProcessControl
-from hvd_elastic.launcher.core.processes.deadline import LATE, Deadline
-from hvd_elastic.launcher.core.processes.process import ProcessPhase
+from hvd_elastic.launcher.core.processes.process import LATE, Deadline, ProcessPhase
 from hvd_elastic.launcher.core.slot_placement import place
 from hvd_elastic.launcher.core.world_state import WorldState
 

@@ -11,9 +11,8 @@ from hvd_elastic.launcher.core.actions import (
     StartProcess,
     Ticket,
 )
-from hvd_elastic.launcher.core.processes.deadline import Deadline
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, explain
-from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.processes.process import Deadline, Process, ProcessPhase
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, Slot
 from hvd_elastic.launcher.core.world_state import WorldState

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from hvd_elastic.launcher.core.actions import ActionQueue, PingProcess
-from hvd_elastic.launcher.core.processes.deadline import Deadline
-from hvd_elastic.launcher.core.processes.process import Process
+from hvd_elastic.launcher.core.processes.process import Deadline, Process
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 
 

@@ -7,8 +7,7 @@ from hvd_elastic.launcher.core.actions import FormWorld, LogWarning
 from hvd_elastic.launcher.core.hosts.lost_pods import LostPodsVerdict
 from hvd_elastic.launcher.core.hosts.next_hosts import next_hosts, state_holders_first
 from hvd_elastic.launcher.core.process_control import ProcessControl
-from hvd_elastic.launcher.core.processes.deadline import Deadline
-from hvd_elastic.launcher.core.processes.process import Process, ProcessPhase
+from hvd_elastic.launcher.core.processes.process import Deadline, Process, ProcessPhase
 from hvd_elastic.launcher.core.resize_causes import CauseKind, ResizeCause, describe_causes, world_differences
 from hvd_elastic.launcher.core.slot_placement import Slot, place
 from hvd_elastic.launcher.core.world_state import WorldState

@@ -2,13 +2,48 @@
 
 from dataclasses import dataclass
 
-from hvd_elastic.launcher.core.actions import ActionQueue
+from hvd_elastic.launcher.core.actions import ActionQueue, WorldResized
 from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.hosts.host_pool import HostPool
-from hvd_elastic.launcher.core.pending_resize import PendingResize
 from hvd_elastic.launcher.core.processes.process_table import ProcessTable
+from hvd_elastic.launcher.core.resize_causes import ResizeCause
 from hvd_elastic.launcher.core.signs_of_life import SignsOfLife
 from hvd_elastic.launcher.core.world_limits import WorldLimits
+
+
+class PendingResize:
+    """Collects what has happened since the current world began to run."""
+
+    def __init__(self) -> None:
+        self._causes: dict[ResizeCause, None] = {}
+        self._size_before = 0
+        self._pause_began: float | None = None
+
+    @property
+    def causes(self) -> tuple[ResizeCause, ...]:
+        """Each cause once, in the order of their first appearance."""
+        return tuple(self._causes)
+
+    def add(self, *causes: ResizeCause) -> None:
+        """Add causes of the next world."""
+        self._causes.update(dict.fromkeys(causes))
+
+    def begin_pause(self, now: float) -> None:
+        """A member was notified, has died, or asks for a place. The first of these begins the pause."""
+        if self._pause_began is None:
+            self._pause_began = now
+
+    def end_pause(self, generation: int, size: int, now: float) -> WorldResized:
+        """The next world runs. What comes from here on counts towards the one after it."""
+        resized = WorldResized(
+            generation=generation,
+            before=self._size_before,
+            after=size,
+            causes=self.causes,
+            pause_seconds=None if self._pause_began is None else now - self._pause_began,
+        )
+        self._causes, self._size_before, self._pause_began = {}, size, None
+        return resized
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,16 +1,20 @@
 """The rendezvous server: Horovod's, with requests that are held, a barrier, and a token against strangers."""
 
 import _thread
+import itertools
 import logging
+import queue
 import re
 import socketserver
 import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final, Protocol
 
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 
+from hvd_elastic.launcher.core.actions import Ticket
 from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.admission import Admission, Proof
 from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
@@ -52,6 +56,33 @@ class RendezvousRequests(Protocol):
     def synced(self, key: SlotKey) -> str | None: ...
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...
     def initialising(self, rank: int) -> None: ...
+
+
+class HeldRequests:
+    """Each request waits in a thread of its own, in `ask`, until the driver's thread answers its ticket."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Ticket, queue.SimpleQueue[str]] = {}
+        self._numbers = itertools.count(1)
+
+    def ask(self, submit: Callable[[Ticket], None]) -> str:
+        """Hand a new ticket to `submit` and wait for its answer."""
+        answer: queue.SimpleQueue[str] = queue.SimpleQueue()
+        ticket = next(self._numbers)
+        self._answers[ticket] = answer
+        submit(ticket)
+        return answer.get()
+
+    def answer(self, ticket: Ticket, text: str) -> None:
+        """Answer a request; does nothing if that was done already."""
+        answer = self._answers.pop(ticket, None)
+        if answer:
+            answer.put(text)
+
+    def answer_all(self, text: str) -> None:
+        """Give all open requests the same answer."""
+        for ticket in list(self._answers):
+            self.answer(ticket, text)
 
 
 class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
@@ -103,7 +134,7 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
         self.store.form(sizes, len(slots))
         self.broken = False
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop serving. Requests that are still held lose their connections when the launcher ends."""
         self.shutdown()
         self.server_close()

@@ -124,7 +124,7 @@ class OutputReader:
         self._new.append((pipe, stream))
         self._wake()
 
-    def close(self, timeout_seconds: float) -> None:
+    def drain(self, timeout_seconds: float) -> None:
         """Stop once all pipes have been read to their ends. Returns then, or after the time-out; call it once."""
         self._stopping = True
         self._wake()

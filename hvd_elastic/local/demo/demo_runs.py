@@ -202,7 +202,7 @@ class RunWatcher:
                 return None
 
     def _look(self, now: float) -> None:
-        new = self.tail.read()
+        new = self.tail.new_events()
         self.events += new
         steps = [event for event in new if event["event"] == "step" and event["rank"] == 0]
         sizes = [event["size"] for event in (self._newest, *steps) if event]

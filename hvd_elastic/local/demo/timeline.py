@@ -126,7 +126,7 @@ class EventTail:
         self._folder = folder
         self._offsets: dict[Path, int] = {}
 
-    def read(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         """The events since the last call. A line that is still being written is left for the next call."""
         events: list[Event] = []
         for file in sorted(self._folder.glob("*.jsonl")):

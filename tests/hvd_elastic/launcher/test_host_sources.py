@@ -13,7 +13,7 @@ from hvd_elastic.launcher.host_sources import SnapshotSource
 def test_workers_are_expected_before_there_is_a_list(tmp_path: Path) -> None:
     stop, expected = threading.Event(), queue.SimpleQueue[tuple[ExpectedWorker, ...]]()
     arguments = (lambda _: None, stop)
-    thread = threading.Thread(target=SnapshotSource(tmp_path).run, args=arguments, kwargs={"expect": expected.put})
+    thread = threading.Thread(target=SnapshotSource(tmp_path).watch, args=arguments, kwargs={"expect": expected.put})
     thread.start()
     worker = ExpectedWorker(uid="a", address="10.0.0.1")
     write_expected(tmp_path, {worker.uid: worker.address})
@@ -30,7 +30,7 @@ def test_a_folder_that_cannot_be_watched_is_tried_again(tmp_path: Path, monkeypa
     folder = tmp_path / "run"
     folder.write_text("a file")
     stop, published = threading.Event(), queue.SimpleQueue[tuple[Host, ...]]()
-    thread = threading.Thread(target=SnapshotSource(folder).run, args=(published.put, stop), daemon=True)
+    thread = threading.Thread(target=SnapshotSource(folder).watch, args=(published.put, stop), daemon=True)
     thread.start()
     thread.join(0.1)
     folder.unlink()

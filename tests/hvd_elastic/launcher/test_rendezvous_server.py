@@ -70,7 +70,7 @@ def server(requests: Requests) -> Iterator[RendezvousServer]:
     server.start()
     server.form(place([Host(alias="a", address="x", slots=2)], None))
     yield server
-    server.close()
+    server.stop()
 
 
 def ask(

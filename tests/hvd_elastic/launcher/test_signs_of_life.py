@@ -102,7 +102,7 @@ class Standstill:
         self.take()
 
     def take(self) -> None:
-        while actions := self.world.actions.take():
+        while actions := self.world.actions.drain():
             for action in actions:
                 match action:
                     case StartProcess(number=number, slot=slot):

@@ -52,7 +52,7 @@ def read_whole(output: OutputStream, data: bytes) -> None:
     writer = threading.Thread(target=_write_and_close, args=(writing, data), daemon=True)
     writer.start()
     assert output.drained.wait(20), "a worker that prints is stopped"
-    reader.close(20)
+    reader.drain(20)
 
 
 def _write_and_close(descriptor: int, data: bytes) -> None:
@@ -213,7 +213,7 @@ def test_a_bar_that_waits_is_shown_by_the_reader_though_nothing_more_comes(tmp_p
         pipe.write(b"\r 20%")
         clock.now += BAR_SECONDS
         _until(lambda: path.read_text().endswith("[3]<stdout>: 20%\n"))
-    reader.close(20)
+    reader.drain(20)
 
 
 def _until(true: Callable[[], bool]) -> None:

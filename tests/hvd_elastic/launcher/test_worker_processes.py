@@ -69,4 +69,4 @@ def test_a_process_that_cannot_be_noted_runs_all_the_same(tmp_path: Path, caplog
     assert ended == [(7, 3, "")]
     assert "is in no record" in caplog.text
     workers.end_all()
-    outputs.close(20)
+    outputs.drain(20)

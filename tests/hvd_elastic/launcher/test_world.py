@@ -78,7 +78,7 @@ class Story:
         return actions + self.actions()
 
     def actions(self) -> list[Action]:
-        made = self.world.actions.take()
+        made = self.world.actions.drain()
         self.numbers.update({action.slot.key: action.number for action in made if isinstance(action, StartProcess)})
         return made
 

@@ -226,7 +226,7 @@ class Machine(RuleBasedStateMachine):
             event()  # type: ignore[operator]
         if self.collects:
             return
-        while self.finish is None and (actions := self.world.actions.take()):
+        while self.finish is None and (actions := self.world.actions.drain()):
             for action in actions:
                 self.do(action)
 
@@ -316,7 +316,7 @@ class Machine(RuleBasedStateMachine):
         if self.finish is None and hasattr(self, "world"):
             wakes_at = self.world.actions.wake_at
             self.world.decide(self.now)
-            assert self.world.actions.take() == []
+            assert self.world.actions.drain() == []
             assert wakes_at <= self.world.actions.wake_at, "it would decide too late"
 
     @invariant()

@@ -7,16 +7,33 @@ these times counts. Ranks do not leave a barrier at one instant, so the time of 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
 from hvd_elastic.client.bench.allreduce.allreduce_world import AllreduceWorld, WorldError
-from hvd_elastic.client.bench.allreduce.bandwidth import GIGA, algorithm_bandwidth, bus_bandwidth
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+
+GIGA: Final = 1e9
+"""nccl-tests count in GB, not GiB."""
 
 
 class WrongSumError(HvdElasticError):
     """An all-reduce has returned wrong numbers. How fast it was does not matter then."""
 
     exit_code = Exit.ERROR
+
+
+def algorithm_bandwidth(size: int, seconds: float) -> float:
+    """Bytes per second: the message over the time."""
+    return size / seconds
+
+
+def bus_bandwidth(size: int, seconds: float, *, ranks: int) -> float:
+    """Bytes per second over the busiest link: `algbw * 2(n-1)/n`, as nccl-tests define it (doc/PERFORMANCE.md).
+
+    It compares with what the hardware can do, whatever the number of ranks: of S bytes, each rank sends and receives at
+    least 2(n-1)/n S. 0 for one rank, which moves nothing.
+    """
+    return algorithm_bandwidth(size, seconds) * 2 * (ranks - 1) / ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,13 @@ A process goes through these phases::
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from hvd_elastic.launcher.core.actions import Ticket
 from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
+
+LATE: Final = "did not reach hvd.init() in time"
+"""The reason for which a process that waits or starts is written off."""
 
 
 class ProcessPhase(StrEnum):
@@ -26,6 +30,16 @@ class ProcessPhase(StrEnum):
     RUNNING = "running"
     ASKING = "asking"
     LEAVING = "leaving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """When a process is written off, and why."""
+
+    at: float
+    reason: str
+    is_failure: bool = True
+    """Whether the process itself has failed then. A silent one was stopped from outside, or has lost its host."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -69,8 +69,8 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     line = json.dumps(step(1, 1))
     file.write_text(f"{line}\n{line[:7]}")
 
-    assert len(tail.read()) == 1
-    assert tail.read() == []
+    assert len(tail.new_events()) == 1
+    assert tail.new_events() == []
     with file.open("a") as more:
         more.write(f"{line[7:]}\n")
-    assert tail.read() == [json.loads(line)]
+    assert tail.new_events() == [json.loads(line)]

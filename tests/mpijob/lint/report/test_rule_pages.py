@@ -1,4 +1,4 @@
-"""The documentation of the rules: complete, valid, and up to date in docs/lint."""
+"""The documentation of the rules: complete and valid."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import yaml
 
 from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.lint.report import rule_pages
+from hvd_elastic.mpijob.lint.rule import SILENCE_ANNOTATION_PREFIX, STATIC
 
-DOCS = Path(__file__).parents[4] / "docs" / "lint"
+PAGE = Path(__file__).parents[4] / "docs" / "lint" / "index.md"
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -18,9 +20,10 @@ def test_every_example_is_yaml() -> None:
             assert [part for part in yaml.safe_load_all(example) if part], rule.id
 
 
-def test_the_pages_are_up_to_date() -> None:
-    written = {file.name: file.read_text(encoding="utf-8") for file in DOCS.iterdir()}
-    assert written == rule_pages.pages(), f"out of date: run `{rule_pages.COMMAND}`"
+def test_the_page_written_by_hand_has_the_names_of_the_annotations() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"{SILENCE_ANNOTATION_PREFIX}{STATIC}:" in text
+    assert f"`{ANNOTATION_SPEC}`" in text
 
 
 def test_every_rule_is_on_the_page_of_its_group() -> None:

@@ -124,7 +124,7 @@ def test_a_worker_that_the_launcher_does_not_believe_does_not_go_on_without_the_
     monkeypatch.setenv("HOROVOD_RENDEZVOUS_TOKEN", "another")
     with pytest.raises(RuntimeError, match="403"):
         rendezvous_client.register_bytes(*address(), "worker_addresses", "uid-1:0", b"7")
-    server.close()
+    server.stop()
 
 
 def test_the_notification_service_is_registered_as_horovod_does(launcher: FakeLauncher) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.client.bench.allreduce.bandwidth import algorithm_bandwidth, bus_bandwidth
+from hvd_elastic.client.bench.allreduce.allreduce_measurement import algorithm_bandwidth, bus_bandwidth
 
 SIZES = st.integers(4, 2**36)
 SECONDS = st.floats(1e-7, 1e3)
