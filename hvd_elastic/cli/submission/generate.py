@@ -69,7 +69,7 @@ def command(
     if output_dir is None:
         show(of_manifests(manifests), output)
         return
-    for path in kustomize.write(manifests, output_dir):
+    for path in kustomize.write(kustomize.base_files(manifests), output_dir):
         click.echo(path, err=True)
 
 
