@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from benchmarks.replay.trace_window import TRACES
+from benchmarks.replay.trace_window import TRACES, trace_path
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.decide.simulate.day import Day
@@ -41,7 +41,7 @@ class WholeTrace:
     def day(self) -> Day:
         """As the simulation takes it."""
         choice = TraceChoice(names=[self.trace], seconds=float("inf"))
-        return recorded_day([TRACES / self.file], choice, NodeKind())
+        return recorded_day([trace_path(self.file)], choice, NodeKind())
 
 
 AUTOSCALED: Final = "ours, autoscaler"

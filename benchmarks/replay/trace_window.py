@@ -14,10 +14,13 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
+from hvd_elastic.decide.simulate.traces.conversion import convert
 from hvd_elastic.decide.simulate.traces.recorded_trace import RecordedTrace
 from hvd_elastic.decide.simulate.traces.trace_file import read_traces
 
 TRACES: Final = Path(__file__).parents[2] / ".." / "shared" / "traces"
+CONVERTED: Final = ("spot_bamboo_events.csv", "spot_parcae_segments.csv")
+"""Those that say what came and went."""
 SIZE: Final = 3
 """GPUs of the node, and the job's max: as benchmarks/cluster.py has it, which submits the jobs."""
 CUT_HOURS: Final = 6.0
@@ -93,7 +96,17 @@ def chosen_windows(words: str) -> tuple[TraceWindow, ...]:
 
 def trace_of(window: TraceWindow) -> RecordedTrace:
     """Read the whole trace."""
-    return next(trace for trace in read_traces(TRACES / window.file).traces if trace.name == window.trace)
+    return next(trace for trace in read_traces(trace_path(window.file)) if trace.name == window.trace)
+
+
+def trace_path(file: str) -> Path:
+    """A recorded file as the simulator reads it."""
+    if file not in CONVERTED:
+        return TRACES / file
+    path = Path("out/traces") / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(convert(TRACES / file), encoding="utf-8")
+    return path
 
 
 def asked(trace: RecordedTrace, window: TraceWindow, seconds: float) -> list[AskedGpus]:

@@ -3,14 +3,15 @@
 A manifest is a plain dict, with its keys in the order in which they are printed.
 """
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 
 Manifest: TypeAlias = dict[str, Any]
 
+_RBAC: Final = "rbac.authorization.k8s.io"
 LABEL_COMPONENT = "app.kubernetes.io/component"
 """On pod templates: a value of `Role`. The operators have a role label too, but each version has another one."""
 
@@ -47,3 +48,18 @@ def cluster_metadata(spec: JobSpec, suffix: str) -> Manifest:
     Dots separate the parts of its name, because neither the name of a namespace nor that of a job may have one.
     """
     return without_empty(name=f"{spec.namespace}.{spec.name}.{suffix}", labels=labels(spec))
+
+
+def role_and_binding(meta: Manifest, rules: Sequence[Manifest], *, account: str, namespace: str) -> list[Manifest]:
+    """Rights of a ServiceAccount: in the namespace that the roles' own metadata has, or else in the whole cluster."""
+    kind = "Role" if "namespace" in meta else "ClusterRole"
+    return [
+        {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, "rules": list(rules)},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": meta["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        },
+    ]

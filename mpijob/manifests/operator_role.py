@@ -10,30 +10,16 @@ doubles the time until the next attempt, up to 1,000 s (`workqueueExponentialMax
 
 from typing import Final
 
-from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, role_and_binding
 
 NAME: Final = "hvd-elastic:mpi-operator-resume"
 NAMESPACE: Final = "mpi-operator"
 ACCOUNT: Final = "mpi-operator"
 """Where the operator's own manifests put it (`deploy/v2beta1/mpi-operator.yaml`)."""
 
-_RBAC: Final = "rbac.authorization.k8s.io"
-
 
 def manifests(*, namespace: str = NAMESPACE, account: str = ACCOUNT) -> list[Manifest]:
     """A ClusterRole with that right, bound to the operator's ServiceAccount."""
     metadata = {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "hvd-elastic"}}
-    role = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRole",
-        "metadata": metadata,
-        "rules": [{"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]}],
-    }
-    binding = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": metadata,
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-    }
-    return [role, binding]
+    rules = [{"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]}]
+    return role_and_binding(metadata, rules, account=account, namespace=namespace)

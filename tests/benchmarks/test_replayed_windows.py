@@ -77,7 +77,7 @@ def test_the_windows_in_the_middle_by_the_number_of_changes() -> None:
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the recorded traces are not there")
 @pytest.mark.parametrize(("file", "name"), [SKYPILOT, DLRM])
 def test_the_windows_that_are_played_are_those_that_the_rule_chooses(file: str, name: str) -> None:
-    trace = next(trace for trace in read_traces(TRACES / file).traces if trace.name == name)
+    trace = next(trace for trace in read_traces(TRACES / file) if trace.name == name)
     played = [window for window in WINDOWS if window.trace == name]
     assert middle_windows(trace, played[0].name.partition("-")[0], file) == played
 

@@ -40,7 +40,7 @@ def room(cluster: Site) -> Iterator[None]:
 
 @pytest.fixture
 def autoscaler(cluster: Site, namespace: Kubectl) -> Iterator[None]:
-    """Two replicas with the rights that `generate --autoscaler` gives, for this namespace alone."""
+    """Two replicas with the rights that `hvd-elastic autoscaler` gives, for this namespace alone."""
     made = manifests(
         image=cluster.image,
         namespace=namespace.namespace,

@@ -13,7 +13,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _OPTIONS: Final = (
     click.option("--trace", "traces", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-                 help="A recorded trace of nodes or of inference pods; one of each at most."),
+                 help="A recorded trace as CSV, of nodes or of inference pods; one of each at most."),
     click.option("--trace-name", "trace_names", multiple=True, metavar="NAME",
                  help="Which trace of a file that has several."),
     click.option("--from", "begins", type=click.FloatRange(min=0), default=0.0, metavar="HOURS",

@@ -35,6 +35,14 @@ _COLUMNS: Final = (
 )
 
 
+def _convert(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        from hvd_elastic.decide.simulate.traces.conversion import convert
+
+        click.echo(convert(path), nl=False)
+        context.exit()
+
+
 @click.command
 @click.argument("files", metavar="JOB.yaml...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @day_options
@@ -105,6 +113,15 @@ _COLUMNS: Final = (
     type=click.FloatRange(min=0),
     metavar="SECONDS",
     help="With --choose: how long inference may wait at p99. Default: 5 above the least.",
+)
+@click.option(
+    "--convert",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_convert,
+    help="Instead: print a trace that SkyPilot, Bamboo, Parcae or Alibaba published as CSV for --trace.",
 )
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, flag="--output")
 def command(

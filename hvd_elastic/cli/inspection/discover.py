@@ -48,14 +48,11 @@ def command(
     output: Format,
 ) -> None:
     """Show which workers of a job may be used, in the order of ranks, and why the others may not."""
+    from hvd_elastic.client.connection.login_lookup import discovery_access
     from hvd_elastic.discovery.discover_once import discover_once
-    from hvd_elastic.discovery.kube import credentials
 
     with _at_most(timeout):
-        try:
-            access, default_namespace = credentials.in_cluster(), credentials.own_namespace() or "default"
-        except credentials.NoClusterError:
-            access, default_namespace = credentials.kubeconfig(context)
+        access, default_namespace = discovery_access(context)
         found = discover_once(
             access,
             job=job,

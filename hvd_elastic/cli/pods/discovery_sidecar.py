@@ -96,9 +96,12 @@ def command(
         raise click.UsageError(f"--min-workers {min_workers} is above --max-workers {max_workers}")
     logs.configure(log_format)
     descriptors.raise_limit()
-    access, default_namespace = (
-        credentials.kubeconfig() if kubeconfig else (credentials.in_cluster(), credentials.own_namespace() or "default")
-    )
+    if kubeconfig:
+        from hvd_elastic.client.connection.login_lookup import discovery_access
+
+        access, default_namespace = discovery_access()
+    else:
+        access, default_namespace = credentials.in_cluster(), credentials.own_namespace() or "default"
     run_dir.mkdir(parents=True, exist_ok=True)
     options = SidecarOptions(
         job=job,

@@ -11,12 +11,11 @@ from typing import Final
 from hvd_elastic.client.sweep.sweep_record import SUFFIX, SweepRecord, labels
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT, Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, without_empty
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, role_and_binding, without_empty
 from hvd_elastic.mpijob.manifests.node_placement import tolerations
 from hvd_elastic.mpijob.manifests.pod_parts import container_env, container_security, pod_security
 from hvd_elastic.mpijob.manifests.supporting import network_policies
 
-_RBAC: Final = "rbac.authorization.k8s.io"
 GRACE_SECONDS: Final = 5
 """Of the runner's pod. It ends at once."""
 _TTL_SECONDS: Final = 60
@@ -45,15 +44,8 @@ def runner_rights(base: JobSpec, record: SweepRecord, *, owner: str) -> Sequence
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{record.name}{SUFFIX}", "uid": owner}
     meta = _metadata(base, record, job)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta, "automountServiceAccountToken": False}
-    role = {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": _rules(record)}
-    binding = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": meta,
-        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": meta["name"]},
-        "subjects": [{"kind": "ServiceAccount", "name": meta["name"], "namespace": base.namespace}],
-    }
-    return [account, role, binding, *([_policy(base, record, job)] if base.network.policy else [])]
+    rights = role_and_binding(meta, _rules(record), account=meta["name"], namespace=base.namespace)
+    return [account, *rights, *([_policy(base, record, job)] if base.network.policy else [])]
 
 
 def _rules(record: SweepRecord) -> list[Manifest]:

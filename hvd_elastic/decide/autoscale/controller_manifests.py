@@ -3,15 +3,16 @@
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from hvd_elastic.decide.autoscale.demand_store import DEMAND_NAME
 from hvd_elastic.decide.autoscale.leadership import LEASE_NAME
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY
+from hvd_elastic.mpijob.manifests.manifest_parts import role_and_binding
 from hvd_elastic.mpijob.manifests.pod_parts import container_security, pod_security
 
 NAME: Final = "hvd-elastic-autoscaler"
-_RBAC: Final = "rbac.authorization.k8s.io"
 _ALIVE: Final = "/run/alive/turn"
 _HUNG_SECONDS: Final = 120
 """Without a turn for so long it is begun again. A turn that waits for the API server takes 30 s at most."""
@@ -30,6 +31,7 @@ def manifests(
     *, image: str, namespace: str, of_jobs: Sequence[str] = (), arguments: Sequence[str] = (), replicas: int = 2
 ) -> list[dict[str, Any]]:
     """In the order in which they are applied. `of_jobs`: their namespaces; none: all. `arguments`: of the verb."""
+    granted = partial(role_and_binding, account=NAME, namespace=namespace)
     wide = [*_CLUSTER_RULES, *([] if of_jobs else _JOB_RULES)]
     chosen = [word for name in of_jobs for word in ("--namespace", name)]
     return [
@@ -39,9 +41,9 @@ def manifests(
             "metadata": _meta(namespace),
             "automountServiceAccountToken": False,
         },
-        *_granted("Cluster", wide, None, namespace),
-        *(one for name in of_jobs for one in _granted("", list(_JOB_RULES), name, namespace)),
-        *_granted("", _own_rules(), namespace, namespace, suffix="-own"),
+        *granted(_meta(None), wide),
+        *(one for name in of_jobs for one in granted(_meta(name), _JOB_RULES)),
+        *granted(_meta(namespace, "-own"), _own_rules()),
         _deployment(image, namespace, [*chosen, *arguments], replicas),
     ]
 
@@ -56,23 +58,6 @@ def _own_rules() -> list[dict[str, Any]]:
             {"apiGroups": [group], "resources": [resource], "verbs": ["create"]},
             {"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": ["get", "patch"]},
         )
-    ]
-
-
-def _granted(
-    prefix: str, rules: list[dict[str, Any]], where: str | None, account: str, *, suffix: str = ""
-) -> list[dict[str, Any]]:
-    """A role and its binding, in the namespace `where`, or for the whole cluster."""
-    meta, kind = _meta(where, suffix), f"{prefix}Role"
-    return [
-        {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules},
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": meta,
-            "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": meta["name"]},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": account}],
-        },
     ]
 
 

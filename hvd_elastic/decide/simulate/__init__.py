@@ -2,7 +2,7 @@
 
 Where to change what:
 
-- read another format of recorded traces: `traces/`: a reader, and its row in `FORMATS` of `trace_file.py`.
+- convert another format of recorded traces: a function in `traces/conversion.py`, and its row in `FORMATS`.
 - what a made-up day is like: `inputs/made_up_day.py`, and its page of docs/simulate.md.
 - what `simulate` shows: the rows: `report/day_comparison.py`; the picture: `day_picture.py`; which setting `--choose`
   takes: `choose/setting_choice.py`.

@@ -1,8 +1,7 @@
 """The kit as files: a kustomize base with a file for each part, and components for what some clusters cannot use.
 
 A component is applied where a kustomization names it under `components`
-(https://kubectl.docs.kubernetes.io/guides/config_management/components/); `types.Component` of kustomize's
-`api/types/kustomization.go` gives its version.
+(https://kubectl.docs.kubernetes.io/guides/config_management/components/).
 """
 
 from collections.abc import Collection, Sequence
@@ -10,14 +9,13 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
-from hvd_elastic.mpijob.manifests.writers.kustomize import KUSTOMIZATION
+from hvd_elastic.mpijob.manifests.writers.kustomize import KUSTOMIZATION, kustomization
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.setup.platform_kit.kit_parts import KitPart
 
 MARK: Final = "# Written by `hvd-elastic platform-kit`"
 """How each file begins: by it the kit knows what it may replace and remove. It stays the same over all releases."""
 
-_API: Final = "kustomize.config.k8s.io"
 _COMPONENTS: Final = PurePosixPath("components")
 
 
@@ -28,12 +26,10 @@ def kit_files(parts: Sequence[KitPart], *, switched_on: Collection[str] = ()) ->
     named = [str(_COMPONENTS / part.name) for part in components if part.name in switched_on]
     files = {file_of(part): _text(part.manifests) for part in base}
     for part in components:
-        path = file_of(part)
-        files[path] = _text(part.manifests)
-        files[_beside(path)] = _text([_kustomization("v1alpha1", "Component", resources=[PurePosixPath(path).name])])
-    files[KUSTOMIZATION] = _text(
-        [_kustomization("v1beta1", "Kustomization", resources=[file_of(part) for part in base], components=named)]
-    )
+        path = PurePosixPath(file_of(part))
+        files[str(path)] = _text(part.manifests)
+        files[str(path.with_name(KUSTOMIZATION))] = _text([kustomization([path.name], is_component=True)])
+    files[KUSTOMIZATION] = _text([kustomization([file_of(part) for part in base], components=named)])
     return files
 
 
@@ -41,15 +37,6 @@ def file_of(part: KitPart) -> str:
     """The file with a part's manifests: the parts of the base beside each other, each component in its own folder."""
     name = f"{part.name}.yaml"
     return str(_COMPONENTS / part.name / name) if part.is_component else name
-
-
-def _beside(path: str) -> str:
-    return str(PurePosixPath(path).with_name(KUSTOMIZATION))
-
-
-def _kustomization(version: str, kind: str, *, resources: list[str], components: Sequence[str] = ()) -> Manifest:
-    also = {"components": list(components)} if components else {}
-    return {"apiVersion": f"{_API}/{version}", "kind": kind, "resources": resources, **also}
 
 
 def _text(documents: Sequence[Manifest]) -> str:

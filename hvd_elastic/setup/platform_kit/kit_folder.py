@@ -6,44 +6,34 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.manifests.writers import kustomize
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import Problem
 from hvd_elastic.setup.platform_kit.kit_files import MARK
-from hvd_elastic.system.atomic_file import replace_file
 
 _SHOWN: Final = 10
 """Files of somebody else that an error names. The folder may be a home directory."""
 
 
-class CannotWriteKitError(HvdElasticError):
-    """The folder of the kit cannot be read or written."""
-
-
 def write_kit(files: Mapping[str, str], folder: Path) -> list[Path]:
     """Make `folder` hold exactly `files` (relative path to content), and return their paths.
 
-    Each file is replaced in one step. What an earlier kit had and this one has not is removed. The same files again
-    change nothing.
+    What an earlier kit had and this one has not is removed. The same files again change nothing.
 
     Raises:
         InvalidInputError: the folder holds files that no kit wrote. Nothing was changed.
-        CannotWriteKitError: the file system refused.
+        CannotWriteError: the file system refused.
     """
     try:
         foreign = list(islice(_foreign(folder), _SHOWN + 1))
         if foreign:
             raise InvalidInputError([_problem(folder, foreign)])
-        for name, content in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not (path.is_file() and path.read_bytes() == content.encode()):
-                replace_file(path, content)
-        for path in set(_all_files(folder)) - {folder / name for name in files}:
+        paths = kustomize.write(files, folder)
+        for path in set(_all_files(folder)) - set(paths):
             path.unlink()
     except OSError as error:
-        raise CannotWriteKitError(f"{error.filename}: {error.strerror}: choose another folder") from error
-    return [folder / name for name in files]
+        raise kustomize.CannotWriteError(error) from error
+    return paths
 
 
 def _problem(folder: Path, foreign: list[str]) -> Problem:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata
+from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, cluster_metadata, metadata, role_and_binding
 from hvd_elastic.mpijob.manifests.supporting import ledger, ownership
 
 MOST_NAMED_WORKERS: Final = 1_000
@@ -14,8 +14,6 @@ characters, are 66 KB, and as much again in the annotation of `kubectl apply`, w
 
 SUFFIX: Final = "-discovery"
 """Of the name of a job's ServiceAccount, after the job's own."""
-
-_RBAC = "rbac.authorization.k8s.io"
 
 
 def name(spec: JobSpec) -> str:
@@ -50,16 +48,17 @@ def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | 
     Discovery may become the owner of these, and of the objects `beside` them. With `account` the Role is bound to that
     ServiceAccount, which exists already, and none is made.
     """
-    service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(spec, name(spec))}
+    meta = metadata(spec, name(spec))
+    service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
     own = [] if account else [{**service_account, "automountServiceAccountToken": False}]
     bound = account or name(spec)
     nodes = [*_node_reader(spec, bound)] if spec.read_nodes else []
-    role, binding = _role(spec), _binding(spec, bound)
+    role, binding = role_and_binding(meta, _rules(spec), account=bound, namespace=spec.namespace)
     role["rules"] += ownership.rules([*own, role, binding, *beside])
     return [*own, role, binding, *nodes]
 
 
-def _role(spec: JobSpec) -> Manifest:
+def _rules(spec: JobSpec) -> list[Manifest]:
     """What discovery does, and nothing else.
 
     RBAC selects objects by name only, and fields not at all. So `patch` of the one MPIJob covers its pod templates too,
@@ -69,58 +68,27 @@ def _role(spec: JobSpec) -> Manifest:
 
     Events are listed for the scheduler's word on who preempted a worker, and created, but never changed.
     """
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "Role",
-        "metadata": metadata(spec, name(spec)),
-        "rules": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
-            reaper_rule(spec),
-            {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
-            ledger_rule(spec),
-            {
-                "apiGroups": ["kubeflow.org"],
-                "resources": ["mpijobs"],
-                "resourceNames": [spec.name],
-                "verbs": ["get", "list", "watch", "patch"],
-            },
-            {
-                "apiGroups": ["batch"],
-                "resources": ["jobs"],
-                "resourceNames": [f"{spec.name}-launcher"],
-                "verbs": ["get", "patch"],
-            },
-        ],
-    }
-
-
-def _binding(spec: JobSpec, account: str) -> Manifest:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": metadata(spec, name(spec)),
-        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name(spec)},
-        "subjects": [_subject(spec, account)],
-    }
-
-
-def _subject(spec: JobSpec, account: str) -> Manifest:
-    return {"kind": "ServiceAccount", "name": account, "namespace": spec.namespace}
+    return [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        reaper_rule(spec),
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
+        ledger_rule(spec),
+        {
+            "apiGroups": ["kubeflow.org"],
+            "resources": ["mpijobs"],
+            "resourceNames": [spec.name],
+            "verbs": ["get", "list", "watch", "patch"],
+        },
+        {
+            "apiGroups": ["batch"],
+            "resources": ["jobs"],
+            "resourceNames": [f"{spec.name}-launcher"],
+            "verbs": ["get", "patch"],
+        },
+    ]
 
 
 def _node_reader(spec: JobSpec, account: str) -> list[Manifest]:
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}]
     meta = cluster_metadata(spec, "node-reader")
-    role = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRole",
-        "metadata": meta,
-        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}],
-    }
-    binding = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": meta,
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": meta["name"]},
-        "subjects": [_subject(spec, account)],
-    }
-    return [role, binding]
+    return role_and_binding(meta, rules, account=account, namespace=spec.namespace)

@@ -1,11 +1,11 @@
 """How fast a job is, from a file: a profile that `hvd-elastic profile` has printed, or a table of sizes."""
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.client.profile.profile_file import profile_from
+from hvd_elastic.decide.simulate.csv_table import CsvTable, text_of
 from hvd_elastic.decide.simulate.inputs.speed_curve import SpeedCurve
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
@@ -17,14 +17,10 @@ _WAY_OUT: Final = f"give what `hvd-elastic profile -o json` printed, or CSV with
 
 def read_curve(path: Path) -> SpeedCurve:
     """The speeds of a file. Raises InvalidInputError with all that is wrong with it."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InvalidInputError([Problem(path=str(path), value=..., what=f"cannot be read: {reason}")]) from error
+    text = text_of(path)
     first = text.partition("\n")[0]
     if "," in first and not first.startswith("{"):
-        return _from_table(path, text.splitlines())
+        return _from_table(CsvTable(path, text))
     return _from_profile(path, text)
 
 
@@ -45,42 +41,25 @@ def _from_profile(path: Path, text: str) -> SpeedCurve:
     )
 
 
-def _from_table(path: Path, lines: Sequence[str]) -> SpeedCurve:
-    reader = csv.DictReader(line.replace(" ", "") for line in lines)
-    columns = list(reader.fieldnames or ())
-    rate = next((name for name in (_STEPS, _SAMPLES) if name in columns), None)
-    if rate is None or "workers" not in columns:
-        problem = Problem(path=f"{path}:1", value=lines[0][:60], what="is no table of speeds", way_out=_WAY_OUT)
-        raise InvalidInputError([problem])
+def _from_table(table: CsvTable) -> SpeedCurve:
+    rate = next((name for name in (_STEPS, _SAMPLES) if name in table.columns), None)
+    if rate is None or "workers" not in table.columns:
+        first = ",".join(table.columns)[:60]
+        what = "is no table of speeds"
+        raise InvalidInputError([Problem(path=f"{table.path}:1", value=first, what=what, way_out=_WAY_OUT)])
     points: dict[int, float] = {}
-    problems: list[Problem] = []
-    for row in reader:
-        found = list(_row_problems(f"{path}:{reader.line_num}", row, rate))
-        problems += found
-        if not found:
-            points[int(row["workers"])] = float(row[rate])
-    if not points and not problems:
-        problems.append(Problem(path=str(path), value=..., what="has no sizes in it"))
-    if problems:
-        raise InvalidInputError(problems)
-    source = f"{path.name}: measured with {_listed(sorted(points))} workers"
+    for row in table.rows():
+        workers = table.count(row["workers"], "number of workers", least=1)
+        speed = table.number(row[rate], f"number of {rate}")
+        if speed == 0:
+            table.wrong(row[rate], f"is not a number above 0 of {rate}")
+        elif workers is not None and speed is not None:
+            points[workers] = speed
+    table.check()
+    if not points:
+        raise InvalidInputError([Problem(path=str(table.path), value=..., what="has no sizes in it")])
+    source = f"{table.path.name}: measured with {_listed(sorted(points))} workers"
     return SpeedCurve(source=source, points=points, per_step=rate == _STEPS, measured=max(points))
-
-
-def _row_problems(path: str, row: Mapping[str, str | None], rate: str) -> Iterator[Problem]:
-    workers, speed = row["workers"] or "", row[rate] or ""
-    if not workers.isdigit() or int(workers) < 1:
-        yield Problem(path=path, value=workers, what="is not a number of workers from 1 on")
-    try:
-        fine = _is_rate(float(speed))
-    except ValueError:
-        fine = False
-    if not fine:
-        yield Problem(path=path, value=speed, what=f"is not a number above 0 of {rate}")
-
-
-def _is_rate(value: float) -> bool:
-    return 0 < value < float("inf")
 
 
 def _listed(sizes: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.decide.simulate.traces.recorded_trace import NodePresence, RecordedTrace
-from hvd_elastic.decide.simulate.traces.trace_file import TraceFile, read_traces
+from hvd_elastic.decide.simulate.traces.trace_file import read_traces
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
@@ -45,15 +45,14 @@ def recorded_day(paths: Sequence[Path], choice: TraceChoice, kind: NodeKind) -> 
 
     Raises InvalidInputError with what is wrong with the files or the choice.
     """
-    files = [read_traces(path) for path in paths]
-    chosen = [_chosen(file, choice.names) for file in files]
-    _check(files, chosen, choice, kind)
+    chosen = [_chosen(path, choice.names) for path in paths]
+    _check(paths, chosen, choice, kind)
     seconds = min(choice.seconds, *(trace.seconds - choice.begins for trace in chosen))
     nodes = [_node(node, choice.begins, kind) for trace in chosen for node in trace.nodes]
     pods = [pod for trace in chosen for pod in trace.pods]
     always = NodeKind(gpus=kind.gpus, machine=kind.machine, spot=False, notice_seconds=0.0)
     return Day(
-        source="; ".join(_source(file, trace) for file, trace in zip(files, chosen, strict=True))
+        source="; ".join(_source(path, trace) for path, trace in zip(paths, chosen, strict=True))
         + f"; from hour {choice.begins / _HOUR:g}",
         seconds=seconds,
         nodes=(
@@ -84,19 +83,20 @@ def gpus_asked_at_once(pods: Sequence[InferencePod]) -> int:
     return most
 
 
-def _chosen(file: TraceFile, names: Sequence[str]) -> RecordedTrace:
-    wanted = [trace for trace in file.traces if not names or trace.name in names] or list(file.traces)
+def _chosen(path: Path, names: Sequence[str]) -> RecordedTrace:
+    traces = read_traces(path)
+    wanted = [trace for trace in traces if not names or trace.name in names] or traces
     if len(wanted) == 1:
         return wanted[0]
-    several = ", ".join(f"{trace.name} ({trace.seconds / _HOUR:.0f} h)" for trace in file.traces)
+    several = ", ".join(f"{trace.name} ({trace.seconds / _HOUR:.0f} h)" for trace in traces)
     what = "names none of these traces" if names else "has several traces"
-    value = ", ".join(names) if names else file.name
+    value = ", ".join(names) if names else path.name
     raise InvalidInputError([Problem(path="--trace-name", value=value, what=what, way_out=f"choose one of {several}")])
 
 
-def _check(files: Sequence[TraceFile], chosen: Sequence[RecordedTrace], choice: TraceChoice, kind: NodeKind) -> None:
+def _check(paths: Sequence[Path], chosen: Sequence[RecordedTrace], choice: TraceChoice, kind: NodeKind) -> None:
     problems = [
-        Problem(path="--trace", value=[file.name for file in files], what=f"are several traces of {what}",
+        Problem(path="--trace", value=[path.name for path in paths], what=f"are several traces of {what}",
                 way_out="give one of nodes and one of inference pods")
         for what, is_of_nodes in (("nodes", True), ("inference pods", False))
         if sum(trace.is_of_nodes is is_of_nodes for trace in chosen) > 1
@@ -143,6 +143,6 @@ def _pods(pods: Sequence[InferencePod], begins: float, seconds: float) -> list[I
     return found
 
 
-def _source(file: TraceFile, trace: RecordedTrace) -> str:
-    name = "" if trace.name == file.name.rpartition(".")[0] else f" {trace.name}"
-    return f"{file.name}{name} ({file.format.title})"
+def _source(path: Path, trace: RecordedTrace) -> str:
+    name = "" if trace.name == path.stem else f" {trace.name}"
+    return f"{path.name}{name} ({'numbers of nodes' if trace.is_of_nodes else 'inference pods'})"

@@ -1,137 +1,78 @@
-"""One file of recorded traces: which format it is in is told from its first line."""
+"""A CSV file of recorded traces: how many nodes there were, or inference pods. Its columns are told by their names."""
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.decide.simulate.traces import capacity_steps, inference_pods, node_events
-from hvd_elastic.decide.simulate.traces.capacity_steps import Lines
-from hvd_elastic.decide.simulate.traces.recorded_trace import RecordedTrace
-from hvd_elastic.decide.simulate.traces.trace_rows import RowReader
+from hvd_elastic.decide.simulate.csv_table import CsvTable, text_of
+from hvd_elastic.decide.simulate.day import InferencePod
+from hvd_elastic.decide.simulate.traces.recorded_trace import RecordedTrace, node_count_trace
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFormat:
-    """How one project writes its traces."""
-
-    title: str
-    first_line: str
-    """Regular expression that the first line matches in full."""
-    shown: str
-    """The first line, as documentation shows it."""
-    read: Callable[[RowReader, Lines], Iterator[RecordedTrace]]
+NODE_COLUMNS: Final = ("trace", "t_s", "available")
+"""Several traces, each in the order of time. The last row of a trace says how long it is."""
+POD_COLUMNS: Final = ("pod", "gpus", "created_s", "scheduled_s", "deleted_s")
+"""A time is empty where it was before the trace or comes after it."""
 
 
-FORMATS: Final = (
-    TraceFormat(
-        title="numbers of nodes",
-        first_line=r"trace,t_s,available",
-        shown="trace,t_s,available",
-        read=capacity_steps.step_table,
-    ),
-    TraceFormat(
-        title="named nodes",
-        first_line=r"trace,t_s,op,node,nodes_after",
-        shown="trace,t_s,op,node,nodes_after",
-        read=node_events.node_event_table,
-    ),
-    TraceFormat(
-        title="nodes that come and go, counted",
-        first_line=r"trace,t_s,op,nodes,nodes_after",
-        shown="trace,t_s,op,nodes,nodes_after",
-        read=node_events.counted_event_table,
-    ),
-    TraceFormat(
-        title="inference pods",
-        first_line=",".join(inference_pods.POD_COLUMNS),
-        shown=",".join(inference_pods.POD_COLUMNS),
-        read=inference_pods.pod_table,
-    ),
-    TraceFormat(
-        title="Alibaba's cluster-trace-gpu-v2025",
-        first_line=",".join(inference_pods.ALIBABA_COLUMNS),
-        shown="instance_sn,role,app_name,...",
-        read=inference_pods.alibaba_table,
-    ),
-    TraceFormat(
-        title="SkyPilot's JSON",
-        first_line=r"\{.*",
-        shown='{"metadata": {"gap_seconds": 300}, "data": [...]}',
-        read=capacity_steps.sampled_json,
-    ),
-    TraceFormat(
-        title="Parcae's events",
-        first_line=r"\[.*",
-        shown='[0, "add", {"nodes": [...], "duration": 60000, ...}]',
-        read=node_events.parcae_lines,
-    ),
-    TraceFormat(
-        title="Bamboo's events",
-        first_line=r"\d+,(add|remove),[^,]+",
-        shown="0,add,node1",
-        read=node_events.node_event_lines,
-    ),
-    TraceFormat(
-        title="Bamboo's numbers by date",
-        first_line=r"\d{4}-\d\d-\d\d, *\d\d:\d\d:\d\d, *\d+",
-        shown="2021-12-11, 11:11:30, 55",
-        read=capacity_steps.dated_lines,
-    ),
-    TraceFormat(
-        title="Bamboo's numbers by timestamp",
-        first_line=r"timestamp,count",
-        shown="timestamp,count",
-        read=capacity_steps.timestamp_table,
-    ),
-    TraceFormat(
-        title="Parcae's numbers",
-        first_line=r"\d+,\d+",
-        shown="0,1",
-        read=capacity_steps.millisecond_counts,
-    ),
-)
+def read_traces(path: Path) -> tuple[RecordedTrace, ...]:
+    """All traces of a file. That of inference pods has the file's name.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFile:
-    """What a file holds."""
-
-    name: str
-    """Of the file, without its folder."""
-    format: TraceFormat
-    traces: tuple[RecordedTrace, ...]
-
-
-def read_traces(path: Path) -> TraceFile:
-    """All traces of a file. A trace without a name of its own has the file's.
-
-    Raises InvalidInputError with all wrong lines, or if the file is in no known format or holds nothing.
+    Raises InvalidInputError with all wrong lines, or if the file is no trace or holds nothing.
     """
-    lines = _lines(path)
-    form = next((known for known in FORMATS if lines and re.fullmatch(known.first_line, lines[0][1])), None)
-    if form is None:
-        way_out = f"known are files that begin {', '.join(repr(known.shown) for known in FORMATS)}"
-        found = lines[0][1][:80] if lines else ""
-        raise InvalidInputError([Problem(path=f"{path}:1", value=found, what="begins no known trace", way_out=way_out)])
-    reader = RowReader(str(path))
-    traces = tuple(form.read(reader, lines))
-    reader.check()
+    table = CsvTable(path, text_of(path))
+    if set(NODE_COLUMNS) <= set(table.columns):
+        traces = tuple(_node_traces(table))
+    elif set(POD_COLUMNS) <= set(table.columns):
+        traces = (_pod_trace(table),)
+    else:
+        way_out = (
+            f"begin it with {','.join(NODE_COLUMNS)} or {','.join(POD_COLUMNS)}; of what others publish, "
+            f"and of earlier formats, `hvd-elastic simulate --convert {path.name} > NEW.csv` makes such a file"
+        )
+        first = ",".join(table.columns)[:80]
+        raise InvalidInputError([Problem(path=f"{path}:1", value=first, what="begins no trace", way_out=way_out)])
+    table.check()
     if not any(trace.nodes or trace.pods for trace in traces):
         raise InvalidInputError([Problem(path=str(path), value=..., what="has no node and no pod in it")])
-    named = tuple(trace if trace.name else replace(trace, name=path.stem) for trace in traces)
-    return TraceFile(name=path.name, format=form, traces=named)
+    return traces
 
 
-def _lines(path: Path) -> Lines:
-    """With their numbers, without what is empty."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        problem = Problem(path=str(path), value=..., what=f"cannot be read: {reason}")
-        raise InvalidInputError([problem]) from error
-    return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+def _node_traces(table: CsvTable) -> Iterator[RecordedTrace]:
+    counts: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for row in table.rows():
+        found = counts[row["trace"]]
+        second, count = table.number(row["t_s"], "time"), table.count(row["available"], "number of nodes")
+        if second is None or count is None:
+            continue
+        if found and second < found[-1][0]:
+            table.wrong(second, f"comes before the line above it, at {found[-1][0]:g}", "sort each trace by time")
+        else:
+            found.append((second, count))
+    return (node_count_trace(name, found) for name, found in counts.items() if found)
+
+
+def _pod_trace(table: CsvTable) -> RecordedTrace:
+    """Pods without a GPU are left out."""
+    read = (_pod(table, row) for row in table.rows())
+    pods = sorted((pod for pod in read if pod is not None and pod.gpus), key=lambda pod: pod.created)
+    ends = (pod.created + pod.seconds for pod in pods if pod.seconds < float("inf"))
+    last = max((*ends, *(pod.created for pod in pods)), default=0.0)
+    return RecordedTrace(name=table.path.stem, seconds=last, pods=tuple(pods))
+
+
+def _pod(table: CsvTable, row: dict[str, str]) -> InferencePod | None:
+    """It ran from its scheduling on. One that was deleted unscheduled asked as long as it was there."""
+    gpus = table.count(row["gpus"], "number of GPUs")
+    created, scheduled, deleted = (
+        table.number(row[column], "time") if row[column] else None for column in POD_COLUMNS[2:]
+    )
+    ran_from = scheduled if scheduled is not None else created or 0.0
+    if deleted is not None and deleted < ran_from:
+        table.wrong(deleted, f"is before it was there, at {ran_from:g}")
+    if gpus is None:
+        return None
+    seconds = float("inf") if deleted is None else deleted - ran_from
+    return InferencePod(name=row["pod"], gpus=gpus, created=created or 0.0, seconds=seconds)

@@ -83,6 +83,19 @@ def test_a_recorded_trace_is_played(simulate: Tool) -> None:
     assert max(change["workers"] for change in data["ways"][0]["jobs"][0]["sizes"]) <= 4
 
 
+def test_a_trace_that_another_project_published_is_converted(simulate: Tool) -> None:
+    Path("spot.json").write_text('{"metadata": {"gap_seconds": 600}, "data": [4, 2, 4, 4, 4, 4]}')
+    refused = simulate("job.yaml", "--trace", "spot.json")
+    assert refused.code == 2
+    assert "hvd-elastic simulate --convert spot.json > NEW.csv" in refused.err
+    made = simulate("--convert", "spot.json")
+    assert made.code == 0
+    assert made.out.splitlines()[:3] == ["trace,t_s,available", "spot,0,4", "spot,600,2"]
+    Path("new.csv").write_text(made.out)
+    assert simulate("job.yaml", "--trace", "new.csv", "--way", "ours").code == 0
+    assert simulate("--convert", "none.json").code == 2
+
+
 def test_without_inference_nothing_is_said_of_its_waiting(simulate: Tool) -> None:
     Path("nodes.csv").write_text("trace,t_s,available\na,0,2\na,3600,2\n")
     (line,) = simulate("job.yaml", "--trace", "nodes.csv", "--way", "ours").out.splitlines()[1:]
@@ -166,7 +179,7 @@ def test_choose_is_there_for_programs(simulate: Tool) -> None:
     [
         (["none.yaml"], "none.yaml"),
         (["job.yaml", "--trace", "none.csv"], "none.csv: cannot be read"),
-        (["job.yaml", "--trace", "job.yaml"], "begins no known trace"),
+        (["job.yaml", "--trace", "job.yaml"], "begins no trace"),
         (["job.yaml", "--trace", "a.csv", "--seed", "1"], "--trace plays a recorded day, --seed makes one up"),
         (["job.yaml", "--from", "2"], "--from and --trace-name need --trace"),
         (["job.yaml", "--inference", "most"], "write LOW:HIGH"),

@@ -36,8 +36,6 @@ def api() -> Iterator[KubeApi]:
 def kubeconfig(api: KubeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = api.kubeconfig(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(path))
-    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     return path
 
 

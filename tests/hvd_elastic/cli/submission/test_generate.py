@@ -114,7 +114,9 @@ def test_help_describes_each_key(hvd_elastic: Tool) -> None:
     assert "[-- COMMAND...]" in text
 
 
-def test_node_groups(hvd_elastic: Tool, job: str) -> None:
-    groups = yaml.safe_load(hvd_elastic("generate", job, "--node-groups", "--cloud", "eks", "--gpu-type", "t4").out)
-    assert [group["role"] for group in groups] == ["launcher", "worker"]
-    assert groups[1]["labels"] == {"k8s.amazonaws.com/accelerator": "nvidia-tesla-t4"}
+@pytest.mark.parametrize("verb", ["node-groups", "autoscaler"])
+def test_a_flag_that_is_a_verb_now_says_so(hvd_elastic: Tool, verb: str) -> None:
+    ran = hvd_elastic("generate", f"--{verb}", "--image", "b:1", "--cloud", "mars")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"--{verb} is a verb of its own now: hvd-elastic {verb}" in ran.err
+    assert f"--{verb}" not in hvd_elastic("generate", "--help").out

@@ -12,7 +12,7 @@ import pytest
 from hvd_elastic.client.connection.cluster_errors import NotConfiguredError
 from hvd_elastic.client.connection.kubeconfig import kubeconfig_paths, read_kubeconfig
 from hvd_elastic.client.connection.login import Login
-from hvd_elastic.client.connection.login_lookup import log_in
+from hvd_elastic.client.connection.login_lookup import discovery_access, log_in
 from hvd_elastic.client.connection.login_plugins import plugin_login
 
 SERVER = "https://10.0.0.1:6443"
@@ -114,6 +114,26 @@ def test_settings_are_those_of_the_file(folder: Path) -> None:
     assert login.certificate_authority == "content of ca.crt"
     assert (login.client_certificate, login.client_key) == ("content of user.crt", "content of keys/user.key")
     assert "content of keys" not in repr(login)
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("https://proxy.example/k8s/clusters/c-1/", ("proxy.example", 443, "/k8s/clusters/c-1")),
+        ("https://[fd00::1]:6443", ("fd00::1", 6443, "")),
+        ("http://localhost", ("localhost", 80, "")),
+    ],
+)
+def test_discovery_logs_in_as_people_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, server: str, address: tuple[str, int, str]
+) -> None:
+    path = write(folder / "config", {"server": server}, {"tokenFile": "token"}, namespace="team")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    access, namespace = discovery_access()
+    assert (access.host, access.port, access.prefix) == address
+    assert (access.tls is not None) is server.startswith("https:")
+    (folder / "token").write_text("renewed\n")
+    assert (access.token(), namespace) == ("renewed", "team")
 
 
 def test_what_only_kubectl_and_we_read(folder: Path) -> None:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvd_elastic.mpijob.manifests.writers.kustomize import CannotWriteError
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.setup.platform_kit.kit_files import MARK
-from hvd_elastic.setup.platform_kit.kit_folder import CannotWriteKitError, write_kit
+from hvd_elastic.setup.platform_kit.kit_folder import write_kit
 
 
 def kit(*names: str, text: str = "") -> dict[str, str]:
@@ -68,5 +69,5 @@ def test_a_home_directory_is_not_listed_whole(tmp_path: Path) -> None:
 
 def test_what_the_file_system_refuses(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CannotWriteKitError, match="choose another folder"):
+    with pytest.raises(CannotWriteError, match="choose another folder"):
         write_kit(kit("a.yaml"), tmp_path / "file")

@@ -100,7 +100,7 @@ def test_a_profile_as_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
             [
                 ":2: '0'",
                 ":3: 'x'",
-                ":4: '': is not a number above 0",
+                ":4: '3': has 1 fields: write workers, steps_per_s",
                 ":5: '0': is not a number above 0 of steps_per_s",
             ],
         ),
