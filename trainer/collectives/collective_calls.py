@@ -127,6 +127,3 @@ class CollectiveCalls:
             return handle
 
         return begins
-
-
-THIS_PROCESS: Final = CollectiveCalls()

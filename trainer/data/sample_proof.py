@@ -58,6 +58,7 @@ class SampleProof:
 
 
 THIS_PROCESS: Final = SampleProof()
+"""A State begins it and the figures of `elastic.run` tell it: a script makes each of them without the other."""
 
 
 def words_of_this_process() -> str:

@@ -105,7 +105,7 @@ class Reporter:
                 self._progress,
                 commit=self._commits.step,
                 durable_commit=durable.durable_step,
-                restorable=durable.configured,
+                restorable=durable.settings.configured,
             )
 
     def end(self) -> None:

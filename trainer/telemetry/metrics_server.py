@@ -62,6 +62,7 @@ class MetricsServer:
 
 
 THIS_PROCESS: Final = MetricsServer()
+"""A process has one port and one stream of events, however often its script calls functions of `elastic.run`."""
 
 
 def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str]) -> Callable[[], ServedPage]:
