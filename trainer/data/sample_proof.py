@@ -33,7 +33,6 @@ class SampleProof:
                 self._thread.start()
 
     def wait(self) -> None:
-        """Wait for what was begun."""
         thread = self._thread
         if thread is not None:
             thread.join()

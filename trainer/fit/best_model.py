@@ -121,14 +121,7 @@ class BestFiles:
             logger.warning("the best model is not written; it is tried again with the next evaluation: %s", error)
 
     def delete_old(self, progress: FitProgress, *, commit: int, durable_commit: int | None, restorable: bool) -> None:
-        """Delete the files that are not needed any more; see `deletable`.
-
-        Args:
-            progress: as of the last commit.
-            commit: its number.
-            durable_commit: see `deletable`.
-            restorable: see `deletable`.
-        """
+        """Delete the files that are not needed any more; see `deletable`."""
         if progress.best is None or self._unwritten:
             return
         self._best_at[commit] = progress.best["step"]

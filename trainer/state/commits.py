@@ -138,7 +138,6 @@ class Commits:
         return self.last is not None and self.step in (self._durable_step, self.durable.durable_step)
 
     def mark_durable(self) -> None:
-        """Record that the last commit is durable."""
         self._durable_step = self.step
 
     def save_to_store_sync(self, reason: str) -> bool:

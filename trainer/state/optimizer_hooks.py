@@ -34,7 +34,6 @@ class LearningRateFactor:
         self._policy = LearningRatePolicy.choose(**arguments)
 
     def at(self, progress: Progress) -> float:
-        """Return the factor of the next step."""
         return self._policy.factor(
             size=progress.size or HOROVOD.size(),
             start=progress.factor_start,

@@ -65,7 +65,6 @@ class PresentState:
             )
 
     def begin_step(self, options: PassOptions) -> None:
-        """A step of a pass begins."""
         self.hooks.set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))
         self.batches.hints.step_begun(self.counts)
 
@@ -79,12 +78,10 @@ class PresentState:
     # --- Other states ------------------------------------------------------------------------------------------------
 
     def go_to(self, progress: Progress) -> None:
-        """Continue from this progress."""
         self.progress = progress
         self.batches.go_to(progress.data)
 
     def drop_gradients(self) -> None:
-        """Forget the gradients of the step under way."""
         self.hooks.drop_gradients()
         self.objects.drop_gradients()
 

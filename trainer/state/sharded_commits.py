@@ -30,7 +30,6 @@ class ShardedCommits:
         return self._shares.are_lost
 
     def mark_restored(self) -> None:
-        """Record that there was a durable checkpoint."""
         self._shares.are_lost = False
 
     def agree_on_commit(self) -> tuple[list[Kept], bool]:

@@ -21,11 +21,9 @@ class StepReport:
         self._last_step = time.monotonic()
 
     def log(self, fields: Mapping[str, object]) -> None:
-        """Add values to the event of the step under way."""
         self._logged.update(fields)
 
     def forget(self) -> None:
-        """Drop what was logged: the step was given up."""
         self._logged = {}
 
     def tell(self, progress: Progress, epoch: object) -> None:

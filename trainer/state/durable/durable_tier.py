@@ -148,7 +148,6 @@ class DurableTier:
             self._interval.note_step(seconds, started=self._checkpoints.counts.started, idle=self._checkpoints.idle)
 
     def resume(self) -> None:
-        """Training has paused, and goes on."""
         self._interval.drop_save()
 
     def due(self, step: int, history: LossHistory | None = None) -> bool:
