@@ -89,11 +89,9 @@ class BestFiles:
         self._best_at: dict[int, int] = {}
 
     def url_of(self, step: int) -> str:
-        """Return the URL of the file of this step, without options."""
         return f"{self.url.partition('?')[0].rstrip('/')}/{_key(step)}"
 
     def best(self, progress: FitProgress) -> BestEvaluation | None:
-        """Return the best evaluation so far."""
         if progress.best is None:
             return None
         return BestEvaluation(**progress.best, url=self.url_of(progress.best["step"]))

@@ -32,7 +32,6 @@ class ProgressDisplay:
         return self._clock() - self._since >= self._seconds
 
     def count(self, samples: int) -> None:
-        """Samples were taken, over all workers."""
         self._samples += samples
 
     def show(self, *, where: str, part: float | None, size: int, values: Mapping[str, float]) -> None:

@@ -49,7 +49,6 @@ class Reporter:
         self._rate.restart()
 
     def count(self, samples: int) -> None:
-        """Samples were taken, over all workers."""
         self._rate.count(samples)
 
     @property

@@ -160,7 +160,6 @@ class CommittedShares:
             self._place(name, optimizer, held, {share: on_host(content.shards)} if is_root else {})
 
     def _place(self, name: str, optimizer: ShardedOptimizer, held: Holdings, own: Mapping[Share, Shards]) -> None:
-        """Give an optimizer this rank's share of what all hold."""
         world, content = shares_of(self._world.size()), optimizer.content
         shards = self._received(
             optimizer, held=held, wanted=world, own=own, outline=content.shards, label=f"move.{name}"

@@ -31,7 +31,6 @@ class OptimizerContent:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
-        """Read what `state_dict()` gave."""
         return cls(share=Share(**state[SHARE]), shards=state["shards"], numbers=state["numbers"])
 
     @classmethod

@@ -59,7 +59,6 @@ class LearningRateScaler:
         self._unscaled: list[Any] = []
 
     def apply(self, factor: float) -> None:
-        """Multiply the learning rate of every parameter group."""
         groups = self._optimizer.param_groups
         self._unscaled = [_value(group["lr"]) for group in groups]
         for group, own in zip(groups, self._unscaled, strict=True):
@@ -148,7 +147,6 @@ class OptimizerHooks:
         return (optimizer for optimizer, _ in self._steps.values())
 
     def reset_after_failure(self) -> None:
-        """Undo what an interrupted step has left."""
         for _, step in self._steps.values():
             step.abandon()
 

@@ -21,14 +21,7 @@ class PresentState:
     """The script's objects and values, the progress, the position in the data, and the random number generators."""
 
     def __init__(self, owner: object, names: Iterable[str], *, seeding: bool, before_step: Callable[[], float]) -> None:
-        """Look at nothing yet.
-
-        Args:
-            owner: has the objects and values as attributes.
-            names: names of the attributes.
-            seeding: whether the generators are part of the state.
-            before_step: called before each step of an optimizer; returns the factor on the learning rate.
-        """
+        """`owner` has attributes of these names. `before_step` is as for OptimizerHooks."""
         self._owner = owner
         self.objects = StateObjects(owner, names, optional=("model", "optimizer"))
         self.hooks = OptimizerHooks(before=before_step, after=self._count_step)
@@ -69,7 +62,6 @@ class PresentState:
         self.batches.hints.step_begun(self.counts)
 
     def counts(self) -> Counts:
-        """Return how often optimizers and schedulers have stepped."""
         return Counts.of(vars(self._owner).values(), optimizer_steps=self.progress.optimizer_steps)
 
     def _count_step(self) -> None:

@@ -40,7 +40,6 @@ class StateObjects:
         self._committed: dict[str, Any] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Whether the attribute of this name is part of the state."""
         return name in self._names
 
     def tree(self) -> dict[str, Tree]:

@@ -66,7 +66,6 @@ THIS_PROCESS: Final = MetricsServer()
 
 
 def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str]) -> Callable[[], ServedPage]:
-    """The function that answers a scrape."""
 
     @functools.cache
     def registry() -> Any:
