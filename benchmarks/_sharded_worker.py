@@ -23,8 +23,6 @@ from hvd_elastic.trainer.state.state_tree import leaves
 
 WARM = 2
 """Steps before those that are timed: the first ones allocate the state and both commits."""
-PARTS = ("_agree_on_shares", "_receive", "_move_shares", "save", "_copy_shares")
-"""Of `State.sync()`."""
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--sharded", action="store_true")
@@ -61,14 +59,21 @@ class TimedState(elastic.State):
         """Tell how long each part took, after all ranks have come to its begin."""
         parts: dict[str, list[float]] = {}
         hvd.allreduce(torch.zeros(1), name="bench.begin")
-        for name in PARTS:
-            self.__dict__[name] = _timed(parts, name, getattr(super(), name))
+        owners = {
+            "receive": self._present,
+            "agree_on_commit": self._sharded,
+            "move": self._sharded,
+            "copy": self._sharded,
+            "save": self,
+        }
+        for name, owner in owners.items():
+            vars(owner)[name] = _timed(parts, name, getattr(owner, name))
         try:
             with timed(parts, "sync"):
                 super().sync()
         finally:
-            for name in PARTS:
-                self.__dict__.pop(name)
+            for name, owner in owners.items():
+                del vars(owner)[name]
         log("sync", step=self._commits.step, **parts)
 
 
@@ -89,7 +94,7 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> int:
 def held_bytes(state: elastic.State) -> int:
     """Of the commits and the copies of other ranks' shares, in host memory."""
     commits = [tensor for tree in state._commits.memory.kept for _, tensor in leaves(tree)]
-    generations = [shards for each in state._shares._generations for shards in each.shards.values()]
+    generations = [shards for each in state._sharded._shares._generations for shards in each.shards.values()]
     copies = [tensor for shards in generations for bucket in shards for tensor in bucket.values()]
     return sum({tensor.data_ptr(): tensor.nbytes for tensor in (*commits, *copies)}.values())
 

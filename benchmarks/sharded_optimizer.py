@@ -177,7 +177,7 @@ def step_table(worlds: Sequence[World], model: Model) -> Table:
     )
 
 
-RESHARD = ("_agree_on_shares", "_move_shares", "save", "_copy_shares")
+RESHARD = ("agree_on_commit", "move", "save", "copy")
 """Parts of `sync()`."""
 
 
@@ -187,8 +187,8 @@ def resize_table(found: Sequence[Resize], model: Model) -> Table:
         figures = [
             [
                 *pair(each, "sync"),
-                *pair(each, "_receive"),
-                *pair(each, "_move_shares", "_copy_shares"),
+                *pair(each, "receive"),
+                *pair(each, "move", "copy"),
                 *pair(each, "save"),
             ]
             for each in same

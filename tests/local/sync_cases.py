@@ -18,7 +18,7 @@ from hvd_elastic.trainer.state.state_tree import leaves
 
 
 def everywhere_equal(state: State) -> None:
-    tree = state._tree()
+    tree = state._present.tree()
     mine = [tensor for part in ("objects", "values") for _, tensor in leaves(tree[part])]
     for tensor in mine:
         both = hvd.allgather(tensor.detach().double().reshape(1, -1).contiguous())
@@ -69,7 +69,8 @@ def the_newest_commit_wins() -> None:
     state.sync()
     if hvd.rank() == 1:
         state.optimizer.step(lambda: loss_of(state.model, state.optimizer))
-        state.name, state._progress.commits = "further", state._progress.commits + 1
+        state.name = "further"
+        state._present.progress.commits += 1
         state.save()
     else:
         state.name = "uncommitted"

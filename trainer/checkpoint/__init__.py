@@ -17,8 +17,8 @@ Whoever only looks at them uses `read_checkpoints`, which leaves the job that wr
 Where to change what:
 
 - when a checkpoint is due: `interval.py`; how long `auto` is: `hvd_elastic/policy/checkpoint_interval.py`, from what
-  `save_cost.py` measures and `trainer/data/progress.py` remembers; when training waits for one: `must_wait_for_store`
-  in `trainer/state/agreement.py`.
+  `AutomaticInterval` measures and `trainer/data/progress.py` remembers; when training waits for one:
+  `must_wait_for_store` in `trainer/state/agreement.py`.
 - export to, or import from, another format: a module in `exchange/`, chosen in `file_formats.py`; what becomes of
   types that others lack: `plain_content.py`; which names go into a file: `trainer/state/durable/exported_state.py`;
   what fits a model: `trainer/state/durable/warm_start.py`.

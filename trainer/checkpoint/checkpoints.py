@@ -124,7 +124,6 @@ class Checkpoints:
 
     @property
     def counts(self) -> SaveCounts:
-        """Numbers and outcome of the saves so far."""
         return replace(
             self._counts, interval_seconds=self._interval.seconds, writer_seconds=self._clock() - self._opened_clock
         )

@@ -260,7 +260,6 @@ def _identity(found: tuple[Head, str] | None) -> tuple[int, str] | None:
 
 
 def _fenced_error(head: Head | None, own: Head) -> FencedError:
-    """Return the error that names the newer claim."""
     if head is None:
         return FencedError(f"`{LATEST}` was deleted during epoch {own.epoch}, the claim of this process")
     return FencedError(

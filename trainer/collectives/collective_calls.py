@@ -77,7 +77,6 @@ class CollectiveCalls:
         self._number += 1
 
     def occupation(self) -> Occupation:
-        """What the process does now."""
         while True:
             number, since, handle = self._number, self._since, self._handle
             kind, name = self._names.get(handle, ("an operation", "")) if handle is not None else ("", "")
@@ -127,6 +126,3 @@ class CollectiveCalls:
             return handle
 
         return begins
-
-
-THIS_PROCESS: Final = CollectiveCalls()

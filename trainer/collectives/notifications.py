@@ -17,9 +17,6 @@ class HostUpdateListener(Protocol):
 def start(put_bytes: PutBytes) -> None:
     """Start the service of this process, which registers with the launcher; nothing without one, or a second time.
 
-    Args:
-        put_bytes: registers it, in place of Horovod's own function.
-
     Raises:
         RuntimeError: the launcher does not take the registration.
         OSError: the service finds no port.

@@ -71,7 +71,6 @@ class BatchPolicy:
         return self.global_size if self.global_size is not None else (self.per_worker or 0) * size
 
     def share(self, rank: int, size: int) -> int:
-        """Return the samples per step of one worker."""
         return shares(self.total(size), size)[rank]
 
     @classmethod

@@ -64,16 +64,6 @@ class Batches:
     ) -> Iterator[Any]:
         """Return an iterator over what is left of a pass.
 
-        Args:
-            dataset: see `State.batches`.
-            options: how it is divided and loaded.
-            name: name of the pass.
-            epoch: the present epoch.
-            randomness: gives the pass its seeds.
-            on_step: called before the first batch of each step.
-            on_end: called when no pass is under way any more.
-            commit: makes a commit that was deferred.
-
         Raises:
             BatchError: the data set or an option cannot be used.
         """

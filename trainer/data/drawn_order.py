@@ -47,7 +47,6 @@ class DrawnOrder:
 
     @property
     def count(self) -> int:
-        """Number of the indices."""
         return len(self.indices)
 
     def digest(self, count: int) -> int:
@@ -177,7 +176,6 @@ def _seeded(sampler: Any, *, seed: int, epoch: int) -> Iterator[None]:
 
 
 def _with_nested(sampler: Any) -> Iterator[Any]:
-    """Yield a sampler, and those that it draws from."""
     found, to_look_at = set[int](), [sampler]
     while to_look_at:
         each = to_look_at.pop()

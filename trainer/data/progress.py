@@ -40,7 +40,6 @@ class Cursor:
     """Consecutive calls that this cursor stands for: passes that have ended are added up."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return this as plain values."""
         return {**{name: getattr(self, name) for name in _NAMES[Cursor]}, "beside": list(self.beside)}
 
     @property
@@ -187,7 +186,6 @@ class Progress:
         return self.commits - self.end_commits
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all counters as plain values."""
         return {**{name: getattr(self, name) for name in _NAMES[Progress]}, "data": self.data.state_dict()}
 
     @classmethod

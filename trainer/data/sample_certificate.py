@@ -90,7 +90,6 @@ class CertifiedPass:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all samples of the data set were used."""
         return self.length is not None and self.position == self.length
 
     def sum_of(self, start: int, stop: int) -> int:
@@ -122,7 +121,6 @@ class Certificate:
     passes: list[CertifiedPass] = field(default_factory=list)
 
     def copy(self) -> "Certificate":
-        """A copy that shares nothing with this one."""
         return Certificate(digest=self.digest, by_plan=self.by_plan, passes=[replace(each) for each in self.passes])
 
     def state_dict(self) -> dict[str, Any]:

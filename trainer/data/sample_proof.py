@@ -33,7 +33,6 @@ class SampleProof:
                 self._thread.start()
 
     def wait(self) -> None:
-        """Wait for what was begun."""
         thread = self._thread
         if thread is not None:
             thread.join()
@@ -58,6 +57,7 @@ class SampleProof:
 
 
 THIS_PROCESS: Final = SampleProof()
+"""A State begins it and the figures of `elastic.run` tell it: a script makes each of them without the other."""
 
 
 def words_of_this_process() -> str:

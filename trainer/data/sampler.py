@@ -146,7 +146,6 @@ class EpochPlan:
 
     @property
     def _whole(self) -> int:
-        """Number of complete steps that remain."""
         return max(0, self._stop - self.position) // self.total
 
     @property

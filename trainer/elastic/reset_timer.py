@@ -43,7 +43,6 @@ class ResetTimer:
             self.cause = cause
 
     def resumed(self) -> None:
-        """Note that training goes on."""
         previous, self._rank_and_size = self._rank_and_size, (self._world.rank(), self._world.size())
         pause = round(self._clock() - self._since, 4)
         rank, size = self._rank_and_size
@@ -65,7 +64,6 @@ class ResetTimer:
         self.cause = None
 
     def left(self) -> None:
-        """Note that this worker has left the job."""
         rank, size = self._rank_and_size
         events.emit(events.Kind.LEFT, rank=rank, size=size, step=self._step)
 

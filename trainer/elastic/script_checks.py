@@ -104,7 +104,6 @@ def _parameters(optimizer: object) -> set[int]:
 
 
 def _alive() -> list[object]:
-    """Return every optimizer and elastic sampler of this process."""
     import torch
 
     from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler

@@ -89,11 +89,9 @@ class BestFiles:
         self._best_at: dict[int, int] = {}
 
     def url_of(self, step: int) -> str:
-        """Return the URL of the file of this step, without options."""
         return f"{self.url.partition('?')[0].rstrip('/')}/{_key(step)}"
 
     def best(self, progress: FitProgress) -> BestEvaluation | None:
-        """Return the best evaluation so far."""
         if progress.best is None:
             return None
         return BestEvaluation(**progress.best, url=self.url_of(progress.best["step"]))
@@ -121,14 +119,7 @@ class BestFiles:
             logger.warning("the best model is not written; it is tried again with the next evaluation: %s", error)
 
     def delete_old(self, progress: FitProgress, *, commit: int, durable_commit: int | None, restorable: bool) -> None:
-        """Delete the files that are not needed any more; see `deletable`.
-
-        Args:
-            progress: as of the last commit.
-            commit: its number.
-            durable_commit: see `deletable`.
-            restorable: see `deletable`.
-        """
+        """Delete the files that are not needed any more; see `deletable`."""
         if progress.best is None or self._unwritten:
             return
         self._best_at[commit] = progress.best["step"]

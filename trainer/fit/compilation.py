@@ -13,12 +13,7 @@ import torch
 
 
 def compiled(model: torch.nn.Module, options: bool | Mapping[str, Any]) -> torch.nn.Module:
-    """Return the model as `torch.compile` returns it; the model itself if `options` is False.
-
-    Args:
-        model: it keeps its parameters and its `state_dict()`.
-        options: True, or arguments of `torch.compile`.
-    """
+    """Return the model as `torch.compile` returns it; the model itself if `options` is False."""
     if options is False:
         return model
     chosen: dict[str, Any] = {} if options is True else dict(options)

@@ -48,7 +48,6 @@ class EarlyStop:
         return found
 
     def note(self, progress: FitProgress) -> None:
-        """Count an evaluation that was just made."""
         value = progress.evaluation[self.metric]
         if Mode(self.mode).improves(value, progress.stop_best, min_delta=self.min_delta):
             progress.stop_best, progress.misses = value, 0

@@ -32,7 +32,6 @@ class MixedPrecision:
         """The gradient scaler, which must be part of the state; None unless the precision is FP16."""
 
     def autocast(self) -> contextlib.AbstractContextManager[None]:
-        """Return the context for a forward pass."""
         if self._dtype is None:
             return contextlib.nullcontext()
         return torch.autocast(self._device.type, dtype=self._dtype)

@@ -1,10 +1,11 @@
 """How a `Trainer` shows how far it is: a bar where stderr is a terminal, elsewhere a line now and then."""
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.trainer.telemetry.console import say
 
@@ -19,14 +20,19 @@ BAR_SECONDS: Final = 0.2
 """Shortest time between two changes of the bar: each reads the loss from the device."""
 
 
-class ProgressDisplay(Protocol):
-    """Shows progress on rank 0. A value is read from the device only when it is shown."""
+class ProgressDisplay:
+    """When something was last shown on rank 0, and the samples since. By itself it shows nothing."""
+
+    def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._since, self._samples = clock(), 0
 
     def due(self) -> bool:
         """Whether something may be shown again. If not, the caller need not compute what costs time, as the loss."""
+        return self._clock() - self._since >= self._seconds
 
     def count(self, samples: int) -> None:
-        """Samples were taken, over all workers."""
+        self._samples += samples
 
     def show(self, *, where: str, part: float | None, size: int, values: Mapping[str, float]) -> None:
         """Show progress.
@@ -35,27 +41,11 @@ class ProgressDisplay(Protocol):
             where: `epoch 3 of 20, step 1234`.
             part: of the epoch, from 0 to 1; None if that is not known.
             size: number of workers.
-            values: what is shown besides, by name.
+            values: what is shown besides, by name. They are read from the device only here.
         """
 
     def close(self) -> None:
         """Show nothing any more until `show` is called again."""
-
-
-class _Paced:
-    """When something was last shown, and the samples since."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._seconds, self._clock = seconds, clock
-        self._since, self._samples = clock(), 0
-
-    def due(self) -> bool:
-        """Whether something may be shown again."""
-        return self._clock() - self._since >= self._seconds
-
-    def count(self, samples: int) -> None:
-        """Samples were taken."""
-        self._samples += samples
 
     def _words(self, values: Mapping[str, float], size: int) -> str:
         """Return the values as text, with the samples per second since the last call."""
@@ -66,21 +56,17 @@ class _Paced:
         return ", ".join(f"{name} {value:.4g}" for name, value in {**values, **rate, "world_size": size}.items())
 
 
-class ProgressLines(_Paced):
+class ProgressLines(ProgressDisplay):
     """A line at most once in LINE_SECONDS: a log record, or a line on stderr where the script logs nothing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(LINE_SECONDS, clock)
 
     def show(self, *, where: str, part: float | None, size: int, values: Mapping[str, float]) -> None:
-        """Write a line."""
         say(logger, f"{where}: {self._words(values, size)}")
 
-    def close(self) -> None:
-        """Does nothing."""
 
-
-class ProgressBar(_Paced):
+class ProgressBar(ProgressDisplay):
     """A bar of the present epoch. What is printed or logged to the terminal meanwhile goes above it."""
 
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
@@ -109,33 +95,15 @@ class ProgressBar(_Paced):
         return bar
 
     def close(self) -> None:
-        """Leave the bar as it was drawn last."""
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.stop()
 
 
-class NoDisplay:
-    """Shows nothing."""
-
-    def due(self) -> bool:
-        """Nothing ever is."""
-        return False
-
-    def count(self, samples: int) -> None:
-        """Does nothing."""
-
-    def show(self, *, where: str, part: float | None, size: int, values: Mapping[str, float]) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
-
-
 def progress_display(*, enabled: bool) -> ProgressDisplay:
     """Return the display for this process's stderr."""
     if not enabled:
-        return NoDisplay()
+        return ProgressDisplay()
     if not sys.stderr.isatty():
         return ProgressLines()
     from rich.console import Console

@@ -32,15 +32,7 @@ class Reporter:
         commits: Commits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write nothing yet: a standby learns the job's folders only when it is adopted.
-
-        Args:
-            progress: of the Trainer.
-            callbacks: of the script.
-            model: whose weights are kept as the best.
-            commits: say which commit is durable.
-            clock: seconds.
-        """
+        """Write nothing yet: a standby learns the job's folders only when it is adopted."""
         self._progress, self._callbacks, self._model, self._commits = progress, callbacks, model, commits
         self._tensorboard = TensorBoardWriter(None)
         self._rate = SampleRate(clock)
@@ -57,12 +49,10 @@ class Reporter:
         self._rate.restart()
 
     def count(self, samples: int) -> None:
-        """Samples were taken, over all workers."""
         self._rate.count(samples)
 
     @property
     def best(self) -> BestEvaluation | None:
-        """The best evaluation so far."""
         return self.best_files.best(self._progress) if self.best_files is not None else None
 
     def tell(self, fact: Mapping[str, Any]) -> None:
@@ -105,17 +95,15 @@ class Reporter:
                 self._progress,
                 commit=self._commits.step,
                 durable_commit=durable.durable_step,
-                restorable=durable.configured,
+                restorable=durable.settings.configured,
             )
 
     def end(self) -> None:
-        """Write what is not written, and close the files."""
         if self.best_files is not None:
             self.best_files.flush()
             self._delete_old()
 
     def close(self) -> None:
-        """Close the files. Nothing is told any more."""
         self._tensorboard.close()
 
 
@@ -131,7 +119,6 @@ class SampleRate:
         self._since, self._samples = self._clock(), 0
 
     def count(self, samples: int) -> None:
-        """Samples were taken."""
         self._samples += samples
 
     def take(self) -> dict[str, float]:

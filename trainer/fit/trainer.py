@@ -349,7 +349,6 @@ class Trainer:
             self._tell(state)
 
     def _is_evaluated(self, step: int) -> bool:
-        """Whether an evaluation follows this step within its epoch."""
         every = self._evaluation.every
         return step == self._max_steps or (every is not None and step % every == 0)
 

@@ -36,15 +36,7 @@ def check_arguments(
     schedule_per: str,
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Raise a TrainerError that names every problem, each by what the script calls it.
-
-    Args:
-        options: all groups.
-        epochs: see `Trainer`.
-        max_steps: see `Trainer`.
-        schedule_per: see `Trainer`.
-        optimizer: see `Trainer`.
-    """
+    """Raise a TrainerError that names every problem, each by what the script calls it."""
     name, computation = options.name, options.computation
     counts = {
         "epochs": epochs,
@@ -86,12 +78,7 @@ def check_scheduler(scheduler: object) -> None:
 
 
 def check_measured(names: Mapping[str, object], judges: Mapping[str, EarlyStop | KeepBest]) -> None:
-    """Raise a TrainerError if `measure` has not returned what is judged.
-
-    Args:
-        names: what it returned, by name.
-        judges: see `TrainerOptions.judges`.
-    """
+    """Raise a TrainerError if `measure` has not returned what is judged."""
     measured = ", ".join(sorted(names)) or "nothing"
     _raise(
         [

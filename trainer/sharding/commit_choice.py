@@ -21,10 +21,6 @@ def choose_commit(kept: Sequence[Kept], lengths: Sequence[int]) -> int | None:
 
     A commit is whole if a rank holds it and all ranks together have every element of the sharded state. After a death
     in the middle of a commit the one before is: its copies were made before any rank went on.
-
-    Args:
-        kept: by rank.
-        lengths: elements of each bucket.
     """
     steps = sorted({step for each in kept for step in each.commits}, reverse=True)
     for step in steps:

@@ -56,13 +56,7 @@ class CommittedShares:
         """No commit is whole any more; until the durable checkpoint is restored."""
 
     def copy(self, optimizers: Optimizers, committed: Tree, step: int) -> None:
-        """Send this rank's shares of a commit to the rank across the ring. A collective operation.
-
-        Args:
-            optimizers: those of the state.
-            committed: the commit, in host memory.
-            step: its number.
-        """
+        """Send this rank's shares of a commit to the rank across the ring. A collective operation."""
         world = shares_of(self._world.size())
         if len(world) == 1:
             self._generations = []
@@ -90,10 +84,6 @@ class CommittedShares:
         self, optimizers: Optimizers, commits: Sequence[tuple[int, Tree]]
     ) -> tuple[int | None, list[Kept]]:
         """Return the step of the commit that all go on from, and what each rank has. A collective operation.
-
-        Args:
-            optimizers: those of the state.
-            commits: the commits that this process holds, each with its step.
 
         Returns:
             The step, or None if no commit is whole; and by rank what it has.
@@ -170,7 +160,6 @@ class CommittedShares:
             self._place(name, optimizer, held, {share: on_host(content.shards)} if is_root else {})
 
     def _place(self, name: str, optimizer: ShardedOptimizer, held: Holdings, own: Mapping[Share, Shards]) -> None:
-        """Give an optimizer this rank's share of what all hold."""
         world, content = shares_of(self._world.size()), optimizer.content
         shards = self._received(
             optimizer, held=held, wanted=world, own=own, outline=content.shards, label=f"move.{name}"

@@ -31,7 +31,6 @@ class OptimizerContent:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
-        """Read what `state_dict()` gave."""
         return cls(share=Share(**state[SHARE]), shards=state["shards"], numbers=state["numbers"])
 
     @classmethod
@@ -62,13 +61,7 @@ def outlined(state: Mapping[str, Any]) -> dict[str, Any]:
 def to_plain(
     content: OptimizerContent, buckets: Sequence[Bucket], shapes: Sequence[torch.Size]
 ) -> dict[int, dict[str, Any]]:
-    """Return the `state` of a plain `state_dict()`, by the number of the parameter.
-
-    Args:
-        content: the whole.
-        buckets: its buckets.
-        shapes: that of each parameter.
-    """
+    """Return the `state` of a plain `state_dict()`, by the number of the parameter."""
     state: dict[int, dict[str, Any]] = {}
     for bucket, tensors, numbers in zip(buckets, content.shards, content.numbers, strict=True):
         for at, piece in bucket.within(0, bucket.length):

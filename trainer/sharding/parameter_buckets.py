@@ -65,16 +65,13 @@ class ParameterBuckets:
         return flat
 
     def read_weights(self, bucket: Bucket, share: Share, into: torch.Tensor) -> None:
-        """Copy a share of the weights."""
         _fill(into, bucket.within(*share.range(bucket.length)), lambda number: self.weights[number].detach())
 
     def write_weights(self, bucket: Bucket, flat: torch.Tensor) -> None:
-        """Set the weights of a whole bucket."""
         for at, piece in bucket.within(0, bucket.length):
             _write(self.weights[piece.parameter].detach(), piece, flat[at : at + piece.stop - piece.start])
 
     def write_gradients(self, bucket: Bucket, flat: torch.Tensor) -> None:
-        """Set the gradients of a whole bucket."""
         for at, piece in bucket.within(0, bucket.length):
             weight = self.weights[piece.parameter]
             if weight.grad is None:

@@ -26,7 +26,6 @@ class ShareOptimizer:
         groups: Groups,
         share: Share,
     ) -> None:
-        """Begin without a state."""
         self.share = share
         self._parameters = parameters
         self.shards: list[torch.Tensor] = []

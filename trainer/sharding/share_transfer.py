@@ -85,7 +85,6 @@ class _BucketTransfer:
     into: Mapping[str, torch.Tensor]
 
     def take_own(self, plan: Sequence[Transfer]) -> None:
-        """Copy what this rank has itself."""
         for each in plan:
             if each.source == each.target == self.rank:
                 for name in self.names:

@@ -8,6 +8,8 @@ import torch
 
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
+from hvd_elastic.trainer.elastic import departure
+from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest
 
 T = TypeVar("T")
 
@@ -87,3 +89,29 @@ class Agreement:
         if self.hosts_changed and job_was_at_risk:
             return True
         return (self.hosts_changed or self.risk > RiskLevel.NONE) and not self.keeps_running
+
+
+class RequestedSaves:
+    """The durable checkpoints that another process of this pod requests."""
+
+    def __init__(self) -> None:
+        self._request = CheckpointRequest()
+        self.job_was_at_risk = False
+        """A commit of this world had RiskLevel.JOB, as all agreed."""
+
+    def enter_world(self) -> None:
+        self.job_was_at_risk = False
+
+    @property
+    def risk(self) -> RiskLevel:
+        """What the pod of this worker asks for. One worker of each pod speaks for it."""
+        if HOROVOD.local_rank() != 0 or not self._request.pending():
+            return RiskLevel.NONE
+        return RiskLevel.POD if departure.announced() else RiskLevel.JOB
+
+    def note(self, agreed: RiskLevel) -> None:
+        self.job_was_at_risk |= agreed is RiskLevel.JOB
+
+    def take(self) -> str:
+        """Remove the request, which is being met. Returns its reason."""
+        return (self._request.take() if HOROVOD.local_rank() == 0 else "") or "request"

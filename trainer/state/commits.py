@@ -3,14 +3,14 @@
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.elastic import departure
-from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP, DurableTier
+from hvd_elastic.trainer.state.durable.durable_tier import INTERVAL, DurableTier
 from hvd_elastic.trainer.state.host_memory import HostMemory
 from hvd_elastic.trainer.state.state_tree import Tree
 
@@ -22,29 +22,23 @@ FINAL_SECONDS: Final = 300.0
 FINAL_BACKOFF: Final = Backoff(first_seconds=1.0, most_seconds=10.0)
 """Between two attempts at the end of training, each of which retries its own requests."""
 
-_INTERVAL: Final = "interval"
-"""The reason of a checkpoint that nothing but time has asked for."""
-
 
 class Commits:
-    """Both tiers of one process. The durable tier is active only on the job's writer, rank 0."""
+    """What one process holds in both tiers. The durable one is active only on the job's writer, rank 0."""
 
     def __init__(
         self,
+        memory: HostMemory,
+        durable: DurableTier,
         *,
-        checkpoint: str | None,
-        overlap: bool,
-        keep: int = DEFAULT_KEEP,
-        allow_missing: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.memory = HostMemory(overlap=overlap)
-        self.durable = DurableTier(checkpoint, keep=keep, allow_missing=allow_missing)
+        self.memory, self.durable = memory, durable
         self._clock, self._sleep = clock, sleep
         self._save_pending = False
         self.gathers = False
-        """What is stored has parts of other ranks: a commit is only stored after `add_gathered`."""
+        """What is stored of the last commit has parts of other ranks."""
         self._gathered: tuple[int, Mapping[str, Tree]] | None = None
         self._durable_step = self._attempted_step = self._final_step = -1
         self._last_lap: float | None = None
@@ -65,11 +59,6 @@ class Commits:
         progress = self.last["progress"] if self.last is not None else {}
         return LossHistory(trained_seconds=progress.get("trained_seconds", 0.0), losses=progress.get("full_losses", 0))
 
-    @property
-    def has_lost_all(self) -> bool:
-        """Whether the job was restored from a checkpoint that was not its last commit, as far as anybody knows."""
-        return self.durable.restored_reason == _INTERVAL
-
     def resume(self) -> None:
         """Training begins or goes on: what was before counts to no step."""
         self._last_lap = None
@@ -83,16 +72,18 @@ class Commits:
         self.durable.note_step(self._last_lap - before)
         return self._last_lap - before
 
-    def save_to_memory(self, tree: Tree, *, owned: AbstractSet[int]) -> None:
+    def save_to_memory(self, tree: Tree, *, owned: Callable[[], AbstractSet[int]], gathers: bool = False) -> None:
         """Make `tree` the last commit, and start a durable save if one is due.
 
         Args:
             tree: the state to copy.
-            owned: addresses of the tensors that change only in an optimizer's step.
+            owned: returns the addresses of the tensors that change only in an optimizer's step.
+            gathers: it has parts of sharded optimizers: it is only stored after `add_gathered`. Default False.
         """
         self._start_pending_save()
-        self._gathered = None  # a save that reads it keeps it
-        self.memory.save(tree, deferrable=lambda tensor: tensor.data_ptr() in owned, retained=self.durable.busy)
+        self.gathers, self._gathered = gathers, None  # a save that reads it keeps it
+        addresses = owned() if self.memory.overlap else frozenset()
+        self.memory.save(tree, deferrable=lambda tensor: tensor.data_ptr() in addresses, retained=self.durable.busy)
         if self.durable.due(self.step, self.history):
             self.save_to_store_async()
 
@@ -105,7 +96,7 @@ class Commits:
     def _start_pending_save(self) -> None:
         """Give the last commit to the durable tier if one is pending and the store is free: nobody waits for it."""
         if self._save_pending and self.durable.idle and self._is_gathered:
-            self._hand_over(_INTERVAL)
+            self._hand_over(INTERVAL)
 
     @property
     def wants_parts(self) -> bool:
@@ -147,7 +138,6 @@ class Commits:
         return self.last is not None and self.step in (self._durable_step, self.durable.durable_step)
 
     def mark_durable(self) -> None:
-        """Record that the last commit is durable."""
         self._durable_step = self.step
 
     def save_to_store_sync(self, reason: str) -> bool:

@@ -5,9 +5,6 @@ lives in host memory (`host_memory`), is stored durably at an interval (`durable
 broadcast (`broadcast`). The position in the data is part of it, so going back to a commit also goes back in the data.
 """
 
-import logging
-import os
-import time
 from collections.abc import Collection
 from typing import Any
 
@@ -17,29 +14,20 @@ from hvd_elastic.trainer.collectives.errors import HostsUpdatedInterrupt
 from hvd_elastic.trainer.collectives.horovod_classes import TorchState, init_torch_state
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
-from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
-from hvd_elastic.trainer.data.batches import Batches
-from hvd_elastic.trainer.data.progress import TRAIN, Progress, progress_words, upgrade
-from hvd_elastic.trainer.data.randomness import Randomness
+from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.elastic import departure, horovod_patches
 from hvd_elastic.trainer.elastic.stalls import stall_watch
-from hvd_elastic.trainer.sharding.commit_choice import Kept
-from hvd_elastic.trainer.sharding.committed_shares import CommittedShares, SharesLostError
-from hvd_elastic.trainer.sharding.optimizer_content import outlined
-from hvd_elastic.trainer.state.agreement import Agreement, RiskLevel, agree
-from hvd_elastic.trainer.state.broadcast import broadcast
+from hvd_elastic.trainer.state.agreement import Agreement, RequestedSaves
 from hvd_elastic.trainer.state.commits import Commits
-from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP
-from hvd_elastic.trainer.state.durable.warm_start import WarmStart
+from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP, DurableTier, TierSettings
+from hvd_elastic.trainer.state.durable.job_beginning import JobBeginning
 from hvd_elastic.trainer.state.epochs import EpochsMixin
-from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
-from hvd_elastic.trainer.state.state_objects import StateError, StateObjects
-from hvd_elastic.trainer.state.state_tree import Tree
-from hvd_elastic.trainer.telemetry import events
-from hvd_elastic.trainer.telemetry.console import say
-from hvd_elastic.trainer.telemetry.heartbeat import CheckpointRequest, HeartbeatWriter
-
-logger = logging.getLogger(__name__)
+from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.optimizer_hooks import LearningRateFactor
+from hvd_elastic.trainer.state.present_state import PresentState
+from hvd_elastic.trainer.state.sharded_commits import ShardedCommits
+from hvd_elastic.trainer.state.state_objects import StateError
+from hvd_elastic.trainer.state.step_report import StepReport, tell_saves
 
 
 class State(EpochsMixin, TorchState):  # type: ignore[misc]
@@ -105,31 +93,28 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         reserved = sorted(name for name in given if name.startswith("_") or hasattr(type(self), name))
         if reserved:
             raise StateError(f"State: {', '.join(reserved)}: taken by State itself; use other names")
-        self._optimizer_hooks = OptimizerHooks(before=self._before_step, after=self._after_step)
-        self._state_objects = StateObjects(self, given, optional=("model", "optimizer"))
+        self._present = PresentState(self, given, seeding=seeding, before_step=self._before_step)
         for name, value in given.items():
             setattr(self, name, value)
         init_torch_state(self)
-        self._progress = Progress()
-        self._randomness = Randomness(enabled=seeding)
-        self._commits = Commits(
-            checkpoint=checkpoint, overlap=overlap, keep=checkpoint_keep, allow_missing=allow_missing
+        self._settings = TierSettings(
+            script_url=checkpoint, script_keep=checkpoint_keep, script_allow_missing=allow_missing
         )
-        self._shares = CommittedShares()
-        self._job_was_at_risk = False
-        self._restored_step: int | None = None
-        self._heartbeat, self._request = HeartbeatWriter(), CheckpointRequest()
-        self._logged: dict[str, object] = {}
-        self._last_commit = time.monotonic()
-        self._batches = Batches()
-        self._rate_arguments: dict[str, Any] = {}
-        self._rate_policy = LearningRatePolicy.choose()
+        self._batches, self._memory = self._present.batches, HostMemory(overlap=overlap)
+        self._durable = DurableTier(self._settings)
+        self._commits = Commits(self._memory, self._durable)
+        self._sharded = ShardedCommits(self._present.objects, self._memory, self._commits, self._durable)
+        self._beginning = JobBeginning(self._present, self._durable)
+        self._requests = RequestedSaves()
+        self._rate_factor = LearningRateFactor()
+        self._stalls = stall_watch.THIS_PROCESS
+        self._report = StepReport(self._stalls)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute. An optimizer that becomes part of the state gets the hooks."""
         super().__setattr__(name, value)
-        if isinstance(value, torch.optim.Optimizer) and name in self._state_objects:
-            self._optimizer_hooks.watch([value])
+        if isinstance(value, torch.optim.Optimizer):
+            self._present.watch(name, value)
 
     # --- Committing --------------------------------------------------------------------------------------------------
 
@@ -147,9 +132,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             StateError: there are gradients that no optimizer's step has used.
             TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
         """
-        self._check_between_steps()
-        self._logged.update(logged)
-        self._batches.hints.commit(self._counts)
+        self._present.check_between_steps()
+        self._report.log(logged)
+        self._batches.hints.commit(self._present.counts)
         if self._batches.account.may_commit():
             self._commit_now()
         else:
@@ -164,7 +149,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             StateError: see `commit`.
             TornCommitError: see `commit`.
         """
-        self._check_between_steps()
+        self._present.check_between_steps()
         self._agree(saved=False)
 
     def log(self, **fields: object) -> None:
@@ -173,7 +158,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Args:
             fields: values by name, such as `loss=loss`. A tensor of one element is written as a number.
         """
-        self._logged.update(fields)
+        self._report.log(fields)
 
     def save(self) -> None:
         """Copy the state to host memory, and store it in the background if the checkpoint interval is over.
@@ -183,11 +168,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: see `commit`.
         """
-        self._progress.data = self._batches.account.commit()
-        self._progress.trained_seconds += self._commits.lap()
-        self._commits.gathers = bool(self._state_objects.sharded())
-        owned = self._optimizer_hooks.owned_addresses() if self._commits.memory.overlap else frozenset()
-        self._commits.save_to_memory(self._tree(), owned=owned)
+        self._present.progress.data = self._batches.account.commit()
+        self._present.progress.trained_seconds += self._commits.lap()
+        is_sharded = bool(self._present.objects.sharded())
+        self._commits.save_to_memory(
+            self._present.tree(), owned=self._present.hooks.owned_addresses, gathers=is_sharded
+        )
 
     def restore(self) -> None:
         """Go back to the last commit. Called by `elastic.run` after a failure.
@@ -197,20 +183,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: the last commit is not whole.
         """
-        self._commits.durable.stop_opening()
-        undone = self._batches.account.position
-        self._batches.go_to(undone)
-        self._optimizer_hooks.reset_after_failure()
-        self._logged = {}
-        self._drop_gradients()
-        committed = self._commits.last
-        if committed is None:
-            return
-        self._commits.memory.wait()
-        self._go_to(Progress.from_state_dict(committed["progress"]))
-        self._progress.data.count_repeated(undone)
-        self._state_objects.load(committed, kinds=self._commits.memory.kinds)
-        self._randomness.load(committed["randomness"])
+        self._durable.stop_opening()
+        self._report.forget()
+        self._present.abandon_step()
+        if self._commits.last is not None:
+            self._memory.wait()
+            self._present.load(self._commits.last, kinds=self._memory.kinds)
 
     # --- Worlds ------------------------------------------------------------------------------------------------------
 
@@ -227,40 +205,46 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """
         # Before the first collective operation, and so before the new rank 0 becomes the writer.
         if HOROVOD.rank() != 0:
-            self._commits.durable.close()
+            self._durable.close()
         self._commits.resume()
-        self._commits.memory.wait()
-        kept = self._agree_on_shares()
+        self._memory.wait()
+        kept, must_restore = self._sharded.agree_on_commit()
+        if must_restore:
+            self.restore()
         own = self._commits.step + 1 if self._commits.last is not None else 0
         if own:  # the micro-batches of an unfinished step are taken again, by all workers of the new world
-            self._drop_gradients()
+            self._present.drop_gradients()
         everyone = HOROVOD.allgather(torch.tensor([own], dtype=torch.int64), name="hvd_elastic.commits").tolist()
         newest = max(everyone)
         root = everyone.index(newest)
-        if newest == 0:
-            self._restore_durable()
-        is_new = own != newest or newest == 0
-        if newest == 0 or any(each != newest for each in everyone):
-            self._receive(root, joins=is_new)
-        has_moved = self._move_shares(newest, root, kept)
+        is_beginning = newest == 0
+        if is_beginning and HOROVOD.rank() == 0 and self._beginning.load(anew=not self._sharded.are_lost):
+            self._sharded.mark_restored()
+        is_new = own != newest or is_beginning
+        if is_beginning or any(each != newest for each in everyone):
+            self._present.receive(root, in_place=self._commits.last is not None, joins=is_new)
+        has_moved = self._sharded.move(None if is_beginning else newest - 1, root, kept)
         if is_new or has_moved:
             self.save()
-        if newest == 0:
-            self._copy_shares()
+        if is_beginning:
+            self._sharded.copy()
         # Later the workers hold a state: a value that changed must not end the job.
-        if newest == 0 and HOROVOD.rank() == 0:
-            self._commits.durable.validate(self._commits.last)
-        self._state_objects.reset_samplers()
-        self._enter_world()
+        if is_beginning and HOROVOD.rank() == 0:
+            self._beginning.check_storable(self._commits.last)
+        self._present.enter_world()
+        self._requests.enter_world()
+        self._rate_factor.enter_world(self._present.progress)
+        if HOROVOD.rank() == 0:
+            self._durable.open_in_background(self._present.progress.lineage)
 
     def end_training(self) -> None:
         """Wait until the last commit is durable. Called by `elastic.run` when the training function has returned.
 
         A collective operation: if the worker that stores the commit is lost meanwhile, the others still hold it.
         """
-        self._save_final()
-        self._emit_checkpoints()
-        if HOROVOD.size() > 1 and self._commits.durable.configured:
+        self._sharded.store_final()
+        tell_saves(self._durable.take_outcomes(), self._present.progress)
+        if HOROVOD.size() > 1 and self._settings.configured:
             HOROVOD.allreduce(torch.zeros(1), op=ReduceOp.AVERAGE, name="hvd_elastic.end")
 
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None:
@@ -273,7 +257,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         With a durable tier nobody does once the last commit is durable. The writer first makes it so if it is not: no
         other worker may be left to do so. Without one, nobody does if no other worker can take the state over.
         """
-        if not self._commits.durable.configured:
+        if not self._settings.configured:
             return departure.has_no_successor()
         return departure.announced() and self._commits.save_to_store_sync("this pod is about to end")
 
@@ -294,181 +278,29 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             BatchError: there is no such rule, `base_size` is below 1 or `warmup_steps` is below 0.
         """
-        self._rate_arguments = {"rule": rule, "base_size": base_size, "warmup_steps": warmup_steps}
-        self._rate_policy = LearningRatePolicy.choose(**self._rate_arguments)
+        self._rate_factor.choose(rule=rule, base_size=base_size, warmup_steps=warmup_steps)
 
     @property
     def learning_rate_factor(self) -> float:
         """The factor on the script's learning rate in the next optimizer step; 1.0 without a rule."""
-        progress = self._progress
-        return self._rate_policy.factor(
-            size=progress.size or HOROVOD.size(),
-            start=progress.factor_start,
-            steps=progress.optimizer_steps - progress.resized_at,
-        )
+        return self._rate_factor.at(self._present.progress)
 
     # --- Internal ----------------------------------------------------------------------------------------------------
 
-    def _drop_gradients(self) -> None:
-        self._optimizer_hooks.drop_gradients()
-        self._state_objects.drop_gradients()
-
-    def _check_between_steps(self) -> None:
-        """Refuse a commit in the middle of a step. One of `micro_batch_size` is taken again as a whole."""
-        if self._optimizer_hooks.holds_gradients() and not self.accumulating:
-            raise StateError(
-                "commit() between loss.backward() and optimizer.step(): a commit has no gradients, so a resize would "
-                "leave out the samples behind them. Commit after optimizer.step(); to accumulate gradients, use "
-                "state.batches(micro_batch_size=...)"
-            )
-
-    def _tree(self) -> Tree:
-        progress, randomness = self._progress.state_dict(), self._randomness.state()
-        return {**self._state_objects.tree(), "progress": progress, "randomness": randomness}
-
-    def _restore_durable(self) -> None:
-        """On rank 0, when no worker holds a state: load the newest durable checkpoint, if there is one.
-
-        Without one, the job's warm start: the other workers get it with the state that they receive.
-        """
-        if HOROVOD.rank() != 0:
-            return
-        self._progress.lineage = f"{time.time_ns():x}-{id(self):x}"
-        found = self._commits.durable.restore(self._progress.lineage)
-        if self._shares.are_lost:
-            self._shares.are_lost = found is None
-            if found is None:
-                return
-        words = self._begin_anew() if found is None else self._load_durable(found)
-        if self._commits.durable.configured:
-            say(logger, words)
-
-    def _load_durable(self, found: Tree) -> str:
-        """Go on from a durable checkpoint. Returns what is said of it."""
-        durable = self._commits.durable
-        durable.check_names(found, self._tree())
-        lineage, found = self._progress.lineage, upgrade(found)
-        self._go_to(Progress.from_state_dict(found["progress"]))
-        self._progress.lineage = lineage
-        self._progress.full_losses += self._commits.has_lost_all
-        self._state_objects.load_stored(found)
-        self._randomness.load(found.get("randomness", {}))
-        self._restored_step = self.step_count
-        where = progress_words(self._progress, self.epoch, TRAIN)
-        return f"restored {where} from {durable.place}/{durable.restored_name}"
-
-    def _begin_anew(self) -> str:
-        """Take the weights of the job's warm start, if it has one. Returns what is said of it."""
-        words = f"no checkpoint in {self._commits.durable.place}, beginning anew"
-        warm_start = WarmStart.of_job(os.environ)
-        if warm_start is None:
-            return words
-        warmed = warm_start.load(self._state_objects.modules())
-        return f"{words}, with {', '.join(warmed)} of {warm_start.place.partition('?')[0]}"
-
-    def _receive(self, root: int, *, joins: bool) -> None:
-        """Load the root's state. A worker that holds a commit receives into its own tensors: it can go back.
-
-        `joins`: this worker did not hold it.
-        """
-        present = self._tree()
-        for name in self._state_objects.sharded():  # each gets a share of its own afterwards
-            present["objects"][name] = outlined(present["objects"][name])
-        own = self._state_objects.own_tensors(present) if self._commits.last is not None else {}
-        tree = broadcast(present, root, into=own)
-        if HOROVOD.rank() != root:
-            self._go_to(Progress.from_state_dict(tree["progress"]))
-            self._state_objects.adopt(tree)
-            if joins:
-                self._randomness.join(tree["randomness"], HOROVOD.rank(), is_fresh=not self._progress.commits)
-
-    def _agree_on_shares(self) -> list[Kept]:
-        """Go to the newest commit of which every share is left, or to none. Returns what each rank has of it."""
-        sharded = self._state_objects.sharded()
-        if not sharded:
-            return []
-        chosen, kept = self._shares.agree_on_commit(sharded, self._commits.kept())
-        if self._commits.last is None:
-            return kept
-        if chosen is None:
-            self._commits.memory.forget()
-        elif self._commits.step > chosen:
-            self._commits.memory.go_back()
-            if self._commits.step > chosen:
-                self._commits.memory.forget()
-            self.restore()
-        return kept
-
-    def _move_shares(self, newest: int, root: int, kept: list[Kept]) -> bool:
-        """Give each rank its share of the state that all hold now. Returns whether any share was moved."""
-        sharded = self._state_objects.sharded()
-        if not sharded:
-            return False
-        if newest:
-            return self._shares.move(sharded, self._commits.kept(), newest - 1, kept)
-        self._check_shares_found()
-        self._shares.spread(sharded, root)
-        return True
-
-    def _check_shares_found(self) -> None:
-        """Raise SharesLostError on all workers, if shares were lost and rank 0 has found no durable checkpoint."""
-        are_lost, place = agree((self._shares.are_lost, self._commits.durable.place))
-        self._shares.are_lost = False
-        if are_lost:
-            where = f"{place} has no checkpoint" if place else "the job has no durable tier: give it `checkpoint`"
-            raise SharesLostError(
-                f"a share of the optimizer's state and its copy were lost together, and {where}. Training cannot go on"
-                " from what is left; started again, the job begins anew"
-            )
-
-    def _copy_shares(self) -> None:
-        """Give the shares of the last commit to a second rank. A collective operation."""
-        if sharded := self._state_objects.sharded():
-            self._commits.memory.wait()
-            self._shares.copy(sharded, self._commits.last, self._commits.step)
-
-    def _gather_shares(self, *, store: bool) -> None:
-        """Give rank 0 all shares of the last commit, for the durable tier. A collective operation."""
-        committed = self._commits.last["objects"]
-        whole = {name: each.gathered(committed[name]) for name, each in self._state_objects.sharded().items()}
-        if HOROVOD.rank() == 0:
-            self._commits.add_gathered(whole, store=store)
-
-    def _gather_for_store(self) -> None:
-        """Make the last commit one that rank 0 can store, if it is not stored yet. A collective operation."""
-        if self._commits.gathers and agree(self._commits.durable.is_writer and not self._commits.is_durable):
-            self._gather_shares(store=False)
-
-    def _save_final(self) -> None:
-        """Make the last commit durable at the end of training. A collective operation."""
-        self._gather_for_store()
-        self._commits.save_final()
-
-    def _enter_world(self) -> None:
-        progress = self._progress
-        if (certificate := self._batches.account.position.certificate) is not None:
-            certificate.complete()
-        self._job_was_at_risk = False
-        # Chosen again: a standby receives the job's environment after its State was made.
-        self._rate_policy = LearningRatePolicy.choose(**self._rate_arguments)
-        if progress.size != HOROVOD.size():
-            progress.factor_start = (
-                self.learning_rate_factor if progress.size else self._rate_policy.target(HOROVOD.size())
-            )
-            progress.resized_at = progress.optimizer_steps
-            progress.size = HOROVOD.size()
-        if HOROVOD.rank() == 0:
-            self._commits.durable.open_in_background(progress.lineage)
+    def _before_step(self) -> float:
+        self._memory.fence()
+        return self.learning_rate_factor
 
     def _commit_now(self, *, is_step: bool = True) -> None:
         """Commit, where `commit` may have been called before. `is_step`: it is told as a step of training."""
-        self._progress.commits += 1
-        self._progress.end_commits += not is_step
+        progress = self._present.progress
+        progress.commits += 1
+        progress.end_commits += not is_step
         self.save()
-        self._copy_shares()
+        self._sharded.copy()
         if is_step:
-            self._emit_step(self._logged)
-            self._logged = {}
+            self._report.tell(progress, self.epoch)
+            tell_saves(self._durable.take_outcomes(), progress)
         self._agree(saved=True)
 
     def _agree(self, *, saved: bool) -> None:
@@ -476,84 +308,34 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
 
         Where no commit may be made, the world stays, and what is stored is the last commit.
         """
-        may_commit = saved or self._batches.account.may_commit()
         account = self._batches.account
+        may_commit = saved or account.may_commit()
         agreement, digest = Agreement(
             hosts_changed=may_commit and not self._host_messages.empty(),
-            risk=self._requested_risk(),
+            risk=self._requests.risk,
             keeps_running=not departure.announced(),
             gathers=self._commits.wants_parts,
         ).allreduced(account.unshared_digest())
         account.confirm(digest)
-        if saved:
-            self._certify_commit()
+        if saved and (certificate := account.position.certificate) is not None:
+            # The last commit gets the certificate of its own samples, which is known only now.
+            self._commits.last["progress"]["data"]["certificate"] = certificate.state_dict()
         if (agreement.hosts_changed or agreement.risk) and not saved and may_commit:
-            self._progress.commits += 1
+            self._present.progress.commits += 1
             self.save()
-            self._copy_shares()
+            self._sharded.copy()
         if agreement.gathers and self._commits.last is not None:
-            self._gather_shares(store=True)
-        self._job_was_at_risk |= agreement.risk is RiskLevel.JOB
-        if agreement.must_wait_for_store(job_was_at_risk=self._job_was_at_risk):
-            with stall_watch.THIS_PROCESS.paused():
-                self._save_to_store_sync()
+            self._sharded.gather(store=True)
+        self._requests.note(agreement.risk)
+        if agreement.must_wait_for_store(job_was_at_risk=self._requests.job_was_at_risk):
+            with self._stalls.paused():
+                self._sharded.store(self._requests.take())
         elif agreement.risk:  # other workers hold the state: training does not wait for the store
-            self._request.take()
+            self._requests.take()
             self._commits.save_to_store_async()
         if agreement.hosts_changed:
-            self._commits.durable.stop_opening()
+            self._durable.stop_opening()
             while not self._host_messages.empty():
                 self._host_messages.get()
-            self._go_to(Progress.from_state_dict(self._commits.last["progress"]))
+            self._present.go_to(Progress.from_state_dict(self._commits.last["progress"]))
             raise HostsUpdatedInterrupt(skip_sync=False)
-
-    def _certify_commit(self) -> None:
-        """Let the last commit have the certificate of its own samples, which is known only now."""
-        certificate = self._batches.account.position.certificate
-        if certificate is not None:
-            self._commits.last["progress"]["data"]["certificate"] = certificate.state_dict()
-
-    def _requested_risk(self) -> RiskLevel:
-        if HOROVOD.local_rank() != 0 or not self._request.pending():
-            return RiskLevel.NONE
-        return RiskLevel.POD if departure.announced() else RiskLevel.JOB
-
-    def _save_to_store_sync(self) -> None:
-        """Make the last commit durable. All workers wait and learn the outcome, so that one that must leave can."""
-        reason = self._request.take() if HOROVOD.local_rank() == 0 else ""
-        self._gather_for_store()
-        durable = self._commits.save_to_store_sync(reason or "request")
-        if HOROVOD.size() > 1:
-            own = torch.tensor([int(durable)])
-            durable = bool(HOROVOD.allreduce(own, op=ReduceOp.MAX, name="hvd_elastic.durable").item())
-        if durable:
-            self._commits.mark_durable()
-        if HOROVOD.rank() == 0 and self._commits.durable.configured:
-            done = "done" if durable else "not done"
-            logger.info("durable checkpoint on request at step %d: %s", self._commits.step, done)
-
-    def _emit_step(self, logged: dict[str, object]) -> None:
-        now = time.monotonic()
-        rank, size, step = HOROVOD.rank(), HOROVOD.size(), self._progress.steps
-        self._heartbeat.beat(step=step, rank=rank, size=size)
-        stall_watch.THIS_PROCESS.note_step(step)
-        if events.enabled():
-            data = self._progress.data
-            samples = sum(cursor.position for cursor in data.cursors(TRAIN)) if TRAIN in data.passes else None
-            epoch = data.epoch if data.passes else self.epoch  # a commit at the end of an epoch belongs to the next one
-            seconds = round(now - self._last_commit, 6)
-            self._emit(events.Kind.STEP, epoch=epoch, samples=samples, seconds=seconds, **logged)
-        self._last_commit = now
-        self._emit_checkpoints()
-
-    def _emit_checkpoints(self) -> None:
-        for saved in self._commits.durable.take_outcomes():
-            figures = {"seconds": round(saved.seconds, 6), "bytes": saved.size_bytes, "error": saved.error}
-            self._emit(events.Kind.CHECKPOINT, saved=saved.step, **figures)
-
-    def _before_step(self) -> float:
-        self._commits.memory.fence()
-        return self.learning_rate_factor
-
-    def _after_step(self) -> None:
-        self._progress.optimizer_steps += 1

@@ -11,12 +11,15 @@ from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
 from hvd_elastic.trainer.data.loaders.loader import Collate
 from hvd_elastic.trainer.data.loaders.loader_options import merged_options
-from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.pass_options import PassOptions, Prefetcher
 from hvd_elastic.trainer.data.progress import TRAIN, Progress, Samples
-from hvd_elastic.trainer.data.randomness import Randomness
 from hvd_elastic.trainer.state.commits import Commits
-from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
+from hvd_elastic.trainer.state.durable.durable_tier import TierSettings
+from hvd_elastic.trainer.state.durable.job_beginning import JobBeginning
+from hvd_elastic.trainer.state.present_state import PresentState
+from hvd_elastic.trainer.state.sharded_commits import ShardedCommits
+from hvd_elastic.trainer.state.state_tree import Tree
+from hvd_elastic.trainer.state.step_report import emit
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.console import say
 
@@ -27,20 +30,17 @@ class EpochsMixin:
     """Everything here is part of a commit: going back to a commit also goes back in the data."""
 
     epoch: int
-    _commits: Commits
     _batches: Batches
-    _progress: Progress
-    _randomness: Randomness
-    _optimizer_hooks: OptimizerHooks
-    _restored_step: int | None
-    """The step of the durable checkpoint that this process has restored; None if it has restored none."""
-    _backward_passes: int | None = None
-    """What the optimizers were told; None if they were never told."""
+    _beginning: JobBeginning
+    _commits: Commits
+    _present: PresentState
+    _settings: TierSettings
+    _sharded: ShardedCommits
 
     @property
     def step_count(self) -> int:
         """Commits since the job began, over all its workers and restarts. That of the end of all epochs is none."""
-        return self._progress.steps
+        return self._present.progress.steps
 
     def remaining_epochs(self, total: int) -> Iterator[int]:
         """Yield the remaining epochs: `for state.epoch in state.remaining_epochs(20):`.
@@ -54,13 +54,13 @@ class EpochsMixin:
         Args:
             total: number of epochs of the whole job, over all restarts.
         """
-        if self.epoch >= total and self._restored_step == self.step_count:
+        if self.epoch >= total and self._beginning.restored_step == self.step_count:
             words = (
                 f"all {total} epochs were done before this start, at step {self.step_count}: nothing is left to train"
             )
             say(logger, words)
         while self.epoch < total:
-            self._emit(events.Kind.EPOCH, epoch=self.epoch)
+            emit(events.Kind.EPOCH, self._present.progress, epoch=self.epoch)
             account = self._batches.account
             account.enter_epoch(self.epoch)
             self._batches.hints.begin_epoch()
@@ -71,16 +71,12 @@ class EpochsMixin:
             self.epoch += 1
             if account.end_epoch():
                 self._commit_now()
-            self._prove_samples()
-        if self._commits.durable.configured and not self._is_end_committed():
+            certificate = self._batches.account.position.certificate
+            if HOROVOD.rank() == 0 and certificate is not None:
+                sample_proof.THIS_PROCESS.begin(certificate)
+        if self._settings.configured and not _is_end(self._commits.last, self.epoch):
             self._commit_now(is_step=False)
-        self._save_final()
-
-    def _prove_samples(self) -> None:
-        """Examine the certificate of samples, now that an epoch has ended: on rank 0, in the background."""
-        certificate = self._batches.account.position.certificate
-        if HOROVOD.rank() == 0 and certificate is not None:
-            sample_proof.THIS_PROCESS.begin(certificate)
+        self._sharded.store_final()
 
     def once(self, name: str) -> bool:
         """Return True the first time in this epoch, over all resizes and restarts.
@@ -190,9 +186,9 @@ class EpochsMixin:
             options,
             name=name,
             epoch=self.epoch,
-            randomness=self._randomness,
-            on_step=lambda: self._begin_step(options),
-            on_end=lambda: self._batches.hints.pass_ended(self._counts()),
+            randomness=self._present.randomness,
+            on_step=lambda: self._present.begin_step(options),
+            on_end=lambda: self._batches.hints.pass_ended(self._present.counts()),
             commit=self._commit_now,
         )
 
@@ -224,41 +220,12 @@ class EpochsMixin:
         committed = Progress.from_state_dict(last["progress"]).data if last is not None else None
         return count_samples(name, self._batches.account.position, committed)
 
-    def _emit(self, kind: events.Kind, **fields: object) -> None:
-        events.emit(kind, rank=HOROVOD.rank(), size=HOROVOD.size(), step=self._progress.steps, **fields)
-
-    def _go_to(self, progress: Progress) -> None:
-        """Continue from this progress."""
-        self._progress = progress
-        self._batches.go_to(progress.data)
-
-    def _begin_step(self, options: PassOptions) -> None:
-        self._set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))
-        self._batches.hints.step_begun(self._counts)
-
-    def _counts(self) -> Counts:
-        return Counts.of(vars(self).values(), optimizer_steps=self._progress.optimizer_steps)
-
-    def _set_backward_passes(self, passes: int | None) -> None:
-        """Tell Horovod when a step's gradients are complete. Passes in turn may divide their steps differently.
-
-        `passes`: None if each step is one, so that nothing need be told unless something else was told before.
-        """
-        if passes is None and self._backward_passes is None:
-            return
-        if (passes or 1) != self._backward_passes:
-            self._backward_passes = passes or 1
-            self._optimizer_hooks.set_backward_passes(self._backward_passes)
-
-    def _is_end_committed(self) -> bool:
-        """Whether the last commit says that this epoch's body has ended. Else the job, if it is started again from that
-        commit, would run what stands behind the last pass a second time.
-        """
-        last = self._commits.last
-        return last is None or bool(last["values"]["epoch"] == self.epoch)
-
     def _commit_now(self, *, is_step: bool = True) -> None:
         raise NotImplementedError
 
-    def _save_final(self) -> None:
-        raise NotImplementedError
+
+def _is_end(commit: Tree, epoch: int) -> bool:
+    """Whether a commit says that the body of the last epoch has ended. Else the job, if it is started again from that
+    commit, would run what stands behind the last pass a second time.
+    """
+    return commit is None or bool(commit["values"]["epoch"] == epoch)

@@ -8,14 +8,47 @@ gradient scaler remember of the step that was under way.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
 import torch
 
 from hvd_elastic.trainer.collectives import distributed_optimizer
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.data.batch_policy import LearningRatePolicy
+from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
+
+
+class LearningRateFactor:
+    """The factor that the job's rule gives, or else the script's."""
+
+    def __init__(self) -> None:
+        self._arguments: dict[str, Any] = {}
+        self._policy = LearningRatePolicy.choose()
+
+    def choose(self, **arguments: Any) -> None:
+        """Take the script's rule: what `LearningRatePolicy.choose` takes, and raises."""
+        self._arguments = arguments
+        self._policy = LearningRatePolicy.choose(**arguments)
+
+    def at(self, progress: Progress) -> float:
+        return self._policy.factor(
+            size=progress.size or HOROVOD.size(),
+            start=progress.factor_start,
+            steps=progress.optimizer_steps - progress.resized_at,
+        )
+
+    def enter_world(self, progress: Progress) -> None:
+        """Go on from the present factor to that of another size."""
+        # Chosen again: a standby receives the job's environment after its State was made.
+        self._policy = LearningRatePolicy.choose(**self._arguments)
+        size = HOROVOD.size()
+        if progress.size != size:
+            progress.factor_start = self.at(progress) if progress.size else self._policy.target(size)
+            progress.resized_at = progress.optimizer_steps
+            progress.size = size
 
 
 class LearningRateScaler:
@@ -26,7 +59,6 @@ class LearningRateScaler:
         self._unscaled: list[Any] = []
 
     def apply(self, factor: float) -> None:
-        """Multiply the learning rate of every parameter group."""
         groups = self._optimizer.param_groups
         self._unscaled = [_value(group["lr"]) for group in groups]
         for group, own in zip(groups, self._unscaled, strict=True):
@@ -102,19 +134,19 @@ class OptimizerHooks:
         """
         self._before, self._after = before, after
         self._steps: dict[int, tuple[torch.optim.Optimizer, HookedStep]] = {}
+        self._backward_passes: int | None = None
+        """What the optimizers were told; None if they were never told."""
 
-    def watch(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """Register the hooks of optimizers, wrapped by Horovod or not, that have none."""
-        for optimizer in optimizers:
-            if id(optimizer) not in self._steps:
-                self._steps[id(optimizer)] = optimizer, HookedStep(optimizer, before=self._before, after=self._after)
+    def watch(self, optimizer: torch.optim.Optimizer) -> None:
+        """Register the hooks of an optimizer, wrapped by Horovod or not, if it has none."""
+        if id(optimizer) not in self._steps:
+            self._steps[id(optimizer)] = optimizer, HookedStep(optimizer, before=self._before, after=self._after)
 
     @property
     def _optimizers(self) -> Iterator[torch.optim.Optimizer]:
         return (optimizer for optimizer, _ in self._steps.values())
 
     def reset_after_failure(self) -> None:
-        """Undo what an interrupted step has left."""
         for _, step in self._steps.values():
             step.abandon()
 
@@ -135,10 +167,17 @@ class OptimizerHooks:
         """Whether Horovod has gradients that no step has used. Without its hooks (a world of one) nobody can tell."""
         return any(distributed_optimizer.holds_gradients(optimizer) for optimizer in self._optimizers)
 
-    def set_backward_passes(self, passes: int) -> None:
-        """Make Horovod send a gradient after this many backward passes; the optimizer's step sends what is missing."""
-        for optimizer in self._optimizers:
-            distributed_optimizer.set_backward_passes(optimizer, passes)
+    def set_backward_passes(self, passes: int | None) -> None:
+        """Make Horovod send a gradient after this many backward passes; the optimizer's step sends what is missing.
+
+        `passes`: None if each step is one, so that nothing need be told unless something else was told before.
+        """
+        if passes is None and self._backward_passes is None:
+            return
+        if (passes or 1) != self._backward_passes:
+            self._backward_passes = passes or 1
+            for optimizer in self._optimizers:
+                distributed_optimizer.set_backward_passes(optimizer, self._backward_passes)
 
     def owned_addresses(self) -> frozenset[int]:
         """Return the addresses of the tensors that change only in a step."""

@@ -42,7 +42,6 @@ class SavedState(Mapping[str, Any]):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, tree: dict[str, Any]) -> Self:
-        """Return what the tree of a checkpoint says."""
         progress = None
         content, objects, randomness = tree, frozenset[str](), {}
         if tree.keys() >= _TREE:

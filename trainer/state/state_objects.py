@@ -40,7 +40,6 @@ class StateObjects:
         self._committed: dict[str, Any] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Whether the attribute of this name is part of the state."""
         return name in self._names
 
     def tree(self) -> dict[str, Tree]:
@@ -65,12 +64,7 @@ class StateObjects:
         return found
 
     def load(self, committed: Tree, *, kinds: Mapping[Path, TensorKind]) -> None:
-        """Go back to a commit of this process, which stays as it is.
-
-        Args:
-            committed: what `tree()` returned, copied to host memory.
-            kinds: what the tensors of `committed` were.
-        """
+        """Go back to a commit of this process, which stays as it is."""
         self._load_objects(committed["objects"])
         for name, value in committed["values"].items():
             setattr(self._owner, name, _on_device(value, kinds, ("values", name)))
@@ -98,7 +92,6 @@ class StateObjects:
             setattr(self._owner, name, value)
 
     def modules(self) -> dict[str, torch.nn.Module]:
-        """Return the modules of the state by name."""
         return {name: value for name, value in self._present() if isinstance(value, torch.nn.Module)}
 
     def sharded(self) -> dict[str, ShardedOptimizer]:

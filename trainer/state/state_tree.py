@@ -48,7 +48,6 @@ class TensorKind:
         return tensor.requires_grad_() if self.requires_grad else tensor
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Return a new tensor on the device."""
         return torch.empty(shape, dtype=dtype, device=self._here())
 
     def _here(self) -> str:

@@ -137,6 +137,7 @@ def _count(value: object) -> int | None:
 
 
 _THIS_PROCESS: Final = FiguresWriter()
+"""It hears the events of the process, which are one stream, and writes the one file of its pod."""
 
 
 def loss_of_this_process() -> float | None:

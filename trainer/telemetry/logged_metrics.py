@@ -21,7 +21,6 @@ class LoggedMetrics:
         self._readings: dict[str, LossReading] = {}
 
     def note(self, event: Mapping[str, object]) -> None:
-        """Keep what the script logged with a step."""
         for name in event.keys() - _OURS:
             if reading := self._readings.get(name) or self._new(name):
                 reading.note(event[name])

@@ -62,10 +62,10 @@ class MetricsServer:
 
 
 THIS_PROCESS: Final = MetricsServer()
+"""A process has one port and one stream of events, however often its script calls functions of `elastic.run`."""
 
 
 def _scrape(counts: TrainingCounts, local_rank: int, environ: Mapping[str, str]) -> Callable[[], ServedPage]:
-    """The function that answers a scrape."""
 
     @functools.cache
     def registry() -> Any:

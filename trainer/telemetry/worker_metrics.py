@@ -40,7 +40,6 @@ class TrainingCollector:
         self._counts, self._loss = counts, loss
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is counted so far."""
         counts = self._counts
         yield self._step_seconds()
         yield _counter("commits", "Commits made by this process.", counts.commits)

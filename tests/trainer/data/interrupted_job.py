@@ -43,8 +43,8 @@ class Job:
         committed = self.state._commits.last
         self.state = State(**self._values)
         if committed is not None:
-            self.state._go_to(Progress.from_state_dict(json.loads(json.dumps(committed["progress"]))))
-            self.state._state_objects.load(committed, kinds={})
+            self.state._present.go_to(Progress.from_state_dict(json.loads(json.dumps(committed["progress"]))))
+            self.state._present.objects.load(committed, kinds={})
 
     def run(self, body: Callable[[State], None]) -> None:
         while True:

@@ -230,6 +230,6 @@ def test_a_checkpoint_has_the_generators(tmp_path: Path) -> None:
         if begins:
             state.commit()
             assert state._commits.save_to_store_sync("a test")
-        found.append((state._randomness.of_pass("train", 0), drawn()))
+        found.append((state._present.randomness.of_pass("train", 0), drawn()))
         state._commits.durable.close()
     assert found[0] == found[1]

@@ -17,7 +17,7 @@ import hvd_elastic as elastic
 from hvd_elastic.trainer.checkpoint import claim, writing
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
-from hvd_elastic.trainer.state import elastic_state as states
+from hvd_elastic.trainer.state import present_state
 
 ORDERS = Path(os.environ["TEST_ORDERS"])
 LENGTH, BATCH = int(os.environ["TEST_LENGTH"]), int(os.environ["TEST_BATCH"])
@@ -84,7 +84,7 @@ die_at(rendezvous_client, "take_place", "rendezvous")
 die_at(WorldMember, "_watched", "init")
 die_at(hvd, "allgather", "sync", after=True)
 die_at(hvd, "add_process_set", "add")
-die_at(states, "broadcast", "broadcast")
+die_at(present_state, "broadcast", "broadcast")
 die_at(writing, "upload", "uploaded", after=True)
 die_at(claim.Claim, "advance", "manifest")
 

@@ -12,7 +12,6 @@ from rich.console import Console
 from hvd_elastic.trainer.fit.progress_display import (
     BAR_SECONDS,
     LINE_SECONDS,
-    NoDisplay,
     ProgressBar,
     ProgressLines,
     progress_display,
@@ -56,7 +55,7 @@ def test_the_bar_shows_the_part_of_the_epoch() -> None:
 
 def test_which_display_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(progress_display(enabled=True), ProgressLines)
-    assert isinstance(progress_display(enabled=False), NoDisplay)
+    assert not progress_display(enabled=False).due()
     master, terminal = pty.openpty()
     with os.fdopen(terminal, "w") as stderr, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stderr)

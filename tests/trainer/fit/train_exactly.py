@@ -83,7 +83,7 @@ def main() -> None:
         seed=1,
     )
     if "EARLIER_VERSION" in ENV:  # whose state had no such name
-        objects = trainer.state._state_objects
+        objects = trainer.state._present.objects
         objects._names = tuple(name for name in objects._names if name != FIT_PROGRESS)
     outcome = trainer.fit()
     best = outcome.best

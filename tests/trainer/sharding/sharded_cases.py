@@ -233,11 +233,11 @@ def take_steps(state: State, steps: range) -> None:
 def die_and_come_back(state: State) -> None:
     """This process holds nothing any more, as one that has just been started."""
     state._commits.memory.forget()
-    state._shares._generations = []
+    state._sharded._shares._generations = []
     for weight in state.model.parameters():
         weight.data.fill_(float("nan"))
     state.optimizer.place(OptimizerContent.empty(state.optimizer.buckets, WHOLE))
-    state._progress = type(state._progress)()
+    state._present.progress = type(state._present.progress)()
 
 
 def reference_after(steps: int, size: int | None = None) -> tuple[nn.Module, Any]:
@@ -263,7 +263,7 @@ def has_copies(state: State) -> None:
     mine = state._commits.last["objects"]["optimizer"]["shards"]
     everyone = hvd.allgather_object(mine)
     if hvd.size() > 1:
-        (*_, last) = state._shares._generations
+        (*_, last) = state._sharded._shares._generations
         assert last.step == state.step_count
         assert last.share.rank == (hvd.rank() - hvd.size() // 2) % hvd.size()
         theirs = everyone[last.share.rank]
@@ -317,7 +317,7 @@ def a_death_in_the_middle_of_a_commit_goes_back_to_the_one_before() -> None:
     else:
         set_gradients(state.model, 8, hvd.rank())
         state.model[0].weight.data += 1
-        state._progress.commits += 1
+        state._present.progress.commits += 1
         state.note = "half"
         state.save()
     state.sync()

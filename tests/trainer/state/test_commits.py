@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.trainer.checkpoint import SaveCounts, StoreError
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.commits import FINAL_SECONDS, Commits
+from hvd_elastic.trainer.state.durable.durable_tier import DurableTier, TierSettings
+from hvd_elastic.trainer.state.host_memory import HostMemory
 from tests.trainer.checkpoint.proxy import wait_for
 
 INTERVAL = 3
@@ -22,7 +25,7 @@ class Training:
     """One process that commits: each commit's tensor holds its own number."""
 
     def __init__(self) -> None:
-        self.commits = Commits(checkpoint=None, overlap=True)
+        self.commits = Commits(HostMemory(overlap=True), DurableTier(TierSettings()))
         self.weight = torch.zeros(1000)
         self.values: dict[str, object] = {}
         self.commits.durable.open("lineage")
@@ -34,14 +37,15 @@ class Training:
             step = int(self.weight[0])
             progress = {"commits": step, "size": 1}
             tree = {"weight": self.weight, "values": dict(self.values), "progress": progress}
-            self.commits.save_to_memory(tree, owned={self.weight.data_ptr()})
+            self.commits.save_to_memory(tree, owned=lambda: {self.weight.data_ptr()})
 
     @property
     def newest(self) -> int | None:
         """Step of the newest checkpoint; its content is checked."""
-        found = self.commits.durable.load_newest()
-        if found is None:
+        newest = self.commits.durable.newest()
+        if newest is None:
             return None
+        found: dict[str, Any] = newest.load()
         step = int(found["progress"]["commits"])
         assert found["weight"].tolist() == [float(step)] * 1000
         return step

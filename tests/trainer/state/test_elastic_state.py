@@ -77,7 +77,7 @@ class Job:
         self.state.history.append(round(loss.item(), 6))
 
     def digest(self) -> dict[str, Any]:
-        tree = self.state._tree()
+        tree = self.state._present.tree()
         return {str(path): value for path, value in flat(tree["objects"])} | {"history": list(self.state.history)}
 
 
@@ -350,14 +350,14 @@ def test_the_rate_is_scaled_only_in_the_step() -> None:
     state.scale_learning_rate("linear", base_size=1)
     seen = []
     for size in (2, 3, 1):
-        state._progress.size, state._progress.factor_start = size, float(size)
+        state._present.progress.size, state._present.progress.factor_start = size, float(size)
         before = model.weight.item()
         model.weight.grad = torch.ones(1, 1)
         optimizer.step()
         seen.append(round((before - model.weight.item()) / 0.1, 4))
         assert optimizer.param_groups[0]["lr"] == 0.1
     assert seen == [2.0, 3.0, 1.0]
-    assert state._progress.optimizer_steps == 3
+    assert state._present.progress.optimizer_steps == 3
 
 
 class OutOfMemoryError(Exception):
@@ -377,7 +377,7 @@ def test_the_factor_is_taken_off_when_a_step_fails(scheduled: str, wrapped: bool
     state = State(model=model, optimizer=optimizer)
     scheduler = make_scheduler(optimizer, 1, 0.1) if scheduled == "after" else scheduler
     state.scale_learning_rate("linear")
-    state._progress.size, state._progress.factor_start = 2, 2.0
+    state._present.progress.size, state._present.progress.factor_start = 2, 2.0
 
     def fail(*_: object) -> None:
         raise OutOfMemoryError
@@ -393,7 +393,7 @@ def test_the_factor_is_taken_off_when_a_step_fails(scheduled: str, wrapped: bool
         assert optimizer.param_groups[0]["lr"] == 0.5
         moved.append(round(before - model.weight.item(), 4))
     assert moved == [0.0, 1.0, 0.0, 1.0]
-    assert state._progress.optimizer_steps == 2
+    assert state._present.progress.optimizer_steps == 2
     if scheduler is not None:
         scheduler.step()
         assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
@@ -405,7 +405,7 @@ def test_a_step_within_a_step_has_the_factor_of_its_own_optimizer() -> None:
     outer, inner = (torch.optim.SGD([weight], lr=0.5) for weight in weights)
     state = State(outer=outer, inner=inner)
     state.scale_learning_rate("linear")
-    state._progress.size, state._progress.factor_start = 2, 2.0
+    state._present.progress.size, state._present.progress.factor_start = 2, 2.0
 
     def closure() -> float:
         for weight in weights:
@@ -418,13 +418,13 @@ def test_a_step_within_a_step_has_the_factor_of_its_own_optimizer() -> None:
     outer.step(closure)
     assert [weight.item() for weight in weights] == [-1.0, -1.0]
     assert [each.param_groups[0]["lr"] for each in (outer, inner)] == [0.5, 0.5]
-    assert state._progress.optimizer_steps == 2
+    assert state._present.progress.optimizer_steps == 2
 
 
 def test_warm_up_after_a_growth() -> None:
     state = State()
     state.scale_learning_rate("linear", warmup_steps=4)
-    progress = state._progress
+    progress = state._present.progress
     progress.size, progress.factor_start, progress.resized_at, progress.optimizer_steps = 3, 1.0, 10, 12
     assert state.learning_rate_factor == 2.0
 

@@ -178,7 +178,7 @@ def test_nothing_that_is_learned_depends_on_interruptions(script: list[Statement
     assert certificates[0] == certificates[1]
     for certificate in filter(None, certificates):
         assert examine(certificate).holds
-    position = disturbed.state._progress.state_dict()
+    position = disturbed.state._present.progress.state_dict()
     assert Progress.from_state_dict(json.loads(json.dumps(position))).state_dict() == position
 
 
@@ -498,7 +498,7 @@ def test_a_commit_of_the_first_version_is_continued(epoch_done: bool, position: 
     progress = {"commits": 40, "epoch_done": epoch_done, "cursors": {"train": cursor, "val": old}, "size": 1}
     tree = upgrade({"values": {"epoch": 3}, "objects": {}, "progress": progress})
     state = State(epoch=tree["values"]["epoch"])
-    state._go_to(Progress.from_state_dict(tree["progress"]))
+    state._present.go_to(Progress.from_state_dict(tree["progress"]))
     assert state.step_count == 40
     state.epoch = next(state.remaining_epochs(9))
     assert state.epoch == 3 + epoch_done

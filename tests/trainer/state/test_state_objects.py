@@ -43,10 +43,10 @@ class Wire:
 
     def send(self, sender: State, receiver: State) -> None:
         self._rank = 0
-        sender._receive(0, joins=False)
+        sender._present.receive(0, in_place=False, joins=False)
         self._rank = 1
         try:
-            receiver._receive(0, joins=True)
+            receiver._present.receive(0, in_place=receiver._commits.last is not None, joins=True)
             receiver.save()
         finally:
             self._rank = 0
@@ -266,7 +266,7 @@ def test_an_optimizer_that_comes_later_has_the_factor() -> None:
     model = nn.Linear(1, 1, bias=False)
     state: Any = State(model=model, optimizer=None)
     state.scale_learning_rate("linear")
-    state._progress.size, state._progress.factor_start = 2, 2.0
+    state._present.progress.size, state._present.progress.factor_start = 2, 2.0
     state.optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     model.weight.grad, before = torch.ones(1, 1), model.weight.item()
     state.optimizer.step()
@@ -281,10 +281,10 @@ def test_an_optimizer_that_comes_later_has_the_factor() -> None:
 def test_a_checkpoint_of_an_earlier_script(caplog: pytest.LogCaptureFixture) -> None:
     """What is gone is left out; what is new stays as it is; an object is never replaced by a value."""
     written: Any = State(model=nn.Linear(1, 1), ema=None, gone=1, gone_too=nn.Linear(1, 1), best=0.5)
-    stored = written._tree()
+    stored = written._present.tree()
     model, ema, added = nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)
     state: Any = State(model=model, ema=ema, added=added, best=None, count=3)
-    state._state_objects.load_stored(stored)
+    state._present.objects.load_stored(stored)
     assert torch.equal(model.weight, written.model.weight)
     assert (state.ema, state.added, state.best, state.count) == (ema, added, 0.5, 3)
     assert not hasattr(state, "gone")

@@ -128,7 +128,6 @@ _SIMPLIFIED: Final[Mapping[type, Callable[[Any], Any]]] = {
 
 
 def _key(key: Any) -> Any:
-    """Return a plain key."""
     if type(key) in _PLAIN:
         return key
     if isinstance(key, tuple):

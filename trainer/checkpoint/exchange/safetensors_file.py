@@ -17,13 +17,7 @@ from hvd_elastic.trainer.checkpoint.exchange.plain_content import Content
 
 
 def write(path: Path, content: Content, facts: Mapping[str, str]) -> None:
-    """Write a content. Raises ExchangeError: safetensors lacks the dtype of a tensor; the message names each.
-
-    Args:
-        path: a file that does not exist.
-        content: nested containers of tensors and plain values.
-        facts: further metadata.
-    """
+    """Write a content. Raises ExchangeError: safetensors lacks the dtype of a tensor; the message names each."""
     _check_installed()
     from safetensors.torch import save_file
 

@@ -86,7 +86,6 @@ class Manifest:
 
     @property
     def key(self) -> str:
-        """Key of the manifest below the prefix."""
         return f"{FOLDER}/{CheckpointId(epoch=self.epoch, sequence=self.sequence)}-step-{self.step}.json"
 
     def encode(self) -> bytes:

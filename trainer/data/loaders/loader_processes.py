@@ -130,6 +130,7 @@ class LoaderProcesses:
 
 
 THIS_PROCESS: Final = LoaderProcesses()
+"""torch's iterator and its handler of SIGCHLD are global to the process, so one object is told of all deaths."""
 
 
 def _is_child(process: BaseProcess) -> bool:

@@ -18,7 +18,6 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_STALL_SECONDS, STALL_SECONDS, WAIT_FILE, Exit, HvdElasticError
 from hvd_elastic.system.atomic_file import replace_file
-from hvd_elastic.trainer.collectives import collective_calls
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
 from hvd_elastic.trainer.elastic.stalls.code_places import place_of
 from hvd_elastic.trainer.elastic.stalls.stall_reports import StallReport, StallReports
@@ -44,9 +43,7 @@ class StallSettingError(HvdElasticError):
 class StallWatch:
     """The watch of one process."""
 
-    def __init__(
-        self, calls: CollectiveCalls = collective_calls.THIS_PROCESS, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, calls: CollectiveCalls, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: the one of `calls`."""
         self._calls, self._clock = calls, clock
         self._reports = StallReports(STALL_SECONDS)
@@ -168,4 +165,5 @@ def stall_seconds() -> float:
     return seconds
 
 
-THIS_PROCESS: Final = StallWatch()
+THIS_PROCESS: Final = StallWatch(CollectiveCalls())
+"""`elastic.run` begins the watch and a `State` tells it of steps: a script makes each of them without the other."""

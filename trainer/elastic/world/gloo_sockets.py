@@ -69,7 +69,6 @@ class WorldSockets:
             probe_when_idle(fd)
 
     def descriptors(self) -> list[int]:
-        """The world's sockets that are open now."""
         return [fd for inode, fd in open_sockets().items() if inode in self._inodes]
 
     def _new(self) -> dict[str, int]:

@@ -103,7 +103,6 @@ class PeerWatch:
             threading.Thread(target=self._run, name="peer-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """Let the thread end."""
         self._stopped.set()
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
 """A worker's place in a world."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,23 +17,9 @@ class Place:
     @classmethod
     def parse(cls, answer: str) -> "Place":
         """Read the rendezvous server's answer (`SlotInfo.to_response_string`). Raises ValueError on anything else."""
-        rank, size, local_rank, local_size, cross_rank, cross_size = map(int, answer.split(","))
-        return cls(
-            rank=rank,
-            size=size,
-            local_rank=local_rank,
-            local_size=local_size,
-            cross_rank=cross_rank,
-            cross_size=cross_size,
-        )
+        names = (each.name for each in fields(cls))
+        return cls(**dict(zip(names, map(int, answer.split(",")), strict=True)))
 
     def environment(self) -> dict[str, str]:
         """Return the variables that `hvd.init()` reads."""
-        return {
-            "HOROVOD_RANK": str(self.rank),
-            "HOROVOD_SIZE": str(self.size),
-            "HOROVOD_LOCAL_RANK": str(self.local_rank),
-            "HOROVOD_LOCAL_SIZE": str(self.local_size),
-            "HOROVOD_CROSS_RANK": str(self.cross_rank),
-            "HOROVOD_CROSS_SIZE": str(self.cross_size),
-        }
+        return {f"HOROVOD_{name.upper()}": str(number) for name, number in asdict(self).items()}

@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hvd_elastic.mpijob.contract import (
     ENV_CHECKPOINT,
@@ -19,37 +20,80 @@ from hvd_elastic.mpijob.contract import (
     ENV_INCARNATION,
     ENV_JOB,
     ENV_NAMESPACE,
-    Exit,
-    HvdElasticError,
 )
-from hvd_elastic.policy.checkpoint_interval import FIRST_SECONDS, LossHistory, checkpoint_seconds
+from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.system.backoff import Backoff
-from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, StoreError, open_checkpoints
+from hvd_elastic.trainer.checkpoint import Checkpoint, Checkpoints, StoreError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
-from hvd_elastic.trainer.checkpoint.format.capture import Capture
-from hvd_elastic.trainer.checkpoint.interval import fixed_seconds
-from hvd_elastic.trainer.checkpoint.save_cost import SaveCost
-from hvd_elastic.trainer.state.durable.changed_state import IMPORTED, check_names
+from hvd_elastic.trainer.checkpoint.interval import AutomaticInterval, fixed_seconds
 from hvd_elastic.trainer.state.durable.tier_opening import TierOpening
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_KEEP: Final = 3
 """Durable checkpoints that are kept if neither the job nor the script says how many."""
-_TOLD_FACTOR: Final = 1.5
-"""The log tells an automatic interval that has changed by this factor since it was last told."""
 START_SECONDS: Final = 300.0
 """How long the start of a job waits for a store that does not answer: as long as a store may take to be restarted."""
+
+INTERVAL: Final = "interval"
+"""The reason of a checkpoint that nothing but time has asked for."""
 
 BACKOFF: Final = Backoff(first_seconds=1.0, most_seconds=10.0)
 """Between two attempts at the start, each of which retries its own requests."""
 
 
-class UnstorableError(HvdElasticError):
-    """A value of the state could only be stored as a pickle, and a pickle is never loaded."""
+@dataclass(frozen=True, kw_only=True)
+class TierSettings:
+    """The script's settings, and the job's environment, which takes precedence.
 
-    exit_code = Exit.SCRIPT_MISTAKE
+    It is read on each use: a standby receives it only when it is adopted.
+    """
+
+    script_url: str | None = None
+    script_keep: int = DEFAULT_KEEP
+    script_allow_missing: Collection[str] = ()
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @property
+    def url(self) -> str:
+        """Empty if there is no durable tier."""
+        return self.environ.get(ENV_CHECKPOINT) or self.script_url or ""
+
+    @property
+    def configured(self) -> bool:
+        """Whether the job or the script names a durable tier."""
+        return bool(self.url)
+
+    @property
+    def place(self) -> str:
+        """The URL without its options."""
+        return self.url.partition("?")[0].rstrip("/")
+
+    @property
+    def allow_missing(self) -> frozenset[str]:
+        """Names that the State or its checkpoints may lack."""
+        given = self.environ.get(ENV_CHECKPOINT_ALLOW_MISSING, "").split(",")
+        return frozenset((*self.script_allow_missing, *(name.strip() for name in given)))
+
+    @property
+    def seconds(self) -> float | None:
+        """The interval; None if it is automatic."""
+        return fixed_seconds(self.environ.get(ENV_CHECKPOINT_SECONDS))
+
+    def open(self, lineage: str, stop: threading.Event) -> Checkpoints:
+        """Become the job's writer. Raises what `open_checkpoints` raises."""
+        steps = self.environ.get(ENV_CHECKPOINT_STEPS)
+        name = self.environ.get(ENV_JOB) or Path(sys.argv[0]).stem or "job"
+        return open_checkpoints(
+            self.url,
+            job=f"{self.environ.get(ENV_NAMESPACE) or 'local'}/{name}",
+            incarnation=self.environ.get(ENV_INCARNATION) or lineage,
+            interval_seconds=self.seconds,
+            interval_steps=int(steps) if steps else None,
+            keep=int(self.environ.get(ENV_CHECKPOINT_KEEP) or self.script_keep),
+            stop=stop,
+        )
 
 
 class DurableTier:
@@ -57,43 +101,17 @@ class DurableTier:
 
     def __init__(
         self,
-        url: str | None = None,
+        settings: TierSettings,
         *,
-        keep: int = DEFAULT_KEEP,
-        allow_missing: Collection[str] = (),
-        environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._environ = environ
-        self._script_url, self._script_keep = url, keep
-        self._allow_missing = tuple(allow_missing)
+        self.settings = settings
         self._clock, self._sleep = clock, sleep
         self._checkpoints: Checkpoints | None = None
         self._opening: TierOpening | None = None
         self._overdue = False
-        self._cost = SaveCost()
-        self._was_saving, self._started = False, 0
-        self._told_seconds = FIRST_SECONDS
-        self.restored_reason: str | None = None
-        """Why the checkpoint was written that `load_newest` has returned."""
-        self.restored_name = ""
-        """Its name below the prefix."""
-
-    @property
-    def configured(self) -> bool:
-        """Whether the job or the script names a durable tier."""
-        return bool(self._url)
-
-    @property
-    def place(self) -> str:
-        """The URL without its options; empty if there is no durable tier."""
-        return (self._url or "").partition("?")[0].rstrip("/")
-
-    @property
-    def _url(self) -> str | None:
-        # Read on each use: a standby receives the job's environment only when it is adopted.
-        return self._environ.get(ENV_CHECKPOINT) or self._script_url
+        self._interval = AutomaticInterval()
 
     @property
     def is_writer(self) -> bool:
@@ -127,13 +145,10 @@ class DurableTier:
     def note_step(self, seconds: float) -> None:
         """A step took so long, from commit to commit, since this was last called: it tells what a save costs."""
         if self._checkpoints is not None:
-            started = self._checkpoints.counts.started
-            self._cost.note_step(seconds, saving=self._was_saving or started != self._started)
-            self._was_saving, self._started = not self._checkpoints.idle, started
+            self._interval.note_step(seconds, started=self._checkpoints.counts.started, idle=self._checkpoints.idle)
 
     def resume(self) -> None:
-        """Training has paused, and goes on: the pause is no cost of a save."""
-        self._cost.drop_save()
+        self._interval.drop_save()
 
     def due(self, step: int, history: LossHistory | None = None) -> bool:
         """Whether the interval is over or a former writer's save may be incomplete. False on all but the writer.
@@ -149,23 +164,13 @@ class DurableTier:
         self._take_opened()
         if self._checkpoints is None:
             return False
-        if fixed_seconds(self._environ.get(ENV_CHECKPOINT_SECONDS)) is None:
-            self._adapt_interval(self._checkpoints, history or LossHistory())
+        if self.settings.seconds is None:
+            save_seconds = self._checkpoints.counts.seconds
+            self._checkpoints.set_interval(self._interval.adapt(history or LossHistory(), save_seconds=save_seconds))
         overdue, self._overdue = self._overdue, False
         return overdue or self._checkpoints.due(step)
 
-    def _adapt_interval(self, checkpoints: Checkpoints, history: LossHistory) -> None:
-        cost, save_seconds = self._cost.seconds, checkpoints.counts.seconds
-        seconds = checkpoint_seconds(history, cost_seconds=cost, save_seconds=save_seconds)
-        checkpoints.set_interval(seconds)
-        if cost is not None and not 1 / _TOLD_FACTOR < seconds / self._told_seconds < _TOLD_FACTOR:
-            self._told_seconds = seconds
-            logger.info(
-                "durable checkpoints each %.0f s: one costs %.2f s, and all copies of the state were lost %d times in"
-                " %.1f h", seconds, cost, history.losses, history.trained_seconds / 3600,
-            )  # fmt: skip
-
-    def restore(self, lineage: str) -> dict[str, Any] | None:
+    def restore(self, lineage: str) -> Checkpoint | None:
         """Become the writer of a job that holds no state; return the newest checkpoint that verifies, or None.
 
         Without the store nothing is known, so this waits START_SECONDS for one that does not answer. A store that
@@ -179,7 +184,7 @@ class DurableTier:
         for failures in itertools.count(1):
             try:
                 self.open(lineage)
-                return self.load_newest()
+                return self.newest()
             except TransientError as error:
                 rest = deadline - self._clock()
                 if rest <= 0:
@@ -193,28 +198,17 @@ class DurableTier:
 
     def open(self, lineage: str) -> None:
         """Become the job's writer. Raises what `open_checkpoints` raises."""
-        if self._checkpoints is None and self._url:
-            self._checkpoints = self._open_tier(lineage, threading.Event())
+        if self._checkpoints is None and self.settings.url:
+            self._checkpoints = self.settings.open(lineage, threading.Event())
 
     def open_in_background(self, lineage: str) -> None:
         """Become the writer of a job that holds its state in memory, as soon as the store can be reached.
 
         A new writer stores its first commit at once: the former writer is fenced out, and so is its unfinished save.
         """
-        if self._checkpoints is None and self._opening is None and self._url:
-            self._opening = TierOpening(lambda given_up: self._open_tier(lineage, given_up), clock=self._clock)
+        if self._checkpoints is None and self._opening is None and self.settings.url:
+            self._opening = TierOpening(lambda given_up: self.settings.open(lineage, given_up), clock=self._clock)
             self._opening.start()
-
-    def _open_tier(self, lineage: str, stop: threading.Event) -> Checkpoints:
-        return open_checkpoints(
-            self._url or "",
-            job=self._job(),
-            incarnation=self._environ.get(ENV_INCARNATION) or lineage,
-            interval_seconds=fixed_seconds(self._environ.get(ENV_CHECKPOINT_SECONDS)),
-            interval_steps=_optional_int(self._environ.get(ENV_CHECKPOINT_STEPS)),
-            keep=int(self._environ.get(ENV_CHECKPOINT_KEEP) or self._script_keep),
-            stop=stop,
-        )
 
     def _take_opened(self) -> None:
         if self._opening is not None and (opened := self._opening.take()) is not None:
@@ -233,40 +227,14 @@ class DurableTier:
             self._checkpoints.close(timeout_seconds=0)  # the whole world would wait for a request that hangs
             self._checkpoints = None
 
-    def load_newest(self) -> dict[str, Any] | None:
-        """Return the content of the newest checkpoint that verifies, or None. Raises as `Checkpoints.latest` does."""
-        found = self._checkpoints.latest() if self._checkpoints is not None else None
-        if found is None:
-            return None
-        self.restored_reason = found.reason
-        self.restored_name = found.name
-        return found.load()
+    def newest(self) -> Checkpoint | None:
+        """Return the newest checkpoint that verifies, or None. Raises as `Checkpoints.latest` does."""
+        return self._checkpoints.latest() if self._checkpoints is not None else None
 
-    def check_names(self, stored: Mapping[str, Any], present: Mapping[str, Any]) -> None:
-        """Compare what `load_newest` returned with the present state, before it is loaded.
-
-        If they differ in what the script or the job allows, no retention deletes the former state's checkpoints.
-
-        Raises:
-            IncompatibleError: one side has names that the other lacks.
-        """
-        given = self._environ.get(ENV_CHECKPOINT_ALLOW_MISSING, "").split(",")
-        allowed = {*self._allow_missing, *(name.strip() for name in given)}
-        is_part = self.restored_reason == IMPORTED
-        differ = check_names(stored, present, allow_missing=allowed, is_part=is_part)
-        if differ and self._checkpoints is not None:
-            logger.warning("the state is another than that of its checkpoints: these are kept until you delete them")
-            self._checkpoints.protect_found()
-
-    def validate(self, snapshot: Mapping[str, object]) -> None:
-        """Check at the start, not at the first interval, that a snapshot can be stored. Raises UnstorableError."""
+    def protect_found(self) -> None:
+        """Never delete the checkpoint that `newest` has returned, nor any before it: they are of another state."""
         if self._checkpoints is not None:
-            try:
-                Capture.take(snapshot)
-            except CaptureError as error:
-                raise UnstorableError(
-                    f"{error}\nKeep such values out of the State, or convert them to plain values."
-                ) from error
+            self._checkpoints.protect_found()
 
     def save(self, snapshot: Mapping[str, object], *, step: int, size: int, reason: str) -> None:
         """Start to store a commit in the background. Only while `idle`, otherwise this waits for the save before.
@@ -295,11 +263,3 @@ class DurableTier:
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the save in progress has succeeded or failed. Returns whether the last save is durable."""
         return self._checkpoints is None or self._checkpoints.flush(timeout_seconds)
-
-    def _job(self) -> str:
-        name = self._environ.get(ENV_JOB) or Path(sys.argv[0]).stem or "job"
-        return f"{self._environ.get(ENV_NAMESPACE) or 'local'}/{name}"
-
-
-def _optional_int(text: str | None) -> int | None:
-    return int(text) if text else None

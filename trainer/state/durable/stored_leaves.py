@@ -29,7 +29,6 @@ class StoredLeaf:
     """The beginning of a value."""
 
     def row(self) -> dict[str, Any]:
-        """Return plain data."""
         return {
             "name": self.name,
             "type": self.kind,

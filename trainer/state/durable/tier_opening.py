@@ -40,7 +40,6 @@ class TierOpening:
         self._thread = threading.Thread(target=self._run, name="checkpoint-open", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def wait(self, timeout_seconds: float) -> None:

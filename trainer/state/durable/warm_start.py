@@ -78,10 +78,6 @@ def _read(place: str) -> Mapping[str, Any]:
 def choose(content: Mapping[str, Any], modules: Mapping[str, torch.nn.Module]) -> dict[str, Mapping[str, Any]]:
     """Return the weights for each module, by its name in the State.
 
-    Args:
-        content: `state_dict()`s by name.
-        modules: those of the State.
-
     Raises:
         IncompatibleError: there are none.
     """

@@ -1,0 +1,124 @@
+"""The state as it is now: what a commit copies, and what going back to one changes."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.data.batches import Batches
+from hvd_elastic.trainer.data.loop_hints import Counts
+from hvd_elastic.trainer.data.pass_options import PassOptions
+from hvd_elastic.trainer.data.progress import Progress, upgrade
+from hvd_elastic.trainer.data.randomness import Randomness
+from hvd_elastic.trainer.sharding.optimizer_content import outlined
+from hvd_elastic.trainer.state.broadcast import broadcast
+from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
+from hvd_elastic.trainer.state.state_objects import StateError, StateObjects
+from hvd_elastic.trainer.state.state_tree import Path, TensorKind, Tree
+
+
+class PresentState:
+    """The script's objects and values, the progress, the position in the data, and the random number generators."""
+
+    def __init__(self, owner: object, names: Iterable[str], *, seeding: bool, before_step: Callable[[], float]) -> None:
+        """`owner` has attributes of these names. `before_step` is as for OptimizerHooks."""
+        self._owner = owner
+        self.objects = StateObjects(owner, names, optional=("model", "optimizer"))
+        self.hooks = OptimizerHooks(before=before_step, after=self._count_step)
+        self.progress = Progress()
+        self.batches = Batches()
+        self.randomness = Randomness(enabled=seeding)
+
+    @property
+    def epoch(self) -> object:
+        """The present epoch; a script's own may be anything."""
+        return getattr(self._owner, "epoch", None)
+
+    def watch(self, name: str, optimizer: torch.optim.Optimizer) -> None:
+        """Give an attribute of this name the hooks if it is part of the state."""
+        if name in self.objects:
+            self.hooks.watch(optimizer)
+
+    def tree(self) -> Tree:
+        """Return all of it, without copies of the tensors."""
+        progress, randomness = self.progress.state_dict(), self.randomness.state()
+        return {**self.objects.tree(), "progress": progress, "randomness": randomness}
+
+    def check_between_steps(self) -> None:
+        """Refuse a commit in the middle of a step. One of `micro_batch_size` is taken again as a whole.
+
+        Raises:
+            StateError: there are gradients that no optimizer's step has used.
+        """
+        if self.hooks.holds_gradients() and self.batches.current.last:
+            raise StateError(
+                "commit() between loss.backward() and optimizer.step(): a commit has no gradients, so a resize would "
+                "leave out the samples behind them. Commit after optimizer.step(); to accumulate gradients, use "
+                "state.batches(micro_batch_size=...)"
+            )
+
+    def begin_step(self, options: PassOptions) -> None:
+        self.hooks.set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))
+        self.batches.hints.step_begun(self.counts)
+
+    def counts(self) -> Counts:
+        return Counts.of(vars(self._owner).values(), optimizer_steps=self.progress.optimizer_steps)
+
+    def _count_step(self) -> None:
+        self.progress.optimizer_steps += 1
+
+    # --- Other states ------------------------------------------------------------------------------------------------
+
+    def go_to(self, progress: Progress) -> None:
+        self.progress = progress
+        self.batches.go_to(progress.data)
+
+    def drop_gradients(self) -> None:
+        self.hooks.drop_gradients()
+        self.objects.drop_gradients()
+
+    def abandon_step(self) -> None:
+        """Give up the step under way, and the passes over data."""
+        self.batches.go_to(self.batches.account.position)
+        self.hooks.reset_after_failure()
+        self.drop_gradients()
+
+    def load(self, committed: Tree, *, kinds: Mapping[Path, TensorKind]) -> None:
+        """Go back to a commit of this process, which stays as it is. `kinds`: what its tensors were."""
+        undone = self.batches.account.position
+        self.go_to(Progress.from_state_dict(committed["progress"]))
+        self.progress.data.count_repeated(undone)
+        self.objects.load(committed, kinds=kinds)
+        self.randomness.load(committed["randomness"])
+
+    def load_stored(self, stored: Tree) -> None:
+        """Go on from a durable checkpoint, as the state of the present lineage."""
+        lineage, stored = self.progress.lineage, upgrade(stored)
+        self.go_to(Progress.from_state_dict(stored["progress"]))
+        self.progress.lineage = lineage
+        self.objects.load_stored(stored)
+        self.randomness.load(stored.get("randomness", {}))
+
+    def receive(self, root: int, *, in_place: bool, joins: bool) -> None:
+        """Take the root's state. A collective operation.
+
+        Args:
+            root: the rank that sends.
+            in_place: this worker holds a commit to which it can go back: it receives into its own tensors.
+            joins: this worker did not hold the root's commit.
+        """
+        present = self.tree()
+        for name in self.objects.sharded():  # each gets a share of its own afterwards
+            present["objects"][name] = outlined(present["objects"][name])
+        tree = broadcast(present, root, into=self.objects.own_tensors(present) if in_place else {})
+        if HOROVOD.rank() != root:
+            self.go_to(Progress.from_state_dict(tree["progress"]))
+            self.objects.adopt(tree)
+            if joins:
+                self.randomness.join(tree["randomness"], HOROVOD.rank(), is_fresh=not self.progress.commits)
+
+    def enter_world(self) -> None:
+        """Divide what is left over the present world."""
+        self.objects.reset_samplers()
+        if (certificate := self.batches.account.position.certificate) is not None:
+            certificate.complete()

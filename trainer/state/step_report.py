@@ -1,0 +1,53 @@
+"""Tells of steps and saves: the heartbeat for the pod, word for the stall watch, and events."""
+
+import time
+from collections.abc import Iterable, Mapping
+
+from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
+from hvd_elastic.trainer.data.progress import TRAIN, Progress
+from hvd_elastic.trainer.elastic.stalls.stall_watch import StallWatch
+from hvd_elastic.trainer.telemetry import events
+from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
+
+
+class StepReport:
+    """Tells of each step, with what the script has logged for it."""
+
+    def __init__(self, stalls: StallWatch) -> None:
+        self._stalls = stalls
+        self._heartbeat = HeartbeatWriter()
+        self._logged: dict[str, object] = {}
+        self._last_step = time.monotonic()
+
+    def log(self, fields: Mapping[str, object]) -> None:
+        self._logged.update(fields)
+
+    def forget(self) -> None:
+        self._logged = {}
+
+    def tell(self, progress: Progress, epoch: object) -> None:
+        """A step was committed. `epoch`: the present one."""
+        now, step, data = time.monotonic(), progress.steps, progress.data
+        self._heartbeat.beat(step=step, rank=HOROVOD.rank(), size=HOROVOD.size())
+        self._stalls.note_step(step)
+        if events.enabled():
+            samples = sum(cursor.position for cursor in data.cursors(TRAIN)) if TRAIN in data.passes else None
+            if data.passes:
+                epoch = data.epoch  # a commit at the end of an epoch belongs to the next one
+            seconds = round(now - self._last_step, 6)
+            emit(events.Kind.STEP, progress, epoch=epoch, samples=samples, seconds=seconds, **self._logged)
+        self._last_step = now
+        self.forget()
+
+
+def tell_saves(outcomes: Iterable[SaveOutcome], progress: Progress) -> None:
+    """Tell how saves ended."""
+    for saved in outcomes:
+        figures = {"seconds": round(saved.seconds, 6), "bytes": saved.size_bytes, "error": saved.error}
+        emit(events.Kind.CHECKPOINT, progress, saved=saved.step, **figures)
+
+
+def emit(kind: events.Kind, progress: Progress, **fields: object) -> None:
+    """Emit an event of the present step."""
+    events.emit(kind, rank=HOROVOD.rank(), size=HOROVOD.size(), step=progress.steps, **fields)
