@@ -11,6 +11,7 @@ from typing import Final
 
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts
+from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.pod_verdict import Reason
 
 QUIET_SECONDS: Final = 0.7
@@ -58,3 +59,42 @@ def may_go_out(
 def _any_joining(eligible: EligibleHosts, pods: Iterable[PodView]) -> bool:
     scheduled = {pod.name for pod in pods if pod.node}
     return any(out.reason in JOINING and out.pod in scheduled for out in eligible.left_out)
+
+
+class FirstList:
+    """Withholds it. All times are of one clock that does not jump. Not thread-safe."""
+
+    def __init__(self, *, max_workers: int, settle_seconds: float, had_hosts: bool) -> None:
+        """`had_hosts`: an earlier sidecar of this job has offered some."""
+        self._max_workers, self._settle_seconds, self._had_hosts = max_workers, settle_seconds, had_hosts
+        self._is_out = False
+        self._last_count = 0
+        self._first_host: float | None = None
+        self._last_host: float | None = None
+
+    def release(self, eligible: EligibleHosts, inventory: Inventory, *, listed: float, now: float) -> bool:
+        """Whether this list may go out, as every list may after the first that names hosts.
+
+        `listed`: when the pods were first listed.
+        """
+        if self._is_out:
+            return True
+        if len(eligible.hosts) > self._last_count:
+            self._last_host = now
+            self._first_host = now if self._first_host is None else self._first_host
+        self._last_count = len(eligible.hosts)
+        since = SecondsSince(
+            listed=now - listed,
+            first_host=None if self._first_host is None else now - self._first_host,
+            last_host=None if self._last_host is None else now - self._last_host,
+        )
+        goes_out = may_go_out(
+            eligible,
+            inventory.own_pods(),
+            since,
+            max_workers=self._max_workers,
+            had_hosts=self._had_hosts,
+            settle_seconds=self._settle_seconds,
+        )
+        self._is_out = goes_out and bool(eligible.hosts)
+        return goes_out

@@ -23,6 +23,10 @@ class ClusterState:
         """When the oldest change came that is not published yet."""
         self._watch_health = watch_health
 
+    def contact_age(self, now: float) -> float:
+        """Seconds since the API server last confirmed the pods; infinite before it has."""
+        return float("inf") if self.last_contact is None else now - self.last_contact
+
     def take_answers(self, answers: WorkerAnswers) -> None:
         """Apply workers' answers."""
         self.note_change(self.inventory.update_workers(answers.views), answers.received)

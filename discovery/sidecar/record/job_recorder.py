@@ -13,12 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
-from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.kube.watch import Changed, Listed, Message
 from hvd_elastic.discovery.ledger.entries import Departure, Entry, WorkerLeaving
 from hvd_elastic.discovery.ledger.history.job_history import GONE, JobHistory
@@ -34,6 +32,7 @@ from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods, e
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerMissingError, LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup
 from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 
 log = logging.getLogger(__name__)
 
@@ -67,26 +66,12 @@ class WorkerQuestions:
     waits: Callable[[str], tuple[RankWait, ...] | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedJob:
-    """Whose ledger is kept."""
-
-    place: MPIJobPlace
-    launcher_uid: str
-    run_dir: Path
-    min_workers: int
-    max_workers: int
-    slots: int
-    nodes: bool
-    """Whether nodes are watched."""
-
-
 class JobRecorder:
     """`run` blocks, so it needs a thread of its own; the other methods are safe from any thread."""
 
     def __init__(
         self,
-        job: RecordedJob,
+        options: SidecarOptions,
         server: ApiServer,
         *,
         ask: WorkerQuestions,
@@ -94,14 +79,16 @@ class JobRecorder:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`wall` gives Unix seconds, and may jump; by `clock`, which may not, it is decided when to write."""
-        self._job, self._ask, self._wall, self._clock = job, ask, wall, clock
-        self._store = LedgerStore(server, job.place, launcher_uid=job.launcher_uid)
-        self._launchers = LauncherPods(server, job.place)
-        self._preemptors = PreemptorLookup(server, job.place)
+        self._options, self._ask, self._wall, self._clock = options, ask, wall, clock
+        self._store = LedgerStore(server, options.place, launcher_uid=options.pod_uid)
+        self._launchers = LauncherPods(server, options.place)
+        self._preemptors = PreemptorLookup(server, options.place)
         self._status_publisher = StatusPublisher(
-            server, job.place, min_workers=job.min_workers, max_workers=job.max_workers
+            server, options.place, min_workers=options.min_workers, max_workers=options.max_workers
         )
-        self._history = JobHistory(min_workers=job.min_workers, max_workers=job.max_workers, slots=job.slots)
+        self._history = JobHistory(
+            min_workers=options.min_workers, max_workers=options.max_workers, slots=options.slots
+        )
         self._stalls = StallHistory()
         self._queue: SimpleQueue[WatchBatch | WorkerAnswers] = SimpleQueue()
         self._pending: list[Entry] = []
@@ -188,7 +175,7 @@ class JobRecorder:
         if job is None or self._has_begun or not self._history.pods_known:
             return
         self._waits_since = moment if self._waits_since is None else self._waits_since
-        waits_for_nodes = self._job.nodes and not self._history.nodes_known and not self._stopping.is_set()
+        waits_for_nodes = self._options.nodes and not self._history.nodes_known and not self._stopping.is_set()
         if moment >= self._next_try and not (waits_for_nodes and moment < self._waits_since + NODES_SECONDS):
             self._next_try = moment + RETRY_SECONDS
             self._begin(job)
@@ -208,7 +195,7 @@ class JobRecorder:
         ledger = self._store.ledger.entries
         self._status_publisher.begin(job.uid, ledger)
         self._stalls = StallHistory.resume(ledger)
-        own = launchers.get(self._job.launcher_uid, self._unseen_launcher)
+        own = launchers.get(self._options.pod_uid, self._unseen_launcher)
         self._note(self._history.begin(ledger, own, launchers, self._now()))
         self._has_begun = True
 
@@ -299,7 +286,7 @@ class JobRecorder:
 
     def _own_end(self) -> tuple[LauncherView, dict[str, LauncherView]]:
         """How this launcher has ended, as far as it is known; and the pods of the others."""
-        left, uid = exit_code_of(self._job.run_dir), self._job.launcher_uid
+        left, uid = exit_code_of(self._options.run_dir), self._options.pod_uid
         launchers = self._launchers.read() if left is not None else self._launchers.await_end(uid)
         if launchers is None:
             return replace(self._unseen_launcher, exit_code=left), {}
@@ -310,11 +297,11 @@ class JobRecorder:
         limit = self._history.job.backoff_limit if self._history.job else None
         restarts = DEFAULT_BACKOFF_LIMIT if limit is None else limit
         # The legacy operator's launcher is a bare pod, which nobody makes again.
-        return ends_job(own, others.values(), restarts=restarts if self._job.place.version == "v2beta1" else 0)
+        return ends_job(own, others.values(), restarts=restarts if self._options.version == "v2beta1" else 0)
 
     @property
     def _unseen_launcher(self) -> LauncherView:
-        return LauncherView(pod=f"{self._job.place.job}-launcher", uid=self._job.launcher_uid)
+        return LauncherView(pod=f"{self._options.job}-launcher", uid=self._options.pod_uid)
 
     def _now(self) -> float:
         return round(self._wall(), 3)

@@ -19,7 +19,7 @@ from hvd_elastic.discovery.sidecar.workers.prober import (
     Views,
     parse_ready_line,
 )
-from hvd_elastic.discovery.sidecar.workers.worker_requests import announce_launcher, request_checkpoint
+from hvd_elastic.discovery.sidecar.workers.worker_requests import WorkerRequests
 from hvd_elastic.mpijob.contract import WorkerState
 from tests.discovery.conftest import until
 from tests.discovery.workers import Workers
@@ -206,8 +206,9 @@ def test_lost_means_three_misses_in_a_row_while_another_answered(events: list[st
 
 def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -> None:
     workers.silent.add(B)
-    assert request_checkpoint([A, B, "127.0.3.3"], "the job\nfalls short", port=workers.port, timeout_seconds=3.0) == 2
-    assert request_checkpoint([], "nobody", port=workers.port) == 0
+    requests = WorkerRequests(port=workers.port)
+    assert requests.request_checkpoint([A, B, "127.0.3.3"], "the job\nfalls short", timeout_seconds=3.0) == 2
+    assert requests.request_checkpoint([], "nobody") == 0
     until(lambda: len(workers.received) == 2)
     assert set(workers.received) == {
         (A, "checkpoint - the job falls short"),
@@ -231,7 +232,7 @@ def test_a_checkpoint_request_reaches_more_workers_than_there_are_descriptors(
     everyone = [f"127.0.{5 + number // 200}.{1 + number % 200}" for number in range(2 * few_descriptors)]
     workers.closed.update(everyone)  # the workers' own descriptors are few here, too
     workers.closed.remove(everyone[-1])
-    assert request_checkpoint(everyone, "the job falls short", port=workers.port, timeout_seconds=60.0)
+    assert WorkerRequests(port=workers.port).request_checkpoint(everyone, "the job falls short", timeout_seconds=60.0)
     until(lambda: workers.received == [(everyone[-1], "checkpoint - the job falls short")])
 
 
@@ -250,7 +251,7 @@ def test_without_a_descriptor_no_worker_has_missed_a_probe(workers: Workers) -> 
 
 def test_workers_hear_of_their_launcher(workers: Workers) -> None:
     everyone = tuple(f"127.0.3.{number}" for number in range(1, 100))
-    announce_launcher(everyone, port=workers.port, timeout_seconds=10.0)
+    WorkerRequests(port=workers.port).announce_launcher(everyone, timeout_seconds=10.0)
     until(lambda: len(workers.received) == len(everyone))
     assert set(workers.received) == {(address, "launcher") for address in everyone}
 
