@@ -12,6 +12,6 @@ Where to change what:
 - what a worker says on its ready port: the line in `contract.py`; `hvd_elastic/worker/answers/heartbeat_answer.py`
   writes it, `discovery/sidecar/workers/prober.py` reads it.
 - what training says about itself: the line of FIGURES_FILE in `contract.py`; `trainer/telemetry/figures_file.py`
-  writes it, `hvd_elastic/worker/answers/figures_answer.py` passes it on,
-  `discovery/sidecar/workers/worker_questions.py` reads it.
+  writes it, `hvd_elastic/worker/answers/report_answer.py` passes it on,
+  `discovery/sidecar/workers/worker_report.py` reads it.
 """

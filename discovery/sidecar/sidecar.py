@@ -39,14 +39,13 @@ from hvd_elastic.discovery.sidecar.inbox import (
 from hvd_elastic.discovery.sidecar.launcher.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.reconciler import Reconciler
-from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder, WorkerQuestions
+from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
 from hvd_elastic.discovery.sidecar.workers.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.workers.worker_contact import WorkerContact
-from hvd_elastic.discovery.sidecar.workers.worker_questions import read_figures, read_last_exit, read_waits
 from hvd_elastic.mpijob.contract import SNAPSHOT_MAX_AGE_SECONDS
 from hvd_elastic.system.job_key import NO_KEY
 
@@ -54,8 +53,6 @@ log = logging.getLogger(__name__)
 
 STALLED_SECONDS: Final = 10.0
 """The sidecar counts as dead if its loop has not turned for this long."""
-ANNOUNCE_SECONDS: Final = 30.0
-"""How often the workers are told that their launcher is there; far below the time that they wait for one."""
 CONCLUDE_SECONDS: Final = 3.0
 """At most, for the sidecar's last requests."""
 
@@ -99,7 +96,11 @@ class Sidecar:
             clock=clock,
             wall=wall,
         )
-        self._recorder = self._job_recorder(wall) if options.pod_uid else None
+        self._recorder = (
+            JobRecorder(options, ApiServer(access), ask=self._workers.read_report, wall=wall)
+            if options.pod_uid
+            else None
+        )
         self._launcher_job = LauncherJob(ApiServer(access), options) if options.looks_after_launcher else None
         metrics.observe(lambda: self.eligible, self._workers.prober, self._contact_age, self._figures)
 
@@ -160,10 +161,6 @@ class Sidecar:
         for thread in last_words:
             thread.join(max(0.0, deadline - self._clock()))
 
-    def _announce(self) -> None:
-        while not self._stopped.wait(ANNOUNCE_SECONDS):
-            self._workers.requests.announce_launcher(tuple(self._workers.prober.targets.values()))
-
     def _look_for_successors(self) -> None:
         """Have workers that keep their state in vain told so. A thread of its own: the loop waits for none of them."""
         requests = self._workers.requests
@@ -174,19 +171,6 @@ class Sidecar:
             with self._lock:
                 leaving = self._reconciler.without_successor()
             notices.take(leaving)
-
-    def _job_recorder(self, wall: Callable[[], float]) -> JobRecorder:
-        port = self._options.ready_port
-        return JobRecorder(
-            self._options,
-            ApiServer(self._access),
-            ask=WorkerQuestions(
-                figures=lambda address: read_figures(address, port=port),
-                last_exit=lambda address: read_last_exit(address, port=port),
-                waits=lambda address: read_waits(address, port=port),
-            ),
-            wall=wall,
-        )
 
     def turn(self) -> bool:
         """Wait for an item or until something is due, and act on it; return False once stopped."""
@@ -214,7 +198,7 @@ class Sidecar:
             yield NODES, lambda: self._watch(NODES, watch.nodes(NodeView.from_json), self._inbox.put)
         yield "prober", self._workers.prober.run
         yield "actions", self._executor.run
-        yield "presence", self._announce
+        yield "presence", lambda: self._workers.keep_announcing(self._stopped)
         yield "succession", self._look_for_successors
         launcher_job = self._launcher_job
         if launcher_job is not None:

@@ -21,7 +21,7 @@ from hvd_elastic.mpijob.contract import (
 from hvd_elastic.system import child_processes, job_key
 from hvd_elastic.worker import drain
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
-from hvd_elastic.worker.answers import figures_answer, heartbeat_answer, waits_answer
+from hvd_elastic.worker.answers import heartbeat_answer, report_answer
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
 from hvd_elastic.worker.process_exits import ProcessExits
@@ -38,6 +38,10 @@ _LAUNCHER_LOOK_SECONDS: Final = 10.0
 _REQUESTS: Final = ("checkpoint", "leave")
 _REQUESTS_AT_THE_END: Final = ("no-successor",)
 """Those that are taken only when the pod is about to end: a worker that is to stay does not leave by them."""
+
+
+_UNKNOWN: Final = b"\n"
+"""The answer to what this version does not know."""
 
 
 class RunDirError(HvdElasticError):
@@ -206,14 +210,12 @@ class EntryPoint:
 
     def _on_request(self, line: str) -> bytes:
         verb, _, rest = line.partition(" ")
-        if verb == "figures":
-            return figures_answer.figures_line(self._run_dir)
-        if verb == "waits":
-            return waits_answer.waits_line(self._run_dir, len(self._slots))
-        if verb == "last-exit":
-            return self._exits.line()
+        if verb in report_answer.REQUESTS:
+            return report_answer.report_answer(verb, self._run_dir, len(self._slots), self._exits.last)
         if verb == "launcher":
             self._launcher_seen = time.monotonic()
+        elif verb not in (*_REQUESTS, *_REQUESTS_AT_THE_END):
+            return _UNKNOWN
         elif self._is_training and verb in (_REQUESTS_AT_THE_END if self._leaving else _REQUESTS):
             self._pass_on_request(verb, rest)
         return b""

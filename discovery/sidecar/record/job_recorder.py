@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -22,9 +22,6 @@ from hvd_elastic.discovery.ledger.entries import Departure, Entry, WorkerLeaving
 from hvd_elastic.discovery.ledger.history.job_history import GONE, JobHistory
 from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
-from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-from hvd_elastic.discovery.ledger.rank_wait import RankWait
-from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
@@ -33,6 +30,7 @@ from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerMissingError
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup
 from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
 
 log = logging.getLogger(__name__)
 
@@ -57,15 +55,6 @@ MAX_ASKED: Final = 8
 """Workers that are asked for figures at a time, where it is not known which is rank 0's; or for a process's end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerQuestions:
-    """Each asks the worker at an address; None if it does not know, or say so in time."""
-
-    figures: Callable[[str], TrainingFigures | None]
-    last_exit: Callable[[str], ProcessExit | None]
-    waits: Callable[[str], tuple[RankWait, ...] | None]
-
-
 class JobRecorder:
     """`run` blocks, so it needs a thread of its own; the other methods are safe from any thread."""
 
@@ -74,11 +63,13 @@ class JobRecorder:
         options: SidecarOptions,
         server: ApiServer,
         *,
-        ask: WorkerQuestions,
+        ask: Callable[[str], WorkerReport],
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`wall` gives Unix seconds, and may jump; by `clock`, which may not, it is decided when to write."""
+        """`ask` asks the worker at an address. `wall` gives Unix seconds, and may jump; by `clock`, which may not, it
+        is decided when to write.
+        """
         self._options, self._ask, self._wall, self._clock = options, ask, wall, clock
         self._store = LedgerStore(server, options.place, launcher_uid=options.pod_uid)
         self._launchers = LauncherPods(server, options.place)
@@ -213,7 +204,7 @@ class JobRecorder:
             return
         self._figures_asked = moment
         for pod in self._history.likely_rank0(MAX_ASKED):
-            if figures := self._ask.figures(pod.ip):
+            if figures := self._ask(pod.ip).figures:
                 if not self._history.world.world:  # what it does again is known from who was there before
                     self._ask_for_exits(self._history.likely_rank0(MAX_ASKED))
                 self._note(self._history.take_figures(pod.uid, figures, self._now()))
@@ -221,7 +212,7 @@ class JobRecorder:
 
     def _ask_for_exits(self, pods: Iterable[PodView]) -> None:
         for pod in pods:
-            if end := self._ask.last_exit(pod.ip):
+            if end := self._ask(pod.ip).last_exit:
                 self._history.take_exit(pod.uid, end, self._now())
 
     def _ask_for_waits(self) -> None:
@@ -233,7 +224,7 @@ class JobRecorder:
         world, now = self._history.world, self._now()
         trains = {uid: pod for uid in world.candidates() if (pod := self._history.pods.get(uid)) and pod.ip}
         for uid in self._stalls.next_to_ask(list(trains), MAX_ASKED, stepped=world.stepped, now=now):
-            self._stalls.take(uid, self._ask.waits(trains[uid].ip) or (), self._now())
+            self._stalls.take(uid, self._ask(trains[uid].ip).waits, self._now())
         step = world.figures.step if world.figures else -1
         self._note(self._stalls.pass_time(step, self._now()))
 

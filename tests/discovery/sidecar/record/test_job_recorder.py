@@ -1,6 +1,5 @@
 """The sidecar's record of a job: real HTTP, real ready ports, the ledger as it stands in the ConfigMap."""
 
-import json
 import logging
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +29,6 @@ from hvd_elastic.discovery.ledger.entries import (
 )
 from hvd_elastic.discovery.ledger.history import stall_history, world_history
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
-from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
 from hvd_elastic.discovery.sidecar.record import job_recorder
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerStore, LedgerTakenOverError
@@ -110,7 +108,7 @@ def train(workers: Workers, *indexes: int, step: int = 10) -> None:
     for index in indexes:
         workers.say(f"127.0.1.{index + 1}", state=WorkerState.TRAINING)
     figures = {"unix": 2e9, "step": step, "size": len(indexes), "steps_per_second": 4.0, "loss": 0.5}
-    workers.figures[f"127.0.1.{indexes[0] + 1}"] = json.dumps(figures).encode() + b"\n"
+    workers.report(f"127.0.1.{indexes[0] + 1}", figures=figures)
 
 
 def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, workers: Workers) -> None:
@@ -169,7 +167,7 @@ def test_a_world_is_told_soon_though_its_workers_were_asked_just_before(
     workers.say("127.0.1.1", state=WorkerState.TRAINING)
     cluster.put(PODS, pod(0))
     start(pod_uid="l1")
-    until(lambda: bool(workers.asked_for_figures))
+    until(lambda: ("127.0.1.1", "report") in workers.received)
     train(workers, 0)
     until(lambda: bool(told(cluster, WorldChanged)))
 
@@ -319,7 +317,7 @@ def test_a_lost_process_is_told_with_how_it_ended(
     cluster.put(PODS, pod(1))
     start(pod_uid="l1")
     until(lambda: bool(told(cluster, WorldChanged)))
-    workers.exits["127.0.1.2"] = ProcessExit(seconds=0.1, code=137, hung=True).to_line()
+    workers.report("127.0.1.2", last_exit={"seconds": 0.1, "code": 137, "hung": True})
     workers.say("127.0.1.2", state=WorkerState.WAITING, generation=1)
     until(lambda: bool(told(cluster, WorkerProcessLost)))
     assert [(entry.pod, entry.detail) for entry in told(cluster, WorkerProcessLost)] == [("job-worker-1", "hung")]
@@ -335,14 +333,15 @@ def test_ranks_that_wait_for_each_other_are_told(
     cluster.put(PODS, pod(1))
     for index, operation in enumerate(("allreduce loss", "broadcast w")):
         wait = {"rank": index, "size": 2, "seconds": 31.0, "after": 30.0, "operation": operation}
-        workers.waits[f"127.0.1.{index + 1}"] = json.dumps([wait]).encode() + b"\n"
+        workers.report(f"127.0.1.{index + 1}", waits=[wait])
     start(pod_uid="l1")
     until(lambda: bool(told(cluster, RanksStalled)))
     words = "rank 0 waits in allreduce loss; rank 1 waits in broadcast w"
     assert [(entry.words, entry.step) for entry in told(cluster, RanksStalled)] == [(words, 10)]
     until(lambda: (known := status(cluster)) is not None and known.stall == words)
     until(lambda: sentences(cluster).get("RanksStalled") == f"training waits for ranks: {words}")
-    workers.waits.clear()
+    for index in range(2):
+        workers.report(f"127.0.1.{index + 1}", waits=[])
     until(lambda: bool(told(cluster, StallEnded)))
     until(lambda: (known := status(cluster)) is not None and known.stall == "")
     assert len(told(cluster, RanksStalled)) == 1
