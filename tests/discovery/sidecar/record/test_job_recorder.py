@@ -30,7 +30,7 @@ from hvd_elastic.discovery.ledger.entries import (
 from hvd_elastic.discovery.ledger.history import stall_history, world_history
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
-from hvd_elastic.discovery.sidecar.record import job_recorder
+from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, worker_inquiry
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
 from hvd_elastic.mpijob.contract import (
@@ -76,8 +76,10 @@ def launcher(uid: str, code: int | None = None, **meta: str) -> dict[str, Any]:
 
 @pytest.fixture
 def cluster(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> KubeApi:
-    for name in ("TURN_SECONDS", "BATCH_SECONDS", "RETRY_SECONDS", "FIGURES_SECONDS", "SOON_SECONDS"):
-        monkeypatch.setattr(job_recorder, name, 0.05)
+    for module in (job_recorder, ledger_writer, worker_inquiry):
+        for name in ("TURN_SECONDS", "BATCH_SECONDS", "RETRY_SECONDS", "FIGURES_SECONDS", "SOON_SECONDS"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(job_news, "GAP_SECONDS", 0.05)
     monkeypatch.setattr(launcher_pods, "END_SECONDS", 0.2)
     api.put(CONFIG_MAPS, {"metadata": {"name": LEDGER}})
@@ -163,7 +165,7 @@ def test_an_mpijob_of_the_legacy_operator_is_never_patched(cluster: KubeApi, sta
 def test_a_world_is_told_soon_though_its_workers_were_asked_just_before(
     cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_recorder, "FIGURES_SECONDS", 3600.0)
+    monkeypatch.setattr(worker_inquiry, "FIGURES_SECONDS", 3600.0)
     workers.say("127.0.1.1", state=WorkerState.TRAINING)
     cluster.put(PODS, pod(0))
     start(pod_uid="l1")
@@ -327,7 +329,7 @@ def test_ranks_that_wait_for_each_other_are_told(
     cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stall_history, "QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(job_recorder, "WAITS_SECONDS", 0.05)
+    monkeypatch.setattr(worker_inquiry, "WAITS_SECONDS", 0.05)
     train(workers, 0, 1)
     cluster.put(PODS, pod(0))
     cluster.put(PODS, pod(1))
