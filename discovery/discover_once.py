@@ -79,8 +79,8 @@ def _probe(pods: Iterable[PodView], port: int) -> Mapping[str, WorkerView]:
     prober = Prober(lambda _: None, port=port, timeout_seconds=PROBE_TIMEOUT_SECONDS)
     prober.set_targets(addresses)
     try:
-        while prober.probed < len(addresses):
+        while prober.results.probed < len(addresses):
             prober.turn()
     finally:
         prober.close()
-    return prober.views
+    return prober.results.views

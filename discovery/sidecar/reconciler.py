@@ -116,15 +116,15 @@ class Reconciler:
             told = self._workers.requests.request_leave(addresses)
             log.warning("the launcher's pod is about to end: %d of %d workers were told", told, len(addresses))
             self.state.note_change(inventory.end_with_launcher(), now)
-        self._drain.end_if_due(lambda: inventory.is_training(self._workers.prober.silent), now)
+        self._drain.end_if_due(lambda: inventory.is_training(self._workers.prober.results.silent), now)
 
     def _maintain(self, job: JobView, now: float) -> None:
         self._last_maintenance = now
-        inventory, prober = self.state.inventory, self._workers.prober
-        self._maintenance.reap(inventory, prober.silent, self._wall())
+        inventory, probes = self.state.inventory, self._workers.prober.results
+        self._maintenance.reap(inventory, probes.silent, self._wall())
         self.state.note_change(self._maintenance.scale(job, inventory, now), now)
         if self._unused_hosts is not None:
-            answers = prober.views
+            answers = probes.views
             usable = {uid: answers[uid] for uid in inventory.usable() & answers.keys()}
             self.state.note_change(inventory.withdraw(self._unused_hosts.look(usable, now)), now)
         self._workers.log_suspicion()

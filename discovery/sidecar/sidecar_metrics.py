@@ -90,12 +90,12 @@ class _ScrapeCollector(Collector):
         yield GaugeMetricFamily(
             f"{prefix}_reach_suspect",
             "1: no worker answers, so the fault may be here.",
-            float(self._prober.is_own_network_suspect),
+            float(self._prober.results.is_own_network_suspect),
         )
         yield GaugeMetricFamily(
             f"{prefix}_word_age_seconds", "Since the API server last confirmed the list.", self._contact_age_seconds()
         )
-        steps = [view.step for view in self._prober.views.values() if view.step >= 0]
+        steps = [view.step for view in self._prober.results.views.values() if view.step >= 0]
         yield GaugeMetricFamily(f"{prefix}_step", "Newest step that a worker has reported.", max(steps, default=-1))
 
 

@@ -8,7 +8,8 @@ from typing import Final
 from hvd_elastic.discovery.expected_workers import write_expected
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.discovery.sidecar.workers.prober import Prober, Views
+from hvd_elastic.discovery.sidecar.workers.probe_results import Views
+from hvd_elastic.discovery.sidecar.workers.prober import Prober
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport, read_report
 from hvd_elastic.discovery.sidecar.workers.worker_requests import WorkerRequests
 
@@ -50,7 +51,7 @@ class WorkerContact:
 
     def log_suspicion(self) -> None:
         """Log when this side's own network becomes suspect, and when it no longer is."""
-        suspect = self.prober.is_own_network_suspect
+        suspect = self.prober.results.is_own_network_suspect
         if suspect != self._was_suspect:
             self._was_suspect = suspect
             log.warning(

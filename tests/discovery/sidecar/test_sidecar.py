@@ -337,7 +337,7 @@ def test_training_leaves_before_the_launcher_does(api: KubeApi, start: Start, wo
     assert f"leave {request_key(tmp_path / 'key')}" in told
     until(lambda: len([line for _, line in workers.received if line.startswith("leave")]) == 2)
     workers.say("127.0.1.1", generation=1)
-    until(lambda: running.sidecar._workers.prober.views["uid-job-0"].state is WorkerState.WAITING)
+    until(lambda: running.sidecar._workers.prober.results.views["uid-job-0"].state is WorkerState.WAITING)
     assert not (tmp_path / DRAINED_FILE).exists()
     workers.closed.add("127.0.1.2")  # its next standby is not warm yet
     until((tmp_path / DRAINED_FILE).exists)
@@ -415,7 +415,9 @@ def test_a_launcher_stays_for_workers_that_leave_with_it(
     for index, address in enumerate(("127.0.1.1", "127.0.1.2")):
         workers.say(address, state=WorkerState.LEAVING)
         api.put(PODS, pod(index, deleting="2030-01-01T00:00:00Z"))
-    until(lambda: {view.state for view in running.sidecar._workers.prober.views.values()} == {WorkerState.LEAVING})
+    until(
+        lambda: {view.state for view in running.sidecar._workers.prober.results.views.values()} == {WorkerState.LEAVING}
+    )
     (tmp_path / DRAIN_FILE).touch()
     until(lambda: running.sidecar._reconciler._drain.is_under_way)
     assert not (tmp_path / DRAINED_FILE).exists()
