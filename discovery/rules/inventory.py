@@ -45,11 +45,9 @@ class Inventory:
 
     @property
     def rules(self) -> EligibilityRules:
-        """The rules by which pods are judged."""
         return self._rules
 
     def update_owner(self, uid: str) -> bool:
-        """Set the MPIJob's UID."""
         return self._update_rules(replace(self._rules, owner_uid=uid))
 
     def update_victims(self, victims: frozenset[str]) -> bool:
@@ -69,7 +67,6 @@ class Inventory:
         return self._update_rules(replace(self._rules, launcher_ending=True))
 
     def update_pods(self, message: Message[PodView]) -> bool:
-        """Apply a message of the pods' watch."""
         match message:
             case Listed(objects=pods):
                 return self._replace_pods({pod.uid: pod for pod in pods})
@@ -90,7 +87,6 @@ class Inventory:
                 return False
 
     def update_nodes(self, message: Message[NodeView]) -> bool:
-        """Apply a message of the nodes' watch."""
         match message:
             case Listed(objects=nodes):
                 gone = self.nodes.keys() - {node.name for node in nodes}
@@ -141,7 +137,6 @@ class Inventory:
         return f"{Reason.NODE_AT_RISK}: {verdict.risk}" if verdict.risk else "started anew"
 
     def own_pods(self) -> tuple[PodView, ...]:
-        """The pods that the MPIJob owns."""
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
 
     def is_training(self, silent: Container[str] = ()) -> bool:

@@ -58,7 +58,6 @@ class ActionExecutor:
         self._queue.put(action)
 
     def run(self) -> None:
-        """Work until stopped."""
         while (action := self._queue.get()) is not None:
             self._report(ActionResult(action=action, error=self._execute(action)))
 

@@ -70,7 +70,9 @@ class ListUpdater:
             eligible = inventory.eligible_hosts(quarantine)
             change = self._publisher.compare(eligible, inventory.changed_hosts())
         self.eligible, self._last_update = eligible, now
-        goes_out = self._first_list.release(eligible, inventory, listed=listed, now=now)
+        goes_out = self._first_list.is_out or self._first_list.release(
+            eligible, inventory.own_pods(), listed=listed, now=now
+        )
         if goes_out:
             self._publish(eligible, change, state, now)
         self.is_withholding = bool(quarantine) or not goes_out

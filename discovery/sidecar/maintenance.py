@@ -76,7 +76,6 @@ class Maintenance:
         return inventory.update_victims(plan.victims)
 
     def take_result(self, result: ActionResult) -> None:
-        """Count and log how an action went."""
         if isinstance(result.action, Reap):
             self._metrics.reaps.labels(result.action.reason, "failed" if result.error else "done").inc()
         if result.error:

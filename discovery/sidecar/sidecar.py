@@ -43,7 +43,6 @@ from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder
 from hvd_elastic.discovery.sidecar.resource_watcher import NODES, watch_resource
 from hvd_elastic.discovery.sidecar.sidecar_metrics import JobFigures, Metrics
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
 from hvd_elastic.discovery.sidecar.workers.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.workers.worker_contact import WorkerContact
 from hvd_elastic.mpijob.contract import SNAPSHOT_MAX_AGE_SECONDS
@@ -87,7 +86,7 @@ class Sidecar:
         self._lock = threading.Lock()
         """Guards the reconciler: its state, and what it does."""
         self._reconciler = Reconciler(
-            ClusterState(Inventory(rules, known), WatchHealth(metrics)),
+            ClusterState(Inventory(rules, known), metrics),
             publisher,
             self._workers,
             options,

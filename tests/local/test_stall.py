@@ -8,7 +8,7 @@ import pytest
 from hvd_elastic.discovery.ledger.rank_wait import stall_words
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE
-from hvd_elastic.worker.answers.report_answer import report_answer
+from hvd_elastic.worker.answers import report_answer
 from testbed.local.training import training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]

@@ -112,7 +112,6 @@ class JobHistory:
                     yield from self._lives.lose(pod, self._around(pod), gpus=self._gpus, now=now)
 
     def take_answers(self, views: Mapping[str, WorkerView], now: float) -> None:
-        """Workers' answers, by pod UID."""
         if not self._has_begun:
             self._early.update(views)
         for uid, view in views.items():
@@ -137,7 +136,6 @@ class JobHistory:
         return node is not None and node.spot, pod.ready_since, pod.created, pod.name
 
     def take_figures(self, uid: str, figures: TrainingFigures, now: float) -> Iterator[Entry]:
-        """What rank 0's worker says of the training."""
         yield from self.world.take_figures(uid, figures, now)
 
     def unexplained(self) -> list[PodView]:
@@ -145,7 +143,6 @@ class JobHistory:
         return [self.pods[uid] for uid in self.world.unexplained() if uid in self.pods and self.pods[uid].ip]
 
     def take_exit(self, uid: str, end: ProcessExit, now: float) -> None:
-        """How the last training process of a worker ended."""
         self.world.take_exit(uid, end, now)
 
     def pass_time(self, now: float) -> Iterator[Entry]:

@@ -36,7 +36,6 @@ class LauncherJob:
         """Launchers that had failed by themselves at the last look; None before the first. Any thread may read."""
 
     def run(self, stopped: threading.Event) -> None:
-        """Look after the Job until stopped."""
         pauses = iter(PAUSES_SECONDS)
         pause = 0.0
         while not stopped.wait(pause):

@@ -76,7 +76,6 @@ class JobRecorder:
         self._stopping.set()
 
     def run(self) -> None:
-        """Record until stopped."""
         try:
             while not self._stopping.is_set():
                 self._turn()

@@ -80,7 +80,6 @@ class LedgerWriter:
             self._write()
 
     def conclude(self) -> None:
-        """Write the last entries."""
         self._name_preemptors(self._clock() + PREEMPTOR_SECONDS)
         if not self._write():
             self._write()  # once more: another version may have been written meanwhile

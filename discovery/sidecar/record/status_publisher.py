@@ -50,7 +50,6 @@ class StatusPublisher:
         self._news.begin(next(worlds, ()))
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """What the ledger has now."""
         self._news.take(entries)
         self._next_status = 0.0
 
@@ -78,7 +77,6 @@ class StatusPublisher:
             self._told = present
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
-        """The last words."""
         self._write_status(self._status.status(history, entries, now), moment=0.0)
         if news := self._news.due(float("inf")):
             self._write_event(news)

@@ -83,12 +83,10 @@ class Prober:
         self._wake_up()
 
     def stop(self) -> None:
-        """End `run`."""
         self._stopped = True
         self._wake_up()
 
     def run(self) -> None:
-        """Probe until stopped."""
         try:
             while not self._stopped:
                 self.turn()

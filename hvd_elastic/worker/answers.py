@@ -1,27 +1,67 @@
-"""READY_PORT's answer to `report`: what this pod's training processes have written, and how the last one ended."""
+"""What READY_PORT answers: the worker's own line, and its report of what its training processes have written."""
 
 import json
 import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-from hvd_elastic.mpijob.contract import FIGURES_FILE, FIGURES_MAX_BYTES, WAIT_FILE, WAITS_MAX_BYTES
+from hvd_elastic.mpijob.contract import (
+    FIGURES_FILE,
+    FIGURES_MAX_BYTES,
+    HEARTBEAT_FILE,
+    WAIT_FILE,
+    WAITS_MAX_BYTES,
+    WorkerState,
+)
 
-REQUESTS: Final = frozenset({"report", "figures", "waits", "last-exit"})
+REPORT_REQUESTS: Final = frozenset({"report", "figures", "waits", "last-exit"})
 """Sidecars of 0.1 ask for one part at a time, for one release more."""
 _FRESH_SECONDS: Final = 10.0
 """A WAIT_FILE is replaced every second while it is true; a process that was killed leaves its last."""
 _WAIT_BYTES: Final = 1024
+_HEARTBEAT_BYTES: Final = 256
+_NUMBERS: Final = range(10**18)
+"""The numbers that READY_PORT's readers accept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """What the training process last wrote to HEARTBEAT_FILE."""
+
+    step: int
+    """-1 if there is no heartbeat."""
+    age_seconds: int
+    """Seconds since the file was written; -1 if there is no heartbeat."""
+
+
+NO_HEARTBEAT: Final = Heartbeat(step=-1, age_seconds=-1)
+
+
+def read_heartbeat(run_dir: Path, *, clock: Callable[[], float] = time.time) -> Heartbeat:
+    """Read HEARTBEAT_FILE (`STEP RANK SIZE UNIX`). A missing or malformed file is NO_HEARTBEAT."""
+    try:
+        with (run_dir / HEARTBEAT_FILE).open("rb") as file:
+            step, _, _, unix = file.read(_HEARTBEAT_BYTES).split()
+        beat = Heartbeat(step=int(step), age_seconds=max(0, int(clock() - float(unix))))
+    except (OSError, ValueError, OverflowError):
+        return NO_HEARTBEAT
+    return beat if beat.step in _NUMBERS and beat.age_seconds in _NUMBERS else NO_HEARTBEAT
+
+
+def own_line(generation: int, state: WorkerState, heartbeat: Heartbeat) -> bytes:
+    """Return the line that each connection gets."""
+    return f"hvd-elastic 1 {generation} {state} {heartbeat.step} {heartbeat.age_seconds}\n".encode()
 
 
 def report_answer(
     request: str, run_dir: Path, slots: int, last_exit: ProcessExit | None, *, clock: Callable[[], float] = time.time
 ) -> bytes:
-    """Return the line that answers one of REQUESTS. `slots`: processes that may have a WAIT_FILE."""
+    """Return the line that answers one of REPORT_REQUESTS. `slots`: processes that may have a WAIT_FILE."""
     since = clock() - _FRESH_SECONDS
     waits = [_object(run_dir / f"{WAIT_FILE}.{rank}", _WAIT_BYTES, since) for rank in range(slots)]
     parts = {

@@ -13,7 +13,7 @@ from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport, read_report
 from hvd_elastic.mpijob.contract import FIGURES_FILE, FIGURES_MAX_BYTES, READY_PORT, REPORT_MAX_BYTES, WAIT_FILE
-from hvd_elastic.worker.answers.report_answer import report_answer
+from hvd_elastic.worker.answers import report_answer
 from tests.hvd_elastic.worker.pods import Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import WAITER, first_line
 
