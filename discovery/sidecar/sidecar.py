@@ -188,12 +188,11 @@ class Sidecar:
         return going
 
     def _threads(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        options = self._options
-        pods = watch.workers_of(options.job, options.namespace, options.version, PodView.from_json)
+        place = self._options.place
+        pods, job = watch.workers_of(place, PodView.from_json), watch.one_job(place, JobView.from_json)
         yield "pods", lambda: self._watch("pods", pods, self._take_at_once)
-        job = watch.one_job(options.job, options.namespace, options.version, JobView.from_json)
         yield "job", lambda: self._watch("job", job, self._inbox.put)
-        if options.nodes:
+        if self._options.nodes:
             yield NODES, lambda: self._watch(NODES, watch.nodes(NodeView.from_json), self._inbox.put)
         yield "prober", self._workers.prober.run
         yield "actions", self._executor.run

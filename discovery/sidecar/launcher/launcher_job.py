@@ -16,7 +16,7 @@ from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.restart_budget import LauncherJobView
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import exit_code_of
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Exit, Role
+from hvd_elastic.mpijob.contract import Exit, Role
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +86,8 @@ class LauncherJob:
 
     def _read(self) -> tuple[LauncherJobView, list[PodView]]:
         job = LauncherJobView.from_json(self._server.get(self._path))
-        selector = {"labelSelector": f"{LABEL_JOB_NAME}={self._options.job},{LABEL_JOB_ROLE}={Role.LAUNCHER}"}
-        pods = self._server.get(f"{self._options.place.core}/pods", selector)["items"]
+        place = self._options.place
+        pods = self._server.get(f"{place.core}/pods", place.pods_of(Role.LAUNCHER))["items"]
         return job, [PodView.from_json(pod) for pod in pods]
 
     def _restarts(self) -> int:

@@ -12,7 +12,7 @@ from hvd_elastic.discovery.ledger.history.job_history import GONE
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_TYPE, STATUS_FILE, Role
+from hvd_elastic.mpijob.contract import STATUS_FILE, Role
 
 log = logging.getLogger(__name__)
 
@@ -25,17 +25,15 @@ class LauncherPods:
     """Reads them when asked. Not thread-safe."""
 
     def __init__(self, server: ApiServer, options: SidecarOptions) -> None:
-        role = LABEL_REPLICA_TYPE if options.version == "v1" else LABEL_JOB_ROLE
         self._server, self._options = server, options
-        self._path = f"{options.place.core}/pods"
-        self._query = {"labelSelector": f"{LABEL_JOB_NAME}={options.job},{role}={Role.LAUNCHER}"}
         self.own = LauncherView(pod=f"{options.job}-launcher", uid=options.pod_uid)
         """The one beside this sidecar, as long as it was not seen."""
 
     def read(self) -> dict[str, LauncherView] | None:
         """By UID; None if the API server does not answer."""
+        place = self._options.place
         try:
-            pods = self._server.get(self._path, self._query)["items"]
+            pods = self._server.get(f"{place.core}/pods", place.pods_of(Role.LAUNCHER))["items"]
         except ApiError as error:
             log.info("the launchers' pods cannot be read: %s", error)
             return None
