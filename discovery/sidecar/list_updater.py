@@ -1,7 +1,7 @@
 """Decides when the launcher gets a new list of hosts, and which workers save a checkpoint before it does."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from hvd_elastic.discovery.rules.address_reuse import AddressReuse
@@ -11,12 +11,10 @@ from hvd_elastic.discovery.sidecar.change_log import ChangeLog
 from hvd_elastic.discovery.sidecar.cluster_state import ClusterState
 from hvd_elastic.discovery.sidecar.publisher import Publisher, SnapshotChange
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.workers.worker_requests import WorkerRequests
 from hvd_elastic.mpijob.contract import SnapshotState
 
 log = logging.getLogger(__name__)
-
-RequestCheckpoint = Callable[[Iterable[str], str], int]
-"""Asks the workers at these addresses for a durable checkpoint, with the reason; returns how many received it."""
 
 MIN_GAP_SECONDS: Final = 0.01
 """At least, between two lists."""
@@ -32,12 +30,12 @@ class ListUpdater:
         publisher: Publisher,
         first_list: FirstList,
         *,
-        request_checkpoint: RequestCheckpoint,
+        requests: WorkerRequests,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self._publisher, self._first_list = publisher, first_list
-        self._request_checkpoint, self._metrics, self._clock = request_checkpoint, metrics, clock
+        self._requests, self._metrics, self._clock = requests, metrics, clock
         self._address_reuse = AddressReuse(publisher.hosts)
         self._change_log = ChangeLog()
         self._at_risk: frozenset[str] = frozenset()
@@ -65,10 +63,10 @@ class ListUpdater:
         """Decide and publish. `listed`: when the pods were first listed. Raises OSError."""
         inventory = state.inventory
         eligible = inventory.eligible_hosts()
-        change = self._publisher.compare(eligible, inventory.changed_hosts())
+        change = self._publisher.compare(eligible, inventory.index.changed_hosts())
         if quarantine := self._address_reuse.quarantine(change.joined, now):
             eligible = inventory.eligible_hosts(quarantine)
-            change = self._publisher.compare(eligible, inventory.changed_hosts())
+            change = self._publisher.compare(eligible, inventory.index.changed_hosts())
         self.eligible, self._last_update = eligible, now
         goes_out = self._first_list.is_out or self._first_list.release(
             eligible, inventory.own_pods(), listed=listed, now=now
@@ -86,12 +84,12 @@ class ListUpdater:
         inventory, before = cluster.inventory, self._publisher.last
         state = SnapshotState.SHORT if eligible.is_short(inventory.rules) else SnapshotState.OK
         self._save_before_loss(eligible, state)
-        if self._publisher.publish(eligible, change, state, cluster.contact_age(now), inventory.lines()):
+        if self._publisher.publish(eligible, change, state, cluster.contact_age(now), inventory.index.lines()):
             self._address_reuse.published(change.joined, change.left, now)
             assert self._publisher.last is not None
             self._metrics.generation.set(self._publisher.last.generation)
             self._change_log.add(self._publisher.last, change, inventory)
-        inventory.mark()
+        inventory.index.mark()
         self._change_log.flush_if_due(now)
         if cluster.oldest_change is not None and self._publisher.last is not before:
             self._metrics.latency.observe(self._clock() - cluster.oldest_change)
@@ -108,5 +106,5 @@ class ListUpdater:
             addresses = {host.address for host in eligible.hosts if host.pod in self._at_risk}
         else:
             return
-        received = self._request_checkpoint(addresses, reason)
+        received = self._requests.request_checkpoint(addresses, reason)
         log.warning("%s: asked for a checkpoint, %d of %d workers received it", reason, received, len(addresses))

@@ -44,14 +44,14 @@ class Reconciler:
         """`submit` has an action carried out. `clock` must not jump; `wall` gives Unix seconds and may."""
         self.state = state
         self._workers, self._clock, self._wall = workers, clock, wall
-        self.list = ListUpdater(
+        self.updater = ListUpdater(
             publisher,
             FirstList(
                 max_workers=options.max_workers,
                 settle_seconds=options.settle_seconds,
                 had_hosts=bool(publisher.hosts),
             ),
-            request_checkpoint=workers.requests.request_checkpoint,
+            requests=workers.requests,
             metrics=metrics,
             clock=clock,
         )
@@ -64,18 +64,18 @@ class Reconciler:
     @property
     def is_pending(self) -> bool:
         """Whether a list is to go out soon."""
-        return self.state.oldest_change is not None or self.list.is_withholding
+        return self.state.oldest_change is not None or self.updater.is_withholding
 
     def wait_seconds(self) -> float:
         """Until something is due, if nothing comes meanwhile."""
         if self.state.oldest_change is not None:
-            return max(0.0, self.list.earliest - self._clock())
-        return WITHHELD_TURN_SECONDS if self.list.is_withholding or self._drain.is_under_way else TURN_SECONDS
+            return max(0.0, self.updater.earliest - self._clock())
+        return WITHHELD_TURN_SECONDS if self.updater.is_withholding or self._drain.is_under_way else TURN_SECONDS
 
     def without_successor(self) -> dict[str, str]:
         """UID to address of the workers that leave, if no other one can take their state over."""
         inventory = self.state.inventory
-        if self.state.job is None or self.list.eligible.hosts:  # an offered worker does not leave
+        if self.state.job is None or self.updater.eligible.hosts:  # an offered worker does not leave
             return {}
         uids = without_successor(inventory.own_pods(), age_seconds=self.state.contact_age(self._clock()))
         return {uid: inventory.addresses[uid] for uid in sorted(uids & inventory.addresses.keys())}
@@ -103,9 +103,9 @@ class Reconciler:
         self._drain_launcher(now)
         if is_maintained:
             self._maintain(job, now)
-        if self.list.is_due(self.state, now):
+        if self.updater.is_due(self.state, now):
             self._workers.update_expected(self.state.inventory)
-            self.list.update(self.state, listed, now)
+            self.updater.update(self.state, listed, now)
         self._workers.update_targets(self.state.inventory)
 
     def _drain_launcher(self, now: float) -> None:

@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -106,7 +107,7 @@ class Sidecar:
     @property
     def eligible(self) -> EligibleHosts:
         """The last decision."""
-        return self._reconciler.list.eligible
+        return self._reconciler.updater.eligible
 
     @property
     def is_alive(self) -> bool:
@@ -116,7 +117,7 @@ class Sidecar:
     @property
     def is_ready(self) -> bool:
         """Whether this sidecar has written a snapshot and it is fresh."""
-        return self._reconciler.list.has_published and self._contact_age() <= SNAPSHOT_MAX_AGE_SECONDS
+        return self._reconciler.updater.has_published and self._contact_age() <= SNAPSHOT_MAX_AGE_SECONDS
 
     def stop(self) -> None:
         """End `run` soon. Safe in a signal handler, because `SimpleQueue.put` is reentrant."""
@@ -130,21 +131,18 @@ class Sidecar:
                 "no ssh key at %s: workers that have one refuse requests for checkpoints", self._options.ssh_key
             )
         for name, work in self._threads():
-            threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
-        recording = None
-        if self._recorder is not None:
-            recording = threading.Thread(target=self._recorder.run, name="recorder", daemon=True)
-            recording.start()
+            _start(name, partial(self._guarded, work))
+        last_words = [] if self._recorder is None else [_start("recorder", self._recorder.run)]
         try:
             while self.turn():
                 pass
         finally:
             with self._lock:
                 self._stopped.set()
-                self._reconciler.list.close()
+                self._reconciler.updater.close()
         self._workers.prober.stop()
         self._executor.stop()
-        self._conclude([recording] if recording else [])
+        self._conclude(last_words)
 
     def _conclude(self, last_words: list[threading.Thread]) -> None:
         """The launcher has ended: kubelets stop a native sidecar after the main container."""
@@ -153,10 +151,7 @@ class Sidecar:
             self._recorder.stop()
         if self._launcher_job is not None:
             # With a connection of its own: that of `run` may be in use.
-            launcher_job = LauncherJob(ApiServer(self._access), self._options)
-            last_word = threading.Thread(target=launcher_job.conclude, name="conclude", daemon=True)
-            last_word.start()
-            last_words.append(last_word)
+            last_words.append(_start("conclude", LauncherJob(ApiServer(self._access), self._options).conclude))
         for thread in last_words:
             thread.join(max(0.0, deadline - self._clock()))
 
@@ -249,3 +244,9 @@ class Sidecar:
 
     def _contact_age(self) -> float:
         return self._reconciler.state.contact_age(self._clock())
+
+
+def _start(name: str, work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread

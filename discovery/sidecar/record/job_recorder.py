@@ -95,7 +95,7 @@ class JobRecorder:
         if not self._has_begun:
             return
         self._ledger.add(self._inquiry.ask_all())
-        self._ledger.add(self._history.pass_time(self._now()))
+        self._ledger.add(self._history.world.pass_time(self._now()))
         self._ledger.write_if_due()
         self._status_publisher.publish(
             self._history, self._inquiry.stalls, self._ledger.entries, self._now(), self._clock()

@@ -53,13 +53,13 @@ class WorkerInquiry:
             if figures := self._ask(pod.ip).figures:
                 if not self._history.world.world:  # what it does again is known from who was there before
                     self._ask_for_exits(self._history.likely_rank0(MAX_ASKED))
-                yield from self._history.take_figures(pod.uid, figures, self._now())
+                yield from self._history.world.take_figures(pod.uid, figures, self._now())
                 return
 
     def _ask_for_exits(self, pods: Iterable[PodView]) -> None:
         for pod in pods:
             if end := self._ask(pod.ip).last_exit:
-                self._history.take_exit(pod.uid, end, self._now())
+                self._history.world.take_exit(pod.uid, end, self._now())
 
     def _ask_for_waits(self) -> Iterator[Entry]:
         """While no step gets done, ask workers what their ranks do."""
