@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hvd_elastic.discovery.kube import watch
 from hvd_elastic.discovery.kube.api_server import Access, ApiServer, ApiStatusError
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import EligibleHosts, eligible_hosts
 from hvd_elastic.discovery.rules.pod_verdict import EligibilityRules
@@ -46,8 +47,9 @@ def discover_once(
     Without `reach` every worker counts as answering, because a terminal is seldom inside the pods' network.
     """
     server = ApiServer(access)
-    (view,) = watch.Watch(server=server, selection=watch.one_job(job, namespace, version, JobView.from_json)).list_all()
-    pods = watch.Watch(server=server, selection=watch.workers_of(job, namespace, version, PodView.from_json)).list_all()
+    place = MPIJobPlace(job=job, namespace=namespace, version=version)
+    (view,) = watch.Watch(server=server, selection=watch.one_job(place, JobView.from_json)).list_all()
+    pods = watch.Watch(server=server, selection=watch.workers_of(place, PodView.from_json)).list_all()
     nodes = _nodes(server)
     rules = EligibilityRules(owner_uid=view.uid, slots=slots or view.slots, min_workers=min_workers)
     workers = _probe(pods, ready_port) if reach else None
@@ -79,8 +81,8 @@ def _probe(pods: Iterable[PodView], port: int) -> Mapping[str, WorkerView]:
     prober = Prober(lambda _: None, port=port, timeout_seconds=PROBE_TIMEOUT_SECONDS)
     prober.set_targets(addresses)
     try:
-        while prober.probed < len(addresses):
+        while prober.results.probed < len(addresses):
             prober.turn()
     finally:
         prober.close()
-    return prober.views
+    return prober.results.views

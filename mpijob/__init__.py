@@ -9,9 +9,8 @@ Where to change what:
 - add an exit code: `Exit` in `contract.py`; what the launcher makes of it:
   `hvd_elastic/launcher/core/processes/exit_codes.py`.
 - add an environment variable of the pods: its name in `contract.py`, its value in `manifests/pod_environment.py`.
-- what a worker says on its ready port: the line in `contract.py`; `hvd_elastic/worker/answers/heartbeat_answer.py`
-  writes it, `discovery/sidecar/workers/prober.py` reads it.
+- what a worker says on its ready port: the line in `contract.py`; `hvd_elastic/worker/answers.py` writes it,
+  `discovery/sidecar/workers/prober.py` reads it.
 - what training says about itself: the line of FIGURES_FILE in `contract.py`; `trainer/telemetry/figures_file.py`
-  writes it, `hvd_elastic/worker/answers/figures_answer.py` passes it on,
-  `discovery/sidecar/workers/worker_questions.py` reads it.
+  writes it, `hvd_elastic/worker/answers.py` passes it on, `discovery/sidecar/workers/worker_report.py` reads it.
 """

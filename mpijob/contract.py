@@ -288,7 +288,10 @@ some seconds, is replaced every second, and has one line of JSON, 1 KiB at most;
 operation in which the process waits; without it the process computes. `place`: the script's line."""
 
 WAITS_MAX_BYTES: Final = 16 * 1024
-"""Of the answer to `waits`, its newline included."""
+"""Of the list of waits in a report."""
+
+REPORT_MAX_BYTES: Final = FIGURES_MAX_BYTES + WAITS_MAX_BYTES + 512
+"""Of the answer to `report`, its newline included."""
 
 CHECKPOINT_REQUEST_FILE: Final = "checkpoint-now"
 """In RUN_DIR of a worker. It exists while the job is about to fall below min workers, or this pod is about to end. The
@@ -337,11 +340,12 @@ reach test. A connection is answered with one line and may send one::
     client: leave KEY                                    optional: training leaves, and the pod stays
     client: no-successor KEY                             optional: write NO_SUCCESSOR_FILE, if this pod is about to end
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
-    client: figures                                      optional: answered with FIGURES_FILE, or an empty line
-    client: last-exit                                    optional: answered with how the last training process ended
-    client: waits                                        optional: answered with the fresh WAIT_FILEs, as one JSON list
+    client: report                                       optional: answered with one more line, a JSON object
 
-The answer to `last-exit` is one line of JSON (`hvd_elastic.discovery.ledger.process_exit`), or an empty one.
+The object is `{"figures": FIGURES_FILE, "waits": [WAIT_FILE, ...], "last_exit": END}`: the fresh WAIT_FILEs, and how
+the last training process ended (`hvd_elastic.discovery.ledger.process_exit`). What is not known is null. For one
+release the requests `figures`, `waits` and `last-exit` of 0.1 are answered with that part alone. An unknown request is
+answered with an empty line.
 
 KEY is made of SSH_KEY (`hvd_elastic.system.job_key`). A worker that has one ignores requests with another KEY. One that
 has none believes every `checkpoint`, but neither `leave` nor `no-successor`. GENERATION counts the standbys of this

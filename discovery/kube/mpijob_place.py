@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_TYPE, Role
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MPIJobPlace:
@@ -25,6 +27,11 @@ class MPIJobPlace:
     def core(self) -> str:
         """The root of the core API in its namespace."""
         return f"/api/v1/namespaces/{self.namespace}"
+
+    def pods_of(self, role: Role) -> dict[str, str]:
+        """The query for its pods of this role. The legacy operator uses another label for roles."""
+        label = LABEL_REPLICA_TYPE if self.version == "v1" else LABEL_JOB_ROLE
+        return {"labelSelector": f"{LABEL_JOB_NAME}={self.job},{label}={role}"}
 
     def reference(self, uid: str) -> dict[str, str]:
         """The MPIJob as an owner. `uid`: its UID."""

@@ -24,7 +24,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError, ApiUnreachableError
 from hvd_elastic.discovery.kube.event_trimming import trim_pod
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_TYPE, Role
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
+from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.system.backoff import Backoff, jitter
 
 T = TypeVar("T")
@@ -101,15 +102,9 @@ class Selection(Generic[T]):
     """If not empty, only the object of this name, read by GET: a Role can grant that without `list`."""
 
 
-def workers_of(job: str, namespace: str, version: str, read: Callable[[Json], T]) -> Selection[T]:
-    """The worker pods of an MPIJob. `version`: as for `one_job`; the legacy operator uses another label for roles."""
-    role = LABEL_REPLICA_TYPE if version == "v1" else LABEL_JOB_ROLE
-    return Selection(
-        path=f"/api/v1/namespaces/{namespace}/pods",
-        query={"labelSelector": f"{LABEL_JOB_NAME}={job},{role}={Role.WORKER}"},
-        read=read,
-        trim=trim_pod,
-    )
+def workers_of(place: MPIJobPlace, read: Callable[[Json], T]) -> Selection[T]:
+    """The worker pods of an MPIJob."""
+    return Selection(path=f"{place.core}/pods", query=place.pods_of(Role.WORKER), read=read, trim=trim_pod)
 
 
 def nodes(read: Callable[[Json], T]) -> Selection[T]:
@@ -117,10 +112,10 @@ def nodes(read: Callable[[Json], T]) -> Selection[T]:
     return Selection(path="/api/v1/nodes", query={}, read=read)
 
 
-def one_job(job: str, namespace: str, version: str, read: Callable[[Json], T]) -> Selection[T]:
-    """One MPIJob; `version` is `v2beta1`, or `v1` for the legacy training operator."""
-    path = f"/apis/kubeflow.org/{version}/namespaces/{namespace}/mpijobs"
-    return Selection(path=path, query={"fieldSelector": f"metadata.name={job}"}, read=read, name=job)
+def one_job(place: MPIJobPlace, read: Callable[[Json], T]) -> Selection[T]:
+    """The MPIJob itself."""
+    query = {"fieldSelector": f"metadata.name={place.job}"}
+    return Selection(path=place.path.rpartition("/")[0], query=query, read=read, name=place.job)
 
 
 @dataclass(kw_only=True)

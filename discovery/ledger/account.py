@@ -12,7 +12,7 @@ may tell late when a pod was bound, or ended) counts back what the sum has alrea
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from hvd_elastic.discovery.ledger.entries import (
@@ -21,6 +21,7 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    LedgerSums,
     Totals,
     WantedChanged,
     WorkerBound,
@@ -34,37 +35,19 @@ _INDEX: Final = re.compile(r"-(\d+)$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobAccount:
-    """The sums of a ledger, up to one time. GPU-seconds are GPUs times seconds."""
+class JobAccount(LedgerSums):
+    """The sums of a ledger, up to one time."""
 
     began: float | None = None
     """Unix seconds of the first entry, which is the first launcher's; None: there is none."""
     ended: float | None = None
     """Unix seconds of the job's end."""
-    gpu_seconds: dict[str, float] = field(default_factory=dict)
-    """By `machine_key`."""
-    lent_gpu_seconds: float = 0.0
-    stalled_gpu_seconds: float = 0.0
-    training_seconds: float = 0.0
-    pause_seconds: float = 0.0
-    repeated_steps: int = 0
-    resizes: int = 0
-    """Worlds after the first one."""
-    preemptions: int = 0
-    launchers: int = 0
     held_gpus: int = 0
     """At this time."""
     lent_gpus: int = 0
     """At this time."""
     workers: tuple[str, ...] = ()
     """Pods that train at this time."""
-    step: int = -1
-    """The last step that an entry tells; -1: none does."""
-
-    @property
-    def held_gpu_seconds(self) -> float:
-        """GPU-seconds of all machines."""
-        return sum(self.gpu_seconds.values())
 
 
 def fold(entries: Iterable[Entry], now: float) -> JobAccount:
@@ -103,37 +86,6 @@ def _read(entries: Iterable[Entry]) -> "_Book":
     return book
 
 
-_SUMS: Final = (
-    "lent_gpu_seconds",
-    "stalled_gpu_seconds",
-    "training_seconds",
-    "pause_seconds",
-    "repeated_steps",
-    "resizes",
-    "preemptions",
-    "launchers",
-    "step",
-)
-"""Fields of the same meaning in Totals, JobAccount and `_Sums`."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Sums:
-    lent_gpu_seconds: float = 0.0
-    stalled_gpu_seconds: float = 0.0
-    training_seconds: float = 0.0
-    pause_seconds: float = 0.0
-    repeated_steps: int = 0
-    resizes: int = 0
-    preemptions: int = 0
-    launchers: int = 0
-    step: int = -1
-    gpu_seconds: dict[str, float] = field(default_factory=dict)
-
-    def by_name(self) -> dict[str, Any]:
-        return {**{name: getattr(self, name) for name in _SUMS}, "gpu_seconds": dict(self.gpu_seconds)}
-
-
 @dataclass(slots=True, kw_only=True)
 class _Worker:
     """A worker pod whose GPUs are held or lent."""
@@ -157,7 +109,8 @@ class _Worker:
 class _Book:
     """The sums so far, and what is not over."""
 
-    sums: _Sums = field(default_factory=_Sums)
+    sums: dict[str, Any] = field(default_factory=lambda: asdict(LedgerSums()))
+    """By the fields of LedgerSums."""
     entries: int = 0
     began: float | None = None
     latest: float = 0.0
@@ -176,14 +129,15 @@ class _Book:
 
     @classmethod
     def after(cls, totals: Totals) -> "_Book":
-        sums = _Sums(gpu_seconds=dict(totals.gpu_seconds), **{name: getattr(totals, name) for name in _SUMS})
+        known = asdict(totals)
+        sums = {each.name: known[each.name] for each in fields(LedgerSums)}
         return cls(sums=sums, entries=totals.entries, began=totals.began, latest=totals.unix)
 
     def take_over(self, entry: Entry) -> None:
         """What was not over at the Totals before it: it is counted from there on, and as an event not again."""
-        sums = self.sums.by_name()
+        sums = {**self.sums, "gpu_seconds": dict(self.sums["gpu_seconds"])}
         self._apply(entry, self.latest)
-        self.sums = _Sums(**sums)
+        self.sums = sums
 
     def enter(self, entry: Entry) -> None:
         self.entries += 1
@@ -215,7 +169,7 @@ class _Book:
         self.ended = None
         if not self.launcher or self.launcher.uid != launcher.uid:  # else only its sidecar began again
             self.launcher = launcher
-            self.sums.launchers += 1
+            self.sums["launchers"] += 1
             self._end_world(at)
 
     def _bind(self, bound: WorkerBound, at: float) -> None:
@@ -229,7 +183,7 @@ class _Book:
         if worker := self.held.get(leaving.uid):
             before = worker.preempted
             worker.leaving = leaving
-            self.sums.preemptions += worker.preempted - before
+            self.sums["preemptions"] += worker.preempted - before
 
     def _release(self, gone: WorkerGone, at: float) -> None:
         if worker := self.held.pop(gone.uid, None):
@@ -245,13 +199,13 @@ class _Book:
 
     def _change_world(self, world: WorldChanged, at: float) -> None:
         self._end_world(at)
-        sums, pause = self.sums, world.pause_seconds or 0.0
-        sums.step = world.step if world.step >= 0 else sums.step
-        sums.repeated_steps += world.repeated_steps
-        sums.pause_seconds += pause
-        sums.stalled_gpu_seconds += pause * sum(worker.bound.gpus for worker in self.held.values())
+        self._reach(world.step)
+        pause = world.pause_seconds or 0.0
+        self.sums["repeated_steps"] += world.repeated_steps
+        self.sums["pause_seconds"] += pause
+        self.sums["stalled_gpu_seconds"] += pause * sum(worker.bound.gpus for worker in self.held.values())
         if world.workers:
-            sums.resizes += self.first_world is not None
+            self.sums["resizes"] += self.first_world is not None
             self.first_world = self.first_world or world
             self.world, self.trained_from = world, at
 
@@ -261,7 +215,7 @@ class _Book:
 
     def _end(self, ended: JobEnded, at: float) -> None:
         self.ended = ended
-        self.sums.step = ended.step if ended.step >= 0 else self.sums.step
+        self._reach(ended.step)
         self._end_world(at)
         self._end_loans(list(self.lent), at)
         for worker in self.held.values():
@@ -272,18 +226,21 @@ class _Book:
         for pod in pods:
             self._count_lent(self.lent.pop(pod), at)
 
+    def _reach(self, step: int) -> None:
+        self.sums["step"] = step if step >= 0 else self.sums["step"]
+
     def _count_training(self, at: float) -> None:
         if self.world:
-            self.sums.training_seconds += at - self.trained_from
+            self.sums["training_seconds"] += at - self.trained_from
             self.trained_from = at
 
     def _count_lent(self, worker: _Worker, at: float) -> None:
-        self.sums.lent_gpu_seconds += worker.bound.gpus * (at - worker.since)
+        self.sums["lent_gpu_seconds"] += worker.bound.gpus * (at - worker.since)
         worker.since = at
 
     def _count_held(self, worker: _Worker, at: float) -> None:
-        key, sums = machine_key(worker.bound.machine, spot=worker.bound.spot), self.sums.gpu_seconds
-        sums[key] = sums.get(key, 0.0) + worker.bound.gpus * (at - worker.since)
+        key, held = machine_key(worker.bound.machine, spot=worker.bound.spot), self.sums["gpu_seconds"]
+        held[key] = held.get(key, 0.0) + worker.bound.gpus * (at - worker.since)
         worker.since = at
 
     def _count_open(self, at: float) -> None:
@@ -302,7 +259,7 @@ class _Book:
             held_gpus=sum(worker.bound.gpus for worker in self.held.values()),
             lent_gpus=sum(worker.bound.gpus for worker in self.lent.values()),
             workers=self.world.workers if self.world else (),
-            **self.sums.by_name(),
+            **self.sums,
         )
 
     def closed(self) -> tuple[Totals, list[Entry]]:
@@ -313,5 +270,5 @@ class _Book:
         if self.world is not self.first_world:
             rest.append(self.world or WorldChanged(unix=self.latest, workers=()))
         began = self.latest if self.began is None else self.began
-        totals = Totals(unix=self.latest, began=began, entries=self.entries, carried=len(rest), **self.sums.by_name())
+        totals = Totals(unix=self.latest, began=began, entries=self.entries, carried=len(rest), **self.sums)
         return totals, rest

@@ -10,7 +10,7 @@ launcher's pod.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -172,7 +172,33 @@ class JobEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class LedgerSums:
+    """What is added up over a ledger. GPU-seconds are GPUs times seconds."""
+
+    gpu_seconds: dict[str, float] = field(default_factory=dict)
+    """Those that the job held, by `MACHINE|spot`, `MACHINE|on-demand` or `MACHINE|unknown`."""
+    lent_gpu_seconds: float = 0.0
+    """Between a worker's preemption and the binding of the one in its place, or the job's end."""
+    stalled_gpu_seconds: float = 0.0
+    """Pauses of resizes, times the GPUs held then."""
+    training_seconds: float = 0.0
+    """In which somebody trained, pauses included."""
+    pause_seconds: float = 0.0
+    repeated_steps: int = 0
+    resizes: int = 0
+    """Worlds after the first one."""
+    preemptions: int = 0
+    launchers: int = 0
+    step: int = -1
+    """The last step that an entry tells; -1: none does."""
+
+    @property
+    def held_gpu_seconds(self) -> float:
+        return sum(self.gpu_seconds.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals(LedgerSums):
     """The sums over all earlier entries, in their place: the first line of a ledger that was shortened.
 
     What has not ended at `unix` (a worker that holds GPUs, a wait for one that was preempted, a world) stands behind
@@ -185,21 +211,6 @@ class Totals:
     """When the first launcher started."""
     entries: int = 0
     """How many were summed up."""
-    gpu_seconds: dict[str, float]
-    """GPU-seconds that the job held, by `MACHINE|spot`, `MACHINE|on-demand` or `MACHINE|unknown`."""
-    lent_gpu_seconds: float = 0.0
-    """GPU-seconds between a worker's preemption and the binding of the one in its place, or the job's end."""
-    stalled_gpu_seconds: float = 0.0
-    """Pauses of resizes, times the GPUs held then."""
-    training_seconds: float = 0.0
-    """Seconds in which somebody trained, pauses included."""
-    pause_seconds: float = 0.0
-    repeated_steps: int = 0
-    resizes: int = 0
-    preemptions: int = 0
-    launchers: int = 0
-    step: int = -1
-    """The last step that one of them tells; -1: none does."""
     carried: int = 0
     """How many entries behind this one are those that had not ended."""
 
@@ -226,7 +237,7 @@ _Made = TypeVar("_Made")
 
 def to_line(entry: Entry) -> str:
     """One line of JSON with its newline. Fields that have their default are left out."""
-    defaults = {field.name: field.default for field in fields(entry)}
+    defaults = {known.name: known.default for known in fields(entry)}
     document = {name: value for name, value in asdict(entry).items() if value != defaults[name]}
     return json.dumps({"kind": entry.kind, **document}, separators=(",", ":")) + "\n"
 

@@ -9,6 +9,7 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from hvd_elastic.discovery.ledger.untrusted_values import finite_number
 from hvd_elastic.mpijob.contract import Exit
 
 _CODES: Final = range(256)
@@ -48,23 +49,20 @@ class ProcessExit:
             return "its rendezvous was gone"
         return _signal_words(self.code - 128) if self.code in _SIGNALS else f"exit code {self.code}"
 
-    def to_line(self) -> bytes:
-        """One line of JSON."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod
-    def from_line(cls, line: bytes) -> "ProcessExit | None":
-        """None if the line is of another form, as the empty one of a worker in which no process has ended."""
-        try:
-            document = json.loads(line)
-            seconds, code, step = float(document["seconds"]), document["code"], document.get("step", -1)
-            is_known = 0 <= seconds < _MAX_SECONDS and type(code) is int and type(step) is int
-            if not is_known or code not in _CODES or step not in _STEPS:
-                return None
-            hung, told = document.get("hung") is True, document.get("told") is True
-            return cls(seconds=seconds, code=code, hung=hung, told=told, step=step)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    def from_json(cls, value: object) -> "ProcessExit | None":
+        """None if the value is of another form, as that of a worker in which no process has ended."""
+        document = value if isinstance(value, dict) else {}
+        seconds, code, step = finite_number(document.get("seconds")), document.get("code"), document.get("step", -1)
+        if seconds is None or not 0 <= seconds < _MAX_SECONDS or type(code) is not int or type(step) is not int:
             return None
+        if code not in _CODES or step not in _STEPS:
+            return None
+        hung, told = document.get("hung") is True, document.get("told") is True
+        return cls(seconds=seconds, code=code, hung=hung, told=told, step=step)
 
 
 def _signal_words(number: int) -> str:

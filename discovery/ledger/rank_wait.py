@@ -3,7 +3,6 @@
 The documents come from pods in which anybody's script runs: one with a value of a wrong type is left out.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -39,13 +38,9 @@ class RankWait:
         return self.seconds >= self.after
 
 
-def waits_from_json(line: bytes) -> tuple[RankWait, ...]:
-    """The ranks of an answer to `waits`; what is no rank's word is left out."""
-    try:
-        documents = json.loads(line)
-    except (ValueError, RecursionError):
-        return ()
-    made = [_rank_wait(each) for each in documents] if isinstance(documents, list) else []
+def rank_waits(value: object) -> tuple[RankWait, ...]:
+    """The ranks in a worker's list; what is no rank's word is left out."""
+    made = map(_rank_wait, value if isinstance(value, list) else ())
     return tuple(each for each in made if each is not None)
 
 

@@ -4,7 +4,6 @@ The document comes from a pod in which anybody's script runs: a value of a wrong
 have, counts as not known.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -67,9 +66,9 @@ class TrainingFigures:
     """The last eight that the process saw, oldest first."""
 
     @classmethod
-    def from_json(cls, line: bytes) -> "TrainingFigures | None":
-        """None if the line is no JSON object that says when it was written."""
-        document = _object(line)
+    def from_json(cls, value: object) -> "TrainingFigures | None":
+        """None if the value is no object that says when it was written."""
+        document = value if isinstance(value, dict) else {}
         unix = _time(document.get("unix"))
         if unix is None:
             return None
@@ -89,15 +88,6 @@ class TrainingFigures:
             samples=one_line(document.get("samples"), _MAX_WORDS) or "",
             pauses=_pauses(document.get("pauses")),
         )
-
-
-def _object(line: bytes) -> Mapping[str, object]:
-    """The object in the line; an empty one if there is none."""
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def metrics_from(value: object) -> Mapping[str, float]:

@@ -138,7 +138,6 @@ class NodeView:
 
     @classmethod
     def from_json(cls, node: Json) -> "NodeView":
-        """Read a Node as the API server sends it."""
         meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
         taints = [taint["key"] for taint in spec.get("taints") or ()]
         conditions = {condition["type"]: condition.get("status") for condition in status.get("conditions") or ()}

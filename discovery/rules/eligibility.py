@@ -105,7 +105,6 @@ class EligibilityIndex:
         return True
 
     def remove(self, uid: str) -> None:
-        """Forget a pod, if it is known."""
         if self._changed is not None:
             self._changed.add(uid)
         verdict = self._verdicts.pop(uid, None)

@@ -6,7 +6,6 @@ happens once in a job's life; no later list is held.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.discovery.rules.cluster_views import PodView
@@ -24,35 +23,38 @@ JOINING: Final = frozenset({Reason.NOT_ASKED, Reason.NOT_READY, Reason.PENDING, 
 """Reasons that are likely to pass soon."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondsSince:
-    """Seconds since three moments; None if the moment has not come."""
+class FirstList:
+    """Withholds it. All times are of one clock that does not jump. Not thread-safe."""
 
-    listed: float
-    """The pods were first listed."""
-    first_host: float | None
-    """The first host was eligible."""
-    last_host: float | None
-    """The latest host became eligible."""
+    def __init__(self, *, max_workers: int, settle_seconds: float = SETTLE_SECONDS, had_hosts: bool = False) -> None:
+        """`had_hosts`: an earlier sidecar of this job has offered some."""
+        self._max_workers, self._settle_seconds, self._had_hosts = max_workers, settle_seconds, had_hosts
+        self.is_out = False
+        """Whether a list that names hosts went out."""
+        self._hosts = 0
+        self._first_host: float | None = None
+        self._last_host: float | None = None
 
+    def release(self, eligible: EligibleHosts, pods: Iterable[PodView], *, listed: float, now: float) -> bool:
+        """Whether this list may go out. `pods`: the job's own. `listed`: when they were first listed."""
+        if len(eligible.hosts) > self._hosts:
+            self._last_host = now
+            self._first_host = now if self._first_host is None else self._first_host
+        self._hosts = len(eligible.hosts)
+        goes_out = self._may_go_out(eligible, pods, now - listed, now)
+        self.is_out = goes_out and bool(eligible.hosts)
+        return goes_out
 
-def may_go_out(
-    eligible: EligibleHosts,
-    pods: Iterable[PodView],
-    since: SecondsSince,
-    *,
-    max_workers: int,
-    had_hosts: bool,
-    settle_seconds: float = SETTLE_SECONDS,
-) -> bool:
-    """Whether the first list may go out. `had_hosts`: an earlier sidecar of this job has offered some."""
-    unasked = any(out.reason is Reason.NOT_ASKED for out in eligible.left_out)
-    if unasked and since.listed < FIRST_ANSWERS_SECONDS:
-        return False
-    if had_hosts or since.first_host is None or since.last_host is None:
-        return True
-    complete = len(eligible.hosts) >= max_workers or not _any_joining(eligible, pods)
-    return complete or since.last_host >= min(QUIET_SECONDS, settle_seconds) or since.first_host >= settle_seconds
+    def _may_go_out(self, eligible: EligibleHosts, pods: Iterable[PodView], known_seconds: float, now: float) -> bool:
+        unasked = any(out.reason is Reason.NOT_ASKED for out in eligible.left_out)
+        if unasked and known_seconds < FIRST_ANSWERS_SECONDS:
+            return False
+        if self._had_hosts or self._first_host is None or self._last_host is None:
+            return True
+        if len(eligible.hosts) >= self._max_workers or not _any_joining(eligible, pods):
+            return True
+        is_quiet = now - self._last_host >= min(QUIET_SECONDS, self._settle_seconds)
+        return is_quiet or now - self._first_host >= self._settle_seconds
 
 
 def _any_joining(eligible: EligibleHosts, pods: Iterable[PodView]) -> bool:

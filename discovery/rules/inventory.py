@@ -11,7 +11,6 @@ from hvd_elastic.discovery.rules.cluster_views import NodeView, PodView, WorkerV
 from hvd_elastic.discovery.rules.eligibility import EligibilityIndex, EligibleHosts
 from hvd_elastic.discovery.rules.node_signals import DELETED
 from hvd_elastic.discovery.rules.pod_verdict import SOON, EligibilityRules, LeftOut, Reason, Verdict, judge
-from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import WorkerState
 
 
@@ -38,18 +37,16 @@ class Inventory:
         self.expected_changes = 0
         """Grows with each change of `expected`."""
         self._rules = rules
-        self._index = EligibilityIndex()
+        self.index = EligibilityIndex()
         self._quarantine: frozenset[str] = frozenset()
         self._blocking: set[str] = set()
         """UIDs, kept per event: few of a thousand pods may block others, and the reaper asks for them each second."""
 
     @property
     def rules(self) -> EligibilityRules:
-        """The rules by which pods are judged."""
         return self._rules
 
     def update_owner(self, uid: str) -> bool:
-        """Set the MPIJob's UID."""
         return self._update_rules(replace(self._rules, owner_uid=uid))
 
     def update_victims(self, victims: frozenset[str]) -> bool:
@@ -62,14 +59,13 @@ class Inventory:
 
     def usable(self) -> frozenset[str]:
         """UIDs of the workers that are offered, or only withdrawn for a moment."""
-        return frozenset(uid for uid in self.workers if self._is_usable(self._index.verdict(uid)))
+        return frozenset(uid for uid in self.workers if self._is_usable(self.index.verdict(uid)))
 
     def end_with_launcher(self) -> bool:
         """Offer no worker any more: the launcher's pod ends."""
         return self._update_rules(replace(self._rules, launcher_ending=True))
 
     def update_pods(self, message: Message[PodView]) -> bool:
-        """Apply a message of the pods' watch."""
         match message:
             case Listed(objects=pods):
                 return self._replace_pods({pod.uid: pod for pod in pods})
@@ -81,7 +77,7 @@ class Inventory:
                 return self._judge((pod.uid,))
             case Deleted(object=pod):
                 self._blocking.discard(pod.uid)
-                self._index.remove(pod.uid)
+                self.index.remove(pod.uid)
                 self.address_changes += self.addresses.pop(pod.uid, None) is not None
                 self.expected_changes += self.expected.pop(pod.uid, None) is not None
                 self.workers.pop(pod.uid, None)
@@ -90,7 +86,6 @@ class Inventory:
                 return False
 
     def update_nodes(self, message: Message[NodeView]) -> bool:
-        """Apply a message of the nodes' watch."""
         match message:
             case Listed(objects=nodes):
                 gone = self.nodes.keys() - {node.name for node in nodes}
@@ -117,23 +112,11 @@ class Inventory:
         """What the function of this name decides over the same values. `quarantine`: UIDs of pods that must wait."""
         affected, self._quarantine = self._quarantine ^ quarantine, quarantine
         self._judge(affected & self.pods.keys())
-        return self._index.eligible_hosts(self._rules)
-
-    def mark(self) -> None:
-        """Take the last decision as published: `changed_hosts` compares with it from now on."""
-        self._index.mark()
-
-    def changed_hosts(self) -> Mapping[str, Host | None] | None:
-        """As `EligibilityIndex.changed_hosts`."""
-        return self._index.changed_hosts()
-
-    def lines(self) -> bytes | None:
-        """As `EligibilityIndex.lines`."""
-        return self._index.lines()
+        return self.index.eligible_hosts(self._rules)
 
     def why_left_out(self, uid: str) -> str:
         """Why a host is no longer offered, in words."""
-        verdict = self._index.verdict(uid)
+        verdict = self.index.verdict(uid)
         if isinstance(verdict, LeftOut):
             return f"{verdict.reason}: {verdict.detail}".removesuffix(": ")
         if verdict is None:
@@ -141,7 +124,6 @@ class Inventory:
         return f"{Reason.NODE_AT_RISK}: {verdict.risk}" if verdict.risk else "started anew"
 
     def own_pods(self) -> tuple[PodView, ...]:
-        """The pods that the MPIJob owns."""
         return tuple(pod for pod in self.pods.values() if self._is_own(pod))
 
     def is_training(self, silent: Container[str] = ()) -> bool:
@@ -163,7 +145,7 @@ class Inventory:
         changed = pods != self.pods
         self.pods = pods
         self._blocking = {uid for uid, pod in pods.items() if pod.may_block}
-        self._index = EligibilityIndex()
+        self.index = EligibilityIndex()
         self.addresses.clear()
         self.expected.clear()
         self.address_changes += 1
@@ -190,7 +172,7 @@ class Inventory:
             self._update_address(pod)
             node = self.nodes.get(pod.node) or self._deleted_nodes.get(pod.node)
             verdict = judge(pod, self._rules, node, self.workers.get(uid), self._quarantine)
-            changed |= self._index.put(uid, verdict)
+            changed |= self.index.put(uid, verdict)
             is_expected = not isinstance(verdict, LeftOut) or verdict.reason in SOON
             address = self.addresses.get(uid, "") if is_expected else ""
             self.expected_changes += _set_address(self.expected, uid, address)

@@ -28,7 +28,6 @@ class LauncherJobView:
 
     @classmethod
     def from_json(cls, job: Mapping[str, Any]) -> "LauncherJobView":
-        """Read a Job as the API server sends it."""
         status = job.get("status") or {}
         counted = len((status.get("uncountedTerminatedPods") or {}).get("failed") or ())
         return cls(

@@ -40,7 +40,6 @@ class ChangeLog:
             self.flush()
 
     def flush(self) -> None:
-        """Log what was gathered."""
         last, self._last = self._last, None
         if last is None:
             return

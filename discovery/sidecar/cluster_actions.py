@@ -12,6 +12,7 @@ from http import HTTPStatus
 from queue import SimpleQueue
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.rules.reaper import Reap
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
 
@@ -47,13 +48,9 @@ class ActionResult:
 class ActionExecutor:
     """Carries out one action after the other. `run` blocks, so it needs a thread of its own."""
 
-    def __init__(
-        self, server: ApiServer, *, job: str, namespace: str, version: str, report: Callable[[ActionResult], None]
-    ) -> None:
-        """`version`: the MPIJob's API version in kubeflow.org. `report` is called in the thread of `run`."""
-        self._server, self._report = server, report
-        self._namespace = namespace
-        self._job_path = f"/apis/kubeflow.org/{version}/namespaces/{namespace}/mpijobs/{job}"
+    def __init__(self, server: ApiServer, place: MPIJobPlace, report: Callable[[ActionResult], None]) -> None:
+        """`report` is called in the thread of `run`."""
+        self._server, self._place, self._report = server, place, report
         self._queue: SimpleQueue[ClusterAction | None] = SimpleQueue()
 
     def submit(self, action: ClusterAction) -> None:
@@ -61,7 +58,6 @@ class ActionExecutor:
         self._queue.put(action)
 
     def run(self) -> None:
-        """Work until stopped."""
         while (action := self._queue.get()) is not None:
             self._report(ActionResult(action=action, error=self._execute(action)))
 
@@ -76,11 +72,10 @@ class ActionExecutor:
                 case Reap():
                     self._reap(action)
                 case SetReplicas(replicas=replicas):
-                    self._server.patch(
-                        self._job_path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": replicas}}}}
-                    )
+                    change = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": replicas}}}}
+                    self._server.patch(self._place.path, change)
                 case RecordBeginning():
-                    self._server.patch(self._job_path, {"metadata": {"annotations": {ANNOTATION_BEGUN: "true"}}})
+                    self._server.patch(self._place.path, {"metadata": {"annotations": {ANNOTATION_BEGUN: "true"}}})
         except ApiError as error:
             return str(error)
         return ""
@@ -89,7 +84,7 @@ class ActionExecutor:
         self._record(reap)
         try:
             self._server.delete(
-                f"/api/v1/namespaces/{self._namespace}/pods/{reap.pod.name}",
+                f"{self._place.core}/pods/{reap.pod.name}",
                 {"apiVersion": "v1", "kind": "DeleteOptions", **reap.delete_options()},
             )
         except ApiStatusError as error:
@@ -97,9 +92,9 @@ class ActionExecutor:
                 raise
 
     def _record(self, reap: Reap) -> None:
-        event = reap.event(self._namespace, datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         try:
-            self._server.create(f"/api/v1/namespaces/{self._namespace}/events", event)
+            self._server.create(f"{self._place.core}/events", reap.event(self._place.namespace, now))
         except ApiStatusError as error:
             # The log keeps the record too. A missing right to create Events must not keep the dead pod.
             log.warning("no Event for %s: %s", reap.pod.name, error)

@@ -1,18 +1,22 @@
 """What the sidecar's threads have received so far, and when."""
 
+import logging
 from typing import Any
 
 from hvd_elastic.discovery.kube import watch
 from hvd_elastic.discovery.rules.cluster_views import JobView
 from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
-from hvd_elastic.discovery.sidecar.watch_health import WatchHealth
+from hvd_elastic.discovery.sidecar.resource_watcher import NODES, is_forbidden
+from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+
+log = logging.getLogger(__name__)
 
 
 class ClusterState:
     """The job and its inventory. All times are of the clock that the batches carry. Not thread-safe."""
 
-    def __init__(self, inventory: Inventory, watch_health: WatchHealth) -> None:
+    def __init__(self, inventory: Inventory, metrics: Metrics) -> None:
         self.inventory = inventory
         self.job: JobView | None = None
         self.pods_listed: float | None = None
@@ -21,14 +25,16 @@ class ClusterState:
         """When the API server last confirmed the pods."""
         self.oldest_change: float | None = None
         """When the oldest change came that is not published yet."""
-        self._watch_health = watch_health
+        self._watch_health = WatchHealth(metrics)
+
+    def contact_age(self, now: float) -> float:
+        """Seconds since the API server last confirmed the pods; infinite before it has."""
+        return float("inf") if self.last_contact is None else now - self.last_contact
 
     def take_answers(self, answers: WorkerAnswers) -> None:
-        """Apply workers' answers."""
         self.note_change(self.inventory.update_workers(answers.views), answers.received)
 
     def take_batch(self, batch: WatchBatch) -> None:
-        """Apply what a watch received."""
         for message in batch.messages:
             self._watch_health.take(batch.resource, message)
             if isinstance(message, watch.WatchFault):
@@ -59,3 +65,30 @@ class ClusterState:
                 if self.job is None or self.job.uid == job.uid:
                     self.job = job
                     self.note_change(self.inventory.update_owner(job.uid), received)
+
+
+class WatchHealth:
+    """Which watches fail at present: counted, and logged when it changes."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._faults: dict[str, str] = {}
+        """Resource to the fault's text."""
+
+    def take(self, resource: str, message: watch.Message[Any]) -> None:
+        """Count a message of the watch of `resource`; log its first fault of a kind and its recovery."""
+        if isinstance(message, watch.WatchFault):
+            self._take_fault(resource, message)
+            return
+        if isinstance(message, watch.Listed):
+            self._metrics.lists.labels(resource).inc()
+        if self._faults.pop(resource, None):
+            log.info("%s: the API server answers again", resource)
+
+    def _take_fault(self, resource: str, fault: watch.WatchFault) -> None:
+        self._metrics.faults.labels(resource).inc()
+        if resource == NODES and is_forbidden(fault):
+            log.info("nodes may not be read: draining and spot nodes show only by what happens to their pods")
+        elif self._faults.get(resource) != str(fault.error):
+            self._faults[resource] = str(fault.error)
+            log.warning("%s: %s; trying again", resource, fault.error)

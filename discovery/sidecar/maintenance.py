@@ -10,44 +10,30 @@ from hvd_elastic.discovery.rules.inventory import Inventory
 from hvd_elastic.discovery.rules.reaper import Reap, ReapRecord
 from hvd_elastic.discovery.sidecar.cluster_actions import ActionResult, ClusterAction, RecordBeginning, SetReplicas
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 
 log = logging.getLogger(__name__)
 
 MAX_REAPS: Final = 5
 """Per call of `reap`."""
 REPLICAS_RETRY_SECONDS: Final = 5.0
-BEGINNING_RETRY_SECONDS: Final = 30.0
-"""It matters to the next launcher only."""
 
 
 class Maintenance:
     """Chooses actions; `submit` has them carried out. Not thread-safe."""
 
-    def __init__(
-        self,
-        submit: Callable[[ClusterAction], None],
-        metrics: Metrics,
-        *,
-        min_workers: int,
-        max_workers: int,
-        reap: bool = True,
-        stuck_seconds: float = reaper.STUCK_SECONDS,
-    ) -> None:
-        self._submit, self._metrics = submit, metrics
-        self._min_workers, self._max_workers = min_workers, max_workers
-        self._reap_enabled, self._stuck_seconds = reap, stuck_seconds
+    def __init__(self, submit: Callable[[ClusterAction], None], metrics: Metrics, options: SidecarOptions) -> None:
+        self._submit, self._metrics, self._options = submit, metrics, options
         self._records: dict[str, ReapRecord] = {}
         """By pod name."""
         self._victims_since: float | None = None
         self._next_replicas = 0.0
         """When the replicas may be set again."""
-        self._next_beginning = 0.0
-        """When the beginning may be recorded again."""
         self._refusal = ""
 
     def reap(self, inventory: Inventory, silent: Container[str], now: float) -> None:
         """Have dead pods deleted. `silent`: UIDs of those that miss their probes. `now`: Unix seconds."""
-        if not self._reap_enabled:
+        if not self._options.reap:
             return
         reaps = reaper.pods_to_reap(
             inventory.blocking_pods(),
@@ -56,7 +42,7 @@ class Maintenance:
             silent=silent,
             records=self._records,
             now=now,
-            stuck_seconds=self._stuck_seconds,
+            stuck_seconds=self._options.stuck_seconds,
         )
         for reap in reaps[:MAX_REAPS]:
             self._records[reap.pod.name] = reaper.record_reap(self._records.get(reap.pod.name), now)
@@ -71,8 +57,8 @@ class Maintenance:
             job,
             inventory.own_pods() if job.wanted else (),
             inventory.workers,
-            min_workers=self._min_workers,
-            max_workers=self._max_workers,
+            min_workers=self._options.min_workers,
+            max_workers=self._options.max_workers,
             waited_seconds=0.0 if self._victims_since is None else now - self._victims_since,
         )
         if plan.refusal != self._refusal:
@@ -89,14 +75,7 @@ class Maintenance:
             self._victims_since = now
         return inventory.update_victims(plan.victims)
 
-    def record_beginning(self, job: JobView, now: float) -> None:
-        """Have the MPIJob say that it has begun, unless it does. `now`: as for `scale`."""
-        if not job.begun and now >= self._next_beginning:
-            self._next_beginning = now + BEGINNING_RETRY_SECONDS
-            self._submit(RecordBeginning())
-
     def take_result(self, result: ActionResult) -> None:
-        """Count and log how an action went."""
         if isinstance(result.action, Reap):
             self._metrics.reaps.labels(result.action.reason, "failed" if result.error else "done").inc()
         if result.error:

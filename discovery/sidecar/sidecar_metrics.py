@@ -67,15 +67,19 @@ class Metrics:
         job: Callable[[], JobFigures],
     ) -> None:
         """Read these at each scrape, instead of updating gauges at each event."""
-        self.registry.register(_ScrapeCollector(eligible, prober, contact_age_seconds))
-        self.registry.register(_JobCollector(job))
+        self.registry.register(_ScrapeCollector(eligible, prober, contact_age_seconds, job))
 
 
 class _ScrapeCollector(Collector):
     def __init__(
-        self, eligible: Callable[[], EligibleHosts], prober: Prober, contact_age_seconds: Callable[[], float]
+        self,
+        eligible: Callable[[], EligibleHosts],
+        prober: Prober,
+        contact_age_seconds: Callable[[], float],
+        job: Callable[[], JobFigures],
     ) -> None:
-        self._eligible, self._prober, self._contact_age_seconds = eligible, prober, contact_age_seconds
+        self._eligible, self._prober = eligible, prober
+        self._contact_age_seconds, self._job = contact_age_seconds, job
 
     def collect(self) -> Iterable[Metric]:
         eligible = self._eligible()
@@ -90,20 +94,13 @@ class _ScrapeCollector(Collector):
         yield GaugeMetricFamily(
             f"{prefix}_reach_suspect",
             "1: no worker answers, so the fault may be here.",
-            float(self._prober.is_own_network_suspect),
+            float(self._prober.results.is_own_network_suspect),
         )
         yield GaugeMetricFamily(
             f"{prefix}_word_age_seconds", "Since the API server last confirmed the list.", self._contact_age_seconds()
         )
-        steps = [view.step for view in self._prober.views.values() if view.step >= 0]
+        steps = [view.step for view in self._prober.results.views.values() if view.step >= 0]
         yield GaugeMetricFamily(f"{prefix}_step", "Newest step that a worker has reported.", max(steps, default=-1))
-
-
-class _JobCollector(Collector):
-    def __init__(self, job: Callable[[], JobFigures]) -> None:
-        self._job = job
-
-    def collect(self) -> Iterable[Metric]:
         job = self._job()
         figures = (
             ("min_workers", "Workers below which the job does not train.", job.min_workers),
@@ -113,7 +110,7 @@ class _JobCollector(Collector):
         )
         for name, what, value in figures:
             if value is not None:
-                yield GaugeMetricFamily(f"hvd_elastic_discovery_{name}", what, value)
+                yield GaugeMetricFamily(f"{prefix}_{name}", what, value)
 
 
 def health_server(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.rules import first_list, reaper
 from hvd_elastic.discovery.rules.pod_verdict import AtRisk
 from hvd_elastic.mpijob.contract import READY_PORT, RUN_DIR
@@ -41,6 +42,10 @@ class SidecarOptions:
     def request_key(self) -> str:
         """The word with which requests to workers begin."""
         return NO_KEY if self.ssh_key is None else request_key(self.ssh_key)
+
+    @property
+    def place(self) -> MPIJobPlace:
+        return MPIJobPlace(job=self.job, namespace=self.namespace, version=self.version)
 
     @property
     def looks_after_launcher(self) -> bool:

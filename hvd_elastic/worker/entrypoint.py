@@ -19,9 +19,8 @@ from hvd_elastic.mpijob.contract import (
     drain_seconds,
 )
 from hvd_elastic.system import child_processes, job_key
-from hvd_elastic.worker import drain
+from hvd_elastic.worker import answers, drain
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
-from hvd_elastic.worker.answers import figures_answer, heartbeat_answer, waits_answer
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
 from hvd_elastic.worker.process_exits import ProcessExits
@@ -38,6 +37,10 @@ _LAUNCHER_LOOK_SECONDS: Final = 10.0
 _REQUESTS: Final = ("checkpoint", "leave")
 _REQUESTS_AT_THE_END: Final = ("no-successor",)
 """Those that are taken only when the pod is about to end: a worker that is to stay does not leave by them."""
+
+
+_UNKNOWN: Final = b"\n"
+"""The answer to what this version does not know."""
 
 
 class RunDirError(HvdElasticError):
@@ -159,7 +162,7 @@ class EntryPoint:
 
     def _note_exit(self, slot: WorkerSlot, code: int) -> None:
         if slot.phase is SlotPhase.TRAINING:
-            self._exits.note(slot.ending, code, heartbeat_answer.read_heartbeat(self._run_dir).step)
+            self._exits.note(slot.ending, code, answers.read_heartbeat(self._run_dir).step)
 
     def _owner(self, pid: int) -> WorkerSlot | None:
         return next((slot for slot in self._slots if slot.pid == pid), None)
@@ -200,20 +203,16 @@ class EntryPoint:
     def _answer(self) -> bytes:
         state = WorkerState.TRAINING if self._is_training else WorkerState.WAITING
         state = WorkerState.LEAVING if self._leaving else state
-        return heartbeat_answer.answer_line(
-            self._generation.number, state, heartbeat_answer.read_heartbeat(self._run_dir)
-        )
+        return answers.own_line(self._generation.number, state, answers.read_heartbeat(self._run_dir))
 
     def _on_request(self, line: str) -> bytes:
         verb, _, rest = line.partition(" ")
-        if verb == "figures":
-            return figures_answer.figures_line(self._run_dir)
-        if verb == "waits":
-            return waits_answer.waits_line(self._run_dir, len(self._slots))
-        if verb == "last-exit":
-            return self._exits.line()
+        if verb in answers.REPORT_REQUESTS:
+            return answers.report_answer(verb, self._run_dir, len(self._slots), self._exits.last)
         if verb == "launcher":
             self._launcher_seen = time.monotonic()
+        elif verb not in (*_REQUESTS, *_REQUESTS_AT_THE_END):
+            return _UNKNOWN
         elif self._is_training and verb in (_REQUESTS_AT_THE_END if self._leaving else _REQUESTS):
             self._pass_on_request(verb, rest)
         return b""

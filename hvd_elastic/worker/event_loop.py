@@ -86,7 +86,6 @@ class EventLoop:
             self.turn()
 
     def close(self) -> None:
-        """Close the loop's own descriptors."""
         self._selector.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

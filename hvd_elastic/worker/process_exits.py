@@ -1,13 +1,10 @@
-"""READY_PORT's answer to `last-exit`: how this pod's last training process ended, which nobody else sees."""
+"""How this pod's last training process ended, which nobody else sees."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-
-NO_EXIT: Final = b"\n"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,8 +33,7 @@ class ProcessExits:
             self._when = self._clock()
             self._last = ProcessExit(seconds=0.0, code=code & 0xFF, hung=ending.hung, told=ending.told, step=step)
 
-    def line(self) -> bytes:
-        """Return the answer's line; an empty one if no training process has ended."""
-        if self._last is None:
-            return NO_EXIT
-        return replace(self._last, seconds=round(self._clock() - self._when, 3)).to_line()
+    @property
+    def last(self) -> ProcessExit | None:
+        """None if no training process has ended."""
+        return self._last and replace(self._last, seconds=round(self._clock() - self._when, 3))

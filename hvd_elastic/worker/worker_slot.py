@@ -108,7 +108,6 @@ class WorkerSlot:
         self._start_next()
 
     def kill_stopped(self) -> None:
-        """Kill the process, which is stopped for good."""
         if self.pid is not None:
             self.ending.hung = True
             child_processes.send(self.pid, signal.SIGKILL)

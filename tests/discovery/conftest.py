@@ -40,8 +40,8 @@ def all_workers() -> Iterator[Workers]:
 
 @pytest.fixture
 def workers(all_workers: Workers) -> Workers:
-    known = (all_workers.lines, all_workers.figures, all_workers.exits)
-    for state in (*known, all_workers.silent, all_workers.closed, all_workers.received, all_workers.asked_for_figures):
+    said = (all_workers.lines, all_workers.reports, all_workers.answers)
+    for state in (*said, all_workers.silent, all_workers.closed, all_workers.received):
         state.clear()
     return all_workers
 

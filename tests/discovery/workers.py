@@ -1,6 +1,7 @@
 """Workers' ready ports: real sockets on addresses of 127.0.0.0/8, one listener for all of them."""
 
 import contextlib
+import json
 import socket
 import threading
 
@@ -15,13 +16,10 @@ class Workers:
         self.port: int = self.listener.getsockname()[1]
         self.lines: dict[str, bytes] = {}
         """What a worker answers, by address. The default is the line of a worker that waits."""
-        self.figures: dict[str, bytes] = {}
-        """What a worker answers to `figures`, by address."""
-        self.asked_for_figures: list[str] = []
-        self.exits: dict[str, bytes] = {}
-        """What a worker answers to `last-exit`, by address."""
-        self.waits: dict[str, bytes] = {}
-        """What a worker answers to `waits`, by address."""
+        self.reports: dict[str, dict[str, object]] = {}
+        """What a worker reports, by address."""
+        self.answers: dict[str, bytes] = {}
+        """The same as it is sent, where it is no report."""
         self.silent: set[str] = set()
         """Addresses that accept and send nothing: a lost node."""
         self.closed: set[str] = set()
@@ -35,6 +33,10 @@ class Workers:
         self, address: str, *, generation: int = 0, state: WorkerState = WorkerState.WAITING, step: int = -1
     ) -> None:
         self.lines[address] = f"hvd-elastic 1 {generation} {state} {step} -1\n".encode()
+
+    def report(self, address: str, **parts: object) -> None:
+        """Change these parts of what the worker reports."""
+        self.reports[address] = {**self.reports.get(address, {}), **parts}
 
     def stop(self) -> None:
         with contextlib.suppress(OSError):
@@ -63,10 +65,6 @@ class Workers:
             connection.settimeout(5)
             if line := connection.recv(256):
                 self.received.append((address, line.decode().rstrip("\n")))
-            if line == b"figures\n":
-                self.asked_for_figures.append(address)
-                connection.sendall(self.figures.get(address, b""))
-            if line == b"last-exit\n":
-                connection.sendall(self.exits.get(address, b""))
-            if line == b"waits\n":
-                connection.sendall(self.waits.get(address, b""))
+            if line == b"report\n":
+                report = json.dumps(self.reports.get(address, {})).encode() + b"\n"
+                connection.sendall(self.answers.get(address, report))

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
-from hvd_elastic.discovery.sidecar.workers.worker_questions import read_figures
+from hvd_elastic.discovery.sidecar.workers.worker_report import read_report
 from hvd_elastic.mpijob.contract import ENV_READY_ADDRESS
 from tests.hvd_elastic.worker.pods import eventually
 from tests.local.test_run import mark, start
@@ -66,7 +66,7 @@ def test_rank_0_tells_how_it_trains_through_a_resize(tmp_path: Path, mark: str) 
 
 def figures(mark: str, *, size: int) -> TrainingFigures | None:
     """The figures of whoever has some, once they are whole and those of a world of this size."""
-    found = [each for address in addresses(mark) if (each := read_figures(address, timeout_seconds=5.0))]
+    found = [each for address in addresses(mark) if (each := read_report(address, timeout_seconds=5.0).figures)]
     assert len(found) <= 1, "one worker has rank 0"
     return next((f for f in found if f.size == size and f.steps_per_second and f.durable_step >= 0), None)
 

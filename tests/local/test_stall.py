@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.discovery.ledger.rank_wait import stall_words, waits_from_json
+from hvd_elastic.discovery.ledger.rank_wait import stall_words
+from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
 from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE
-from hvd_elastic.worker.answers.waits_answer import waits_line
+from hvd_elastic.worker.answers import report_answer
 from testbed.local.training import training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
@@ -53,8 +54,8 @@ def run_dirs(folder: Path, *hosts: str) -> None:
 
 def together(folder: Path, *hosts: str) -> str:
     """What the hosts' entry points would tell the sidecar, as it puts that together."""
-    answers = [waits_line(folder / "at" / host, 1) for host in hosts]
-    return stall_words([wait for answer in answers for wait in waits_from_json(answer)])
+    answers = [report_answer("report", folder / "at" / host, 1, None) for host in hosts]
+    return stall_words([wait for answer in answers for wait in WorkerReport.from_json(answer).waits])
 
 
 @pytest.mark.core

@@ -20,8 +20,6 @@ from hvd_elastic.discovery.ledger.history.departures import Surroundings
 from hvd_elastic.discovery.ledger.history.worker_lives import WorkerLives
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, last_launcher
-from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
 
 GONE: Final = "deleted"
@@ -112,7 +110,6 @@ class JobHistory:
                     yield from self._lives.lose(pod, self._around(pod), gpus=self._gpus, now=now)
 
     def take_answers(self, views: Mapping[str, WorkerView], now: float) -> None:
-        """Workers' answers, by pod UID."""
         if not self._has_begun:
             self._early.update(views)
         for uid, view in views.items():
@@ -136,21 +133,9 @@ class JobHistory:
         node = self.nodes.get(pod.node)
         return node is not None and node.spot, pod.ready_since, pod.created, pod.name
 
-    def take_figures(self, uid: str, figures: TrainingFigures, now: float) -> Iterator[Entry]:
-        """What rank 0's worker says of the training."""
-        yield from self.world.take_figures(uid, figures, now)
-
     def unexplained(self) -> list[PodView]:
         """Workers whose process was lost, and nobody has said how."""
         return [self.pods[uid] for uid in self.world.unexplained() if uid in self.pods and self.pods[uid].ip]
-
-    def take_exit(self, uid: str, end: ProcessExit, now: float) -> None:
-        """How the last training process of a worker ended."""
-        self.world.take_exit(uid, end, now)
-
-    def pass_time(self, now: float) -> Iterator[Entry]:
-        """What has become certain by now."""
-        yield from self.world.pass_time(now)
 
     def end(self, launcher: LauncherView, *, for_good: bool, now: float) -> Iterator[Entry]:
         """The present launcher has ended; `for_good`: no other one follows.

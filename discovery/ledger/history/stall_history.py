@@ -85,7 +85,6 @@ class StallHistory:
         return chosen
 
     def take(self, uid: str, waits: tuple[RankWait, ...], now: float) -> None:
-        """What a worker has answered."""
         self._heard[uid] = _Word(unix=now, waits=waits)
 
     def pass_time(self, step: int, now: float) -> Iterator[RanksStalled | StallEnded]:

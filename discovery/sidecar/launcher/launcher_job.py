@@ -6,9 +6,8 @@ is not allowed is said once.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatusError
@@ -16,7 +15,8 @@ from hvd_elastic.discovery.rules import restart_budget
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.restart_budget import LauncherJobView
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import exit_code_of
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Exit, Role
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+from hvd_elastic.mpijob.contract import Exit, Role
 
 log = logging.getLogger(__name__)
 
@@ -27,26 +27,15 @@ PAUSES_SECONDS: Final = (5.0, 10.0, 60.0)
 class LauncherJob:
     """The Job that the MPI Operator makes for the launcher of an MPIJob v2beta1."""
 
-    def __init__(
-        self, server: ApiServer, *, job: str, namespace: str, pod_uid: str, owned: Sequence[str], run_dir: Path
-    ) -> None:
-        """`pod_uid`: of the launcher's present pod. `owned`: API paths of what shall go when the Job goes. `run_dir`:
-        where that launcher leaves its exit code.
-        """
-        self._server = server
-        self._run_dir = run_dir
-        self._path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job}-launcher"
-        self._mpijob = f"/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs/{job}"
-        self._pods = f"/api/v1/namespaces/{namespace}/pods"
-        self._selector = {"labelSelector": f"{LABEL_JOB_NAME}={job},{LABEL_JOB_ROLE}={Role.LAUNCHER}"}
-        self._pod_uid = pod_uid
-        self._unowned = list(owned)
+    def __init__(self, server: ApiServer, options: SidecarOptions) -> None:
+        self._server, self._options = server, options
+        self._path = f"/apis/batch/v1/namespaces/{options.namespace}/jobs/{options.job}-launcher"
+        self._unowned = list(options.owned)
         self._told: set[str] = set()
         self.failures: int | None = None
         """Launchers that had failed by themselves at the last look; None before the first. Any thread may read."""
 
     def run(self, stopped: threading.Event) -> None:
-        """Look after the Job until stopped."""
         pauses = iter(PAUSES_SECONDS)
         pause = 0.0
         while not stopped.wait(pause):
@@ -56,7 +45,7 @@ class LauncherJob:
 
     def conclude(self) -> None:
         """The launcher has ended. Unless it was taken away, its failure counts, or ends the job."""
-        if exit_code_of(self._run_dir) == Exit.RESET_LIMIT:
+        if exit_code_of(self._options.run_dir) == Exit.RESET_LIMIT:
             self._attempt("the reset limit was reached, and yet launchers may follow", self._end_job)
         else:
             self._attempt("a failure may be forgiven", self._count_own_failure)
@@ -88,7 +77,7 @@ class LauncherJob:
 
     def _count_own_failure(self) -> None:
         job, pods = self._read()
-        if not any(restart_budget.was_taken(pod) for pod in pods if pod.uid == self._pod_uid):
+        if not any(restart_budget.was_taken(pod) for pod in pods if pod.uid == self._options.pod_uid):
             self._set_limit(job, restart_budget.limit_after_failure(job, pods, restarts=self._restarts()))
 
     def _end_job(self) -> None:
@@ -97,10 +86,12 @@ class LauncherJob:
 
     def _read(self) -> tuple[LauncherJobView, list[PodView]]:
         job = LauncherJobView.from_json(self._server.get(self._path))
-        return job, [PodView.from_json(pod) for pod in self._server.get(self._pods, self._selector)["items"]]
+        place = self._options.place
+        pods = self._server.get(f"{place.core}/pods", place.pods_of(Role.LAUNCHER))["items"]
+        return job, [PodView.from_json(pod) for pod in pods]
 
     def _restarts(self) -> int:
-        return restart_budget.backoff_limit(self._server.get(self._mpijob)["spec"].get("runPolicy"))
+        return restart_budget.backoff_limit(self._server.get(self._options.place.path)["spec"].get("runPolicy"))
 
     def _set_limit(self, job: LauncherJobView, limit: int) -> None:
         if limit != job.limit:

@@ -3,13 +3,16 @@
 import json
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
-from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
-from hvd_elastic.discovery.ledger.launcher_view import LauncherView
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_TYPE, STATUS_FILE, Role
+from hvd_elastic.discovery.ledger.history.job_history import GONE
+from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
+from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+from hvd_elastic.mpijob.contract import STATUS_FILE, Role
 
 log = logging.getLogger(__name__)
 
@@ -21,27 +24,44 @@ LOOK_SECONDS: Final = 0.2
 class LauncherPods:
     """Reads them when asked. Not thread-safe."""
 
-    def __init__(self, server: ApiServer, place: MPIJobPlace) -> None:
-        role = LABEL_REPLICA_TYPE if place.version == "v1" else LABEL_JOB_ROLE
-        self._server = server
-        self._path = f"{place.core}/pods"
-        self._query = {"labelSelector": f"{LABEL_JOB_NAME}={place.job},{role}={Role.LAUNCHER}"}
+    def __init__(self, server: ApiServer, options: SidecarOptions) -> None:
+        self._server, self._options = server, options
+        self.own = LauncherView(pod=f"{options.job}-launcher", uid=options.pod_uid)
+        """The one beside this sidecar, as long as it was not seen."""
 
     def read(self) -> dict[str, LauncherView] | None:
         """By UID; None if the API server does not answer."""
+        place = self._options.place
         try:
-            pods = self._server.get(self._path, self._query)["items"]
+            pods = self._server.get(f"{place.core}/pods", place.pods_of(Role.LAUNCHER))["items"]
         except ApiError as error:
             log.info("the launchers' pods cannot be read: %s", error)
             return None
         return {pod["metadata"]["uid"]: LauncherView.from_json(pod) for pod in pods}
 
-    def await_end(self, uid: str) -> dict[str, LauncherView] | None:
-        """The same, once the kubelet has said how the container of launcher `uid` ended, or it is late."""
+    def own_end(self, backoff_limit: int | None) -> tuple[LauncherView, bool]:
+        """How the launcher beside this has ended, as far as it is known, and whether no other one follows.
+
+        `backoff_limit`: the MPIJob's.
+        """
+        left = exit_code_of(self._options.run_dir)
+        launchers = self.read() if left is not None else self._await_end()
+        if launchers is None:
+            own, launchers = replace(self.own, exit_code=left), {}
+        else:
+            own = launchers.pop(self.own.uid, replace(self.own, is_over=True, reason=GONE))
+            own = own if own.is_over else replace(own, exit_code=left)
+        restarts = DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit
+        # The legacy operator's launcher is a bare pod, which nobody makes again.
+        restarts = restarts if self._options.version == "v2beta1" else 0
+        return own, ends_job(own, launchers.values(), restarts=restarts)
+
+    def _await_end(self) -> dict[str, LauncherView] | None:
+        """As `read`, once the kubelet has said how the container of this launcher ended, or it is late."""
         deadline = time.monotonic() + END_SECONDS
         while True:
             launchers = self.read()
-            is_open = launchers is None or ((own := launchers.get(uid)) is not None and not own.is_over)
+            is_open = launchers is None or ((own := launchers.get(self.own.uid)) is not None and not own.is_over)
             if not is_open or time.monotonic() >= deadline:
                 return launchers
             time.sleep(LOOK_SECONDS)

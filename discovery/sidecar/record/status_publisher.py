@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
-from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.ledger.entries import Entry, WorldChanged
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
 from hvd_elastic.discovery.ledger.job_news import JobNews, News
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.present_status import PresentStatus, activity
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from hvd_elastic.system.backoff import jitter
 
@@ -30,19 +30,11 @@ RETRY_SECONDS: Final = 5.0
 class StatusPublisher:
     """Writes to one MPIJob. Not thread-safe. What cannot be written is said once, and is out of date soon anyway."""
 
-    def __init__(
-        self,
-        server: ApiServer,
-        place: MPIJobPlace,
-        *,
-        min_workers: int,
-        max_workers: int,
-        random: Callable[[], float] = jitter,
-    ) -> None:
+    def __init__(self, server: ApiServer, options: SidecarOptions, *, random: Callable[[], float] = jitter) -> None:
         """`random` gives the jitter: 0 to 1."""
-        self._server, self._place, self._random = server, place, random
+        self._server, self._place, self._random = server, options.place, random
         self._job_uid = ""
-        self._news = JobNews(min_workers=min_workers, max_workers=max_workers)
+        self._news = JobNews(min_workers=options.min_workers, max_workers=options.max_workers)
         self._status = PresentStatus(())
         self._told: tuple[Activity, tuple[str, ...], int, str] | None = None
         """Activity, workers, wanted and the words of a stall, as they were last written."""
@@ -58,7 +50,6 @@ class StatusPublisher:
         self._news.begin(next(worlds, ()))
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """What the ledger has now."""
         self._news.take(entries)
         self._next_status = 0.0
 
@@ -86,7 +77,6 @@ class StatusPublisher:
             self._told = present
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
-        """The last words."""
         self._write_status(self._status.status(history, entries, now), moment=0.0)
         if news := self._news.due(float("inf")):
             self._write_event(news)

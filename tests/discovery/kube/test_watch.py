@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hvd_elastic.discovery.kube.api_server import Access, ApiServer, ApiStatusError, ApiUnreachableError
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.kube.watch import (
     BACKOFF,
     PAGE,
@@ -23,6 +24,8 @@ from hvd_elastic.discovery.rules.cluster_views import PodView
 from testbed.kube_api import JOBS, PODS, Cut, KubeApi, Request, Status, mpijob, pod
 from tests.discovery.conftest import until
 
+PLACE = MPIJobPlace(job="job", namespace="default", version="v2beta1")
+
 
 class Followed:
     """A watch in a thread, and its messages."""
@@ -30,7 +33,7 @@ class Followed:
     def __init__(self, api: KubeApi, **options: object) -> None:
         self.watch: Watch[PodView] = Watch(
             server=ApiServer(api.access()),
-            selection=workers_of("job", "default", "v2beta1", PodView.from_json),
+            selection=workers_of(PLACE, PodView.from_json),
             **options,  # type: ignore[arg-type]
         )
         self.messages: list[Message[PodView]] = []
@@ -185,7 +188,7 @@ def test_a_slow_consumer_receives_several_events_in_one_batch(api: KubeApi) -> N
         sent.append(line)
 
     api.chop = send
-    watch = Watch(server=ApiServer(api.access()), selection=workers_of("job", "default", "v2beta1", PodView.from_json))
+    watch = Watch(server=ApiServer(api.access()), selection=workers_of(PLACE, PodView.from_json))
     messages = watch.forever()
     assert [type(next(messages)[0]) for _ in range(2)] == [Listed, UpToDate]
     for index in range(5):
@@ -214,7 +217,7 @@ def test_a_list_that_cannot_be_read_is_a_fault_and_not_a_crash(api: KubeApi, fol
 
 def test_one_object_is_read_without_the_right_to_list(api: KubeApi) -> None:
     api.put(JOBS, mpijob("other"))
-    selection = one_job("job", "default", "v2beta1", lambda job: str(job["metadata"]["name"]))
+    selection = one_job(PLACE, lambda job: str(job["metadata"]["name"]))
     watch = Watch(server=ApiServer(api.access()), selection=selection)
     assert watch.list_all() == ("job",)
     assert {request.path for request in api.requests} == {f"{JOBS}/job"}
@@ -248,7 +251,7 @@ def test_keep_alive_probes_find_a_server_that_lost_the_connection(api: KubeApi) 
 def test_an_attempt_that_waited_for_a_connection_is_repeated_soon(api: KubeApi) -> None:
     watch = Watch(
         server=ApiServer(api.access()),
-        selection=workers_of("job", "default", "v2beta1", PodView.from_json),
+        selection=workers_of(PLACE, PodView.from_json),
         random=lambda: 1.0,
     )
     error = ApiUnreachableError("timed out")
@@ -300,6 +303,7 @@ def test_an_answer_that_is_cut_is_a_fault() -> None:
 
 
 def test_the_legacy_operator_has_other_labels_and_paths() -> None:
-    pods = workers_of("j", "n", "v1", PodView.from_json)
+    place = MPIJobPlace(job="j", namespace="n", version="v1")
+    pods = workers_of(place, PodView.from_json)
     assert pods.query["labelSelector"] == "training.kubeflow.org/job-name=j,training.kubeflow.org/replica-type=worker"
-    assert one_job("j", "n", "v1", PodView.from_json).path == "/apis/kubeflow.org/v1/namespaces/n/mpijobs"
+    assert one_job(place, PodView.from_json).path == "/apis/kubeflow.org/v1/namespaces/n/mpijobs"

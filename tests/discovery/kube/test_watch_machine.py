@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hvd_elastic.discovery.kube.api_server import ApiServer
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.kube.watch import Watch, workers_of
 from hvd_elastic.discovery.rules.cluster_views import PodView, WorkerView
 from hvd_elastic.discovery.rules.eligibility import eligible_hosts
@@ -19,6 +20,7 @@ from testbed.kube_api import OWNER, PODS, Cut, KubeApi, pod
 from tests.discovery.conftest import until
 from tests.properties import examples
 
+PLACE = MPIJobPlace(job="job", namespace="default", version="v2beta1")
 INDEXES = st.integers(0, 4)
 RULES = EligibilityRules(owner_uid=OWNER, min_workers=2)
 
@@ -34,7 +36,7 @@ class Wire(RuleBasedStateMachine):
         self.made = self.cuts = 0
         self.watch = Watch(
             server=ApiServer(self.api.access()),
-            selection=workers_of("job", "default", "v2beta1", PodView.from_json),
+            selection=workers_of(PLACE, PodView.from_json),
             server_seconds=1,
             random=lambda: 0.0,
         )

@@ -29,12 +29,12 @@ class Watched:
         self.entries += entries
 
     def at(self, now: float) -> LiveStatus:
-        self.write(self.history.pass_time(now))
+        self.write(self.history.world.pass_time(now))
         return self.present.status(self.history, self.entries, now)
 
     def step(self, now: float, step: int, **known: object) -> None:
         figures = TrainingFigures(unix=now, step=step, size=1, **known)  # type: ignore[arg-type]
-        self.write(self.history.take_figures("u", figures, now))
+        self.write(self.history.world.take_figures("u", figures, now))
 
 
 def test_from_start_to_end() -> None:

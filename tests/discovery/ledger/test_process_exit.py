@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.mpijob.contract import Exit
 
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+JSON = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner))
+
 
 @pytest.mark.parametrize(
     ("known", "words"),
@@ -37,7 +40,7 @@ def test_one_that_was_told_to_leave_is_not_lost() -> None:
 @given(st.floats(0, 1e6), st.integers(0, 255), st.booleans(), st.booleans(), st.integers(-1, 10**17))
 def test_a_line_is_read_as_it_was_written(seconds: float, code: int, hung: bool, told: bool, step: int) -> None:
     ended = ProcessExit(seconds=seconds, code=code, hung=hung, told=told, step=step)
-    assert ProcessExit.from_line(ended.to_line()) == ended
+    assert ProcessExit.from_json(json.loads(ended.to_json())) == ended
 
 
 @pytest.mark.parametrize(
@@ -55,10 +58,9 @@ def test_a_line_is_read_as_it_was_written(seconds: float, code: int, hung: bool,
     ],
 )
 def test_what_cannot_be_is_not_known(change: dict[str, object]) -> None:
-    document = {"seconds": 1.0, "code": 137, **change}
-    assert ProcessExit.from_line(json.dumps(document).encode() + b"\n") is None
+    assert ProcessExit.from_json({"seconds": 1.0, "code": 137, **change}) is None
 
 
-@given(st.binary(max_size=60))
-def test_nothing_else_is_an_end(line: bytes) -> None:
-    assert ProcessExit.from_line(line) is None
+@given(JSON)
+def test_nothing_else_is_an_end(value: object) -> None:
+    assert ProcessExit.from_json(value) is None

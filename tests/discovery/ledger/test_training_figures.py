@@ -27,7 +27,7 @@ WHOLE: dict[str, Any] = {
 
 
 def read(document: object) -> TrainingFigures | None:
-    return TrainingFigures.from_json(json.dumps(document).encode())
+    return TrainingFigures.from_json(json.loads(json.dumps(document)))
 
 
 def with_value(name: str, value: object) -> TrainingFigures:
@@ -66,25 +66,22 @@ def test_what_is_left_out_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    "value",
     [
-        b"",
-        b"\n",
-        b"[]",
-        b"3",
-        b"{",
-        b"\xff\xfe\x00",
-        b"{}",
-        b'{"step": 3}',
-        b'{"unix": NaN}',
-        b'{"unix": -1}',
-        b'{"unix": 1e300}',
-        b"[" * 4095,
-        b'{"unix":' + b"9" * 4000 + b"}",
+        None,
+        "text",
+        [],
+        3,
+        {},
+        {"step": 3},
+        {"unix": math.nan},
+        {"unix": -1},
+        {"unix": 1e300},
+        {"unix": int("9" * 4000)},
     ],
 )
-def test_what_is_no_document_is_nothing(line: bytes) -> None:
-    assert TrainingFigures.from_json(line) is None
+def test_what_is_no_document_is_nothing(value: object) -> None:
+    assert TrainingFigures.from_json(value) is None
 
 
 @pytest.mark.parametrize("name", ["step", "durable_step", "epoch"])

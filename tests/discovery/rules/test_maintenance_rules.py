@@ -11,8 +11,7 @@ from hvd_elastic.discovery.rules.first_list import (
     FIRST_ANSWERS_SECONDS,
     QUIET_SECONDS,
     SETTLE_SECONDS,
-    SecondsSince,
-    may_go_out,
+    FirstList,
 )
 from hvd_elastic.discovery.rules.reaper import (
     BACKOFF,
@@ -168,36 +167,47 @@ def test_victims_leave_before_the_replicas_are_lowered(
     assert plan_scale(job, pods, workers, min_workers=1, max_workers=4, waited_seconds=waited) == expected
 
 
+LATE = [PodView(name="late", uid="l", node="n")]
+"""A pod that is bound, and not ready."""
+
+
 def host(name: str, address: str = "10.0.0.1", generation: int = 0) -> Host:
     return Host(address=address, slots=1, alias=f"{name}-{generation}", pod=name)
 
 
 @pytest.mark.parametrize(
-    ("since", "soon", "goes_out"),
+    ("came", "soon", "went_out"),
     [
-        (SecondsSince(listed=0.1, first_host=0.0, last_host=0.0), None, True),
-        (SecondsSince(listed=0.1, first_host=0.1, last_host=0.1), Reason.NOT_READY, False),
-        (SecondsSince(listed=5.0, first_host=1.0, last_host=QUIET_SECONDS), Reason.NOT_READY, True),
-        (SecondsSince(listed=5.0, first_host=SETTLE_SECONDS, last_host=0.0), Reason.PENDING, True),
-        (SecondsSince(listed=0.1, first_host=0.0, last_host=0.0), Reason.DISRUPTED, True),
-        (SecondsSince(listed=FIRST_ANSWERS_SECONDS - 0.1, first_host=None, last_host=None), Reason.NOT_ASKED, False),
-        (SecondsSince(listed=FIRST_ANSWERS_SECONDS, first_host=None, last_host=None), Reason.NOT_ASKED, True),
-        (SecondsSince(listed=0.0, first_host=None, last_host=None), None, True),
+        ((0.0,), None, 0.0),
+        ((0.0,), Reason.NOT_READY, QUIET_SECONDS),
+        ((0.0, 0.5), Reason.NOT_READY, 0.5 + QUIET_SECONDS),
+        ((0.0, 0.5, 1.0, 1.5), Reason.PENDING, SETTLE_SECONDS),
+        ((0.0,), Reason.DISRUPTED, 0.0),
+        ((), Reason.NOT_ASKED, FIRST_ANSWERS_SECONDS),
+        ((), None, 0.0),
     ],
 )
-def test_the_first_list_waits_within_bounds(since: SecondsSince, soon: Reason | None, goes_out: bool) -> None:
+def test_the_first_list_waits_within_bounds(came: tuple[float, ...], soon: Reason | None, went_out: float) -> None:
+    """`came`: when each host was eligible."""
+    first = FirstList(max_workers=9)
     left_out = (LeftOut(pod="late", reason=soon),) if soon else ()
-    eligible = EligibleHosts(hosts=(host("a"),) if since.first_host is not None else (), left_out=left_out)
-    pods = [PodView(name="late", uid="l", node="n")]
-    assert may_go_out(eligible, pods, since, max_workers=3, had_hosts=False) is goes_out
+    for now in sorted({*came, went_out - 0.01, went_out} - {-0.01}):
+        hosts = tuple(host(str(number)) for number, moment in enumerate(came) if moment <= now)
+        eligible = EligibleHosts(hosts=hosts, left_out=left_out)
+        if hosts or not came:
+            assert first.release(eligible, LATE, listed=0.0, now=now) is (now >= went_out)
+    assert first.is_out is bool(came)
 
 
 def test_a_full_job_and_a_running_job_wait_for_no_worker() -> None:
     eligible = EligibleHosts(hosts=(host("a"),), left_out=(LeftOut(pod="late", reason=Reason.NOT_READY),))
-    pods, since = [PodView(name="late", uid="l", node="n")], SecondsSince(listed=0.0, first_host=0.0, last_host=0.0)
-    assert may_go_out(eligible, pods, since, max_workers=1, had_hosts=False)
-    assert may_go_out(eligible, pods, since, max_workers=3, had_hosts=True)
-    assert not may_go_out(eligible, pods, since, max_workers=3, had_hosts=False)
+    for first, goes_out in [
+        (FirstList(max_workers=1), True),
+        (FirstList(max_workers=3, had_hosts=True), True),
+        (FirstList(max_workers=3), False),
+    ]:
+        assert first.release(eligible, LATE, listed=0.0, now=0.0) is goes_out
+        assert first.is_out is goes_out
 
 
 def test_an_address_is_held_back_from_another_pod_only() -> None:

@@ -14,6 +14,7 @@ from hvd_elastic.discovery.expected_workers import read_expected
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.rules import unused_hosts
 from hvd_elastic.discovery.sidecar.launcher.launcher_drain import DRAIN_SECONDS, LauncherDrain
+from hvd_elastic.discovery.sidecar.publisher import Publisher
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics, health_server
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
@@ -284,7 +285,11 @@ def test_frees_the_name_of_a_worker_that_stays_terminating(api: KubeApi, start: 
 
 
 def test_the_job_remembers_that_it_has_begun(
-    api: KubeApi, start: Start, workers: Workers, tmp_path_factory: pytest.TempPathFactory
+    api: KubeApi,
+    start: Start,
+    workers: Workers,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put(api, 0)
     first = start()
@@ -300,8 +305,8 @@ def test_the_job_remembers_that_it_has_begun(
     options = SidecarOptions(job="job", namespace="default", run_dir=elsewhere, ready_port=workers.port)
     sidecar = Sidecar(options, api.access(), Metrics())
     known: list[bool] = []
-    write = sidecar._publisher.publish
-    sidecar._publisher.publish = lambda *given: known.append(has_begun(elsewhere)) or write(*given)  # type: ignore[func-returns-value,method-assign]
+    write = Publisher.publish
+    monkeypatch.setattr(Publisher, "publish", lambda *given: known.append(has_begun(elsewhere)) or write(*given))  # type: ignore[func-returns-value]
     thread = threading.Thread(target=sidecar.run, daemon=True)
     thread.start()
     until(lambda: bool(known))
@@ -332,7 +337,7 @@ def test_training_leaves_before_the_launcher_does(api: KubeApi, start: Start, wo
     assert f"leave {request_key(tmp_path / 'key')}" in told
     until(lambda: len([line for _, line in workers.received if line.startswith("leave")]) == 2)
     workers.say("127.0.1.1", generation=1)
-    until(lambda: running.sidecar._prober.views["uid-job-0"].state is WorkerState.WAITING)
+    until(lambda: running.sidecar._workers.prober.results.views["uid-job-0"].state is WorkerState.WAITING)
     assert not (tmp_path / DRAINED_FILE).exists()
     workers.closed.add("127.0.1.2")  # its next standby is not warm yet
     until((tmp_path / DRAINED_FILE).exists)
@@ -363,7 +368,7 @@ def test_workers_that_nobody_can_relieve_are_told_so_as_long_as_it_is_true(
     assert set(_said_that_nobody_follows(workers)) == {("127.0.1.1", word), ("127.0.1.2", word)}
 
     api.put(PODS, pod(2, **{**without_node, "node": "node-b", "scheduled": "True"}))
-    until(lambda: running.sidecar._state.inventory.pods["uid-job-2"].node == "node-b")
+    until(lambda: running.sidecar._reconciler.state.inventory.pods["uid-job-2"].node == "node-b")
     _looks_again(running, times=1)  # what was decided before has been said by then
     workers.received.clear()
     _looks_again(running, times=3)
@@ -381,16 +386,17 @@ def test_a_sidecar_without_the_jobs_key_tells_nobody(api: KubeApi, start: Start,
 
 def _looks_again(running: Running, *, times: int) -> None:
     """Wait until the sidecar has looked this often, and has sent what followed from it."""
-    look, looks = running.sidecar._without_successor, threading.Semaphore(0)
+    reconciler = running.sidecar._reconciler
+    look, looks = reconciler.without_successor, threading.Semaphore(0)
 
     def counted() -> dict[str, str]:
         looks.release()
         return look()
 
-    running.sidecar._without_successor = counted  # type: ignore[method-assign]
+    reconciler.without_successor = counted  # type: ignore[method-assign]
     for _ in range(times + 1):
         assert looks.acquire(timeout=20)
-    running.sidecar._without_successor = look  # type: ignore[method-assign]
+    reconciler.without_successor = look  # type: ignore[method-assign]
 
 
 def _said_that_nobody_follows(workers: Workers) -> list[tuple[str, str]]:
@@ -409,9 +415,11 @@ def test_a_launcher_stays_for_workers_that_leave_with_it(
     for index, address in enumerate(("127.0.1.1", "127.0.1.2")):
         workers.say(address, state=WorkerState.LEAVING)
         api.put(PODS, pod(index, deleting="2030-01-01T00:00:00Z"))
-    until(lambda: {view.state for view in running.sidecar._prober.views.values()} == {WorkerState.LEAVING})
+    until(
+        lambda: {view.state for view in running.sidecar._workers.prober.results.views.values()} == {WorkerState.LEAVING}
+    )
     (tmp_path / DRAIN_FILE).touch()
-    until(lambda: running.sidecar._launcher_drain.is_under_way)
+    until(lambda: running.sidecar._reconciler._drain.is_under_way)
     assert not (tmp_path / DRAINED_FILE).exists()
     workers.closed |= {"127.0.1.1", "127.0.1.2"}  # their processes have ended
     until((tmp_path / DRAINED_FILE).exists)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
-from hvd_elastic.discovery.sidecar.workers.worker_questions import read_last_exit
+from hvd_elastic.discovery.sidecar.workers.worker_report import read_report
 from hvd_elastic.mpijob.contract import HEARTBEAT_FILE
-from hvd_elastic.worker.process_exits import NO_EXIT, Ending, ProcessExits
+from hvd_elastic.worker.process_exits import Ending, ProcessExits
 from hvd_elastic.worker.stopped_processes import is_stopped
 from tests.hvd_elastic.worker.pods import Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT
@@ -29,21 +29,18 @@ class Clock:
         return self.now
 
 
-def told(exits: ProcessExits) -> ProcessExit | None:
-    return ProcessExit.from_line(exits.line())
-
-
 def test_of_processes_that_trained_together_the_first_to_end_is_told() -> None:
     exits = ProcessExits(clock=(clock := Clock()))
-    assert exits.line() == NO_EXIT
+    before = exits.last
+    assert before is None
     first, second, third = Ending(began=10.0), Ending(began=20.0), Ending(began=105.0)
     exits.note(first, 137, 41)
     clock.now = 103.0
     exits.note(second, 143, 41)
-    assert told(exits) == ProcessExit(seconds=3.0, code=137, step=41)
+    assert exits.last == ProcessExit(seconds=3.0, code=137, step=41)
     clock.now = 110.0
     exits.note(third, 1, 60)
-    assert told(exits) == ProcessExit(seconds=0.0, code=1, step=60)
+    assert exits.last == ProcessExit(seconds=0.0, code=1, step=60)
 
 
 def kill(pod: Pod, _yard: Yard) -> None:
@@ -88,8 +85,8 @@ def test_what_ended_it(yard: Yard, script: str, end: Callable[[Pod, Yard], None]
     with yard.pod(end_seconds=0.3) as pod:
         train(pod, yard)
         (Path(pod.run_dir) / HEARTBEAT_FILE).write_text("41 0 1 1700000000\n")
-        assert read_last_exit(pod.address, timeout_seconds=20.0) is None
+        assert read_report(pod.address, timeout_seconds=20.0).last_exit is None
         end(pod, yard)
         pod.ready(generation=2)
-        ended = eventually(lambda: read_last_exit(pod.address, timeout_seconds=20.0), "it says how")
+        ended = eventually(lambda: read_report(pod.address, timeout_seconds=20.0).last_exit, "it says how")
         assert (ended.words, ended.step) == (words, 41)

@@ -1,5 +1,6 @@
 """FIGURES_FILE, as the reading side understands it, from events at times that the test sets."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Process:
     @property
     def figures(self) -> TrainingFigures | None:
         try:
-            return TrainingFigures.from_json((self._folder / FIGURES_FILE).read_bytes())
+            return TrainingFigures.from_json(json.loads((self._folder / FIGURES_FILE).read_bytes()))
         except FileNotFoundError:
             return None
 

@@ -159,8 +159,8 @@ def test_a_sidecar_that_starts_again_tells_nothing_twice(ledger: Ledger) -> None
 def test_the_next_launcher_tells_the_end_of_the_one_before(ledger: Ledger) -> None:
     ledger.see(worker(0))
     ledger.history.take_answers({"uid-0": WorkerView(state=WorkerState.TRAINING)}, 100.0)
-    ledger.write(ledger.history.pass_time(101.0))
-    ledger.write(ledger.history.pass_time(110.0))
+    ledger.write(ledger.history.world.pass_time(101.0))
+    ledger.write(ledger.history.world.pass_time(110.0))
     assert fold(ledger.entries, 110.0).workers == ("job-worker-0",)
     ledger.remove("uid-0", unseen=True)
     ledger.now = 200.0
@@ -236,7 +236,7 @@ def test_every_worker_is_asked_for_figures_sooner_or_later(ledger: Ledger) -> No
     ledger.history.take_answers(training, 100.0)
     asked = [[pod.index for pod in ledger.history.likely_rank0(2)] for _ in range(3)]
     assert asked == [[0, 1], [2, 3], [4, 0]]
-    list(ledger.history.take_figures("uid-3", TrainingFigures(unix=100.0, step=1), 100.0))
+    list(ledger.history.world.take_figures("uid-3", TrainingFigures(unix=100.0, step=1), 100.0))
     assert next(pod.index for pod in ledger.history.likely_rank0(2)) == 3
 
 

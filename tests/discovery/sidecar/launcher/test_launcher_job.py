@@ -10,6 +10,7 @@ import pytest
 
 from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.sidecar.launcher.launcher_job import LauncherJob
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, STATUS_FILE
 from testbed.kube_api import JOBS, PODS, KubeApi, Request, Status, mpijob
 
@@ -37,9 +38,9 @@ def cluster(api: KubeApi) -> KubeApi:
 
 @pytest.fixture
 def job(cluster: KubeApi, tmp_path: Path) -> LauncherJob:
-    owned = [f"{POLICIES}/job", f"{POLICIES}/one-that-is-gone"]
-    server = ApiServer(cluster.access())
-    return LauncherJob(server, job="job", namespace="default", pod_uid="now", owned=owned, run_dir=tmp_path)
+    owned = (f"{POLICIES}/job", f"{POLICIES}/one-that-is-gone")
+    options = SidecarOptions(job="job", namespace="default", pod_uid="now", owned=owned, run_dir=tmp_path)
+    return LauncherJob(ApiServer(cluster.access()), options)
 
 
 def limit(api: KubeApi) -> int:

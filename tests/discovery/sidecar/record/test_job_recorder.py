@@ -1,6 +1,5 @@
 """The sidecar's record of a job: real HTTP, real ready ports, the ledger as it stands in the ConfigMap."""
 
-import json
 import logging
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,9 +29,8 @@ from hvd_elastic.discovery.ledger.entries import (
 )
 from hvd_elastic.discovery.ledger.history import stall_history, world_history
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
-from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
-from hvd_elastic.discovery.sidecar.record import job_recorder
+from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, worker_inquiry
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
 from hvd_elastic.mpijob.contract import (
@@ -78,8 +76,10 @@ def launcher(uid: str, code: int | None = None, **meta: str) -> dict[str, Any]:
 
 @pytest.fixture
 def cluster(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> KubeApi:
-    for name in ("TURN_SECONDS", "BATCH_SECONDS", "RETRY_SECONDS", "FIGURES_SECONDS", "SOON_SECONDS"):
-        monkeypatch.setattr(job_recorder, name, 0.05)
+    for module in (job_recorder, ledger_writer, worker_inquiry):
+        for name in ("TURN_SECONDS", "BATCH_SECONDS", "RETRY_SECONDS", "FIGURES_SECONDS", "SOON_SECONDS"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(job_news, "GAP_SECONDS", 0.05)
     monkeypatch.setattr(launcher_pods, "END_SECONDS", 0.2)
     api.put(CONFIG_MAPS, {"metadata": {"name": LEDGER}})
@@ -110,7 +110,7 @@ def train(workers: Workers, *indexes: int, step: int = 10) -> None:
     for index in indexes:
         workers.say(f"127.0.1.{index + 1}", state=WorkerState.TRAINING)
     figures = {"unix": 2e9, "step": step, "size": len(indexes), "steps_per_second": 4.0, "loss": 0.5}
-    workers.figures[f"127.0.1.{indexes[0] + 1}"] = json.dumps(figures).encode() + b"\n"
+    workers.report(f"127.0.1.{indexes[0] + 1}", figures=figures)
 
 
 def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, workers: Workers) -> None:
@@ -165,11 +165,11 @@ def test_an_mpijob_of_the_legacy_operator_is_never_patched(cluster: KubeApi, sta
 def test_a_world_is_told_soon_though_its_workers_were_asked_just_before(
     cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_recorder, "FIGURES_SECONDS", 3600.0)
+    monkeypatch.setattr(worker_inquiry, "FIGURES_SECONDS", 3600.0)
     workers.say("127.0.1.1", state=WorkerState.TRAINING)
     cluster.put(PODS, pod(0))
     start(pod_uid="l1")
-    until(lambda: bool(workers.asked_for_figures))
+    until(lambda: ("127.0.1.1", "report") in workers.received)
     train(workers, 0)
     until(lambda: bool(told(cluster, WorldChanged)))
 
@@ -319,7 +319,7 @@ def test_a_lost_process_is_told_with_how_it_ended(
     cluster.put(PODS, pod(1))
     start(pod_uid="l1")
     until(lambda: bool(told(cluster, WorldChanged)))
-    workers.exits["127.0.1.2"] = ProcessExit(seconds=0.1, code=137, hung=True).to_line()
+    workers.report("127.0.1.2", last_exit={"seconds": 0.1, "code": 137, "hung": True})
     workers.say("127.0.1.2", state=WorkerState.WAITING, generation=1)
     until(lambda: bool(told(cluster, WorkerProcessLost)))
     assert [(entry.pod, entry.detail) for entry in told(cluster, WorkerProcessLost)] == [("job-worker-1", "hung")]
@@ -329,20 +329,21 @@ def test_ranks_that_wait_for_each_other_are_told(
     cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stall_history, "QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(job_recorder, "WAITS_SECONDS", 0.05)
+    monkeypatch.setattr(worker_inquiry, "WAITS_SECONDS", 0.05)
     train(workers, 0, 1)
     cluster.put(PODS, pod(0))
     cluster.put(PODS, pod(1))
     for index, operation in enumerate(("allreduce loss", "broadcast w")):
         wait = {"rank": index, "size": 2, "seconds": 31.0, "after": 30.0, "operation": operation}
-        workers.waits[f"127.0.1.{index + 1}"] = json.dumps([wait]).encode() + b"\n"
+        workers.report(f"127.0.1.{index + 1}", waits=[wait])
     start(pod_uid="l1")
     until(lambda: bool(told(cluster, RanksStalled)))
     words = "rank 0 waits in allreduce loss; rank 1 waits in broadcast w"
     assert [(entry.words, entry.step) for entry in told(cluster, RanksStalled)] == [(words, 10)]
     until(lambda: (known := status(cluster)) is not None and known.stall == words)
     until(lambda: sentences(cluster).get("RanksStalled") == f"training waits for ranks: {words}")
-    workers.waits.clear()
+    for index in range(2):
+        workers.report(f"127.0.1.{index + 1}", waits=[])
     until(lambda: bool(told(cluster, StallEnded)))
     until(lambda: (known := status(cluster)) is not None and known.stall == "")
     assert len(told(cluster, RanksStalled)) == 1

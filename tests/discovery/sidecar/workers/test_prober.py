@@ -8,18 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
-from hvd_elastic.discovery.sidecar.workers.prober import (
-    INTERVAL_SECONDS as INTERVAL,
-)
-from hvd_elastic.discovery.sidecar.workers.prober import (
-    MISSES_TO_LOSE,
-    STARTING_SECONDS,
-    Prober,
-    ProbeRecord,
-    Views,
-    parse_ready_line,
-)
-from hvd_elastic.discovery.sidecar.workers.worker_requests import announce_launcher, request_checkpoint
+from hvd_elastic.discovery.sidecar.workers.probe_results import MISSES_TO_LOSE, ProbeRecord, Views
+from hvd_elastic.discovery.sidecar.workers.probe_schedule import INTERVAL_SECONDS as INTERVAL
+from hvd_elastic.discovery.sidecar.workers.probe_schedule import STARTING_SECONDS, ProbeSchedule
+from hvd_elastic.discovery.sidecar.workers.prober import Prober, parse_ready_line
+from hvd_elastic.discovery.sidecar.workers.worker_requests import WorkerRequests
 from hvd_elastic.mpijob.contract import WorkerState
 from tests.discovery.conftest import until
 from tests.discovery.workers import Workers
@@ -69,7 +62,7 @@ def test_reports_what_changes_and_not_each_step(workers: Workers, probing: Probi
     workers.say(A, step=5)
     probing.probes(5)
     assert len(probing.reports) == 1
-    assert probing.prober.views["a"].step == 5
+    assert probing.prober.results.views["a"].step == 5
     workers.say(A, generation=1)
     assert probing.until_reports(2).generation == 1
 
@@ -93,14 +86,14 @@ def test_if_no_worker_answers_all_are_silent_and_none_is_lost(workers: Workers, 
     probing.probes(MISSES_TO_LOSE + 3)
     assert len(probing.reports) == 2
     assert (probing.until_reports(2).silent, probing.until_reports(2).lost) == (True, False)
-    assert probing.prober.is_own_network_suspect
+    assert probing.prober.results.is_own_network_suspect
 
 
 def test_workers_that_have_not_started_say_nothing_about_this_side(workers: Workers, probing: Probing) -> None:
     workers.closed.add(A)
     probing.probes(MISSES_TO_LOSE + 3)
     assert probing.reports == []
-    assert not probing.prober.is_own_network_suspect
+    assert not probing.prober.results.is_own_network_suspect
 
 
 @pytest.mark.parametrize(
@@ -133,7 +126,7 @@ def test_a_worker_that_is_gone_is_probed_no_longer(workers: Workers, probing: Pr
     probing.prober.set_targets({"b": B})
     assert set(probing.reports[-1]) == {"a"}
     probing.until_reports(2)
-    assert set(probing.prober.views) == {"b"}
+    assert set(probing.prober.results.views) == {"b"}
 
 
 def test_a_worker_that_has_just_answered_is_left_alone_for_the_interval(workers: Workers) -> None:
@@ -156,7 +149,7 @@ def test_a_worker_that_has_never_answered_is_asked_again_soon(workers: Workers) 
     prober = Prober(lambda _views: None, port=workers.port, clock=lambda: now[0])
 
     def turns_until(count: int) -> None:
-        while prober.probes < count or prober.probed < 1:
+        while prober.probes < count or prober.results.probed < 1:
             prober.turn()
 
     workers.closed.add(A)
@@ -168,7 +161,7 @@ def test_a_worker_that_has_never_answered_is_asked_again_soon(workers: Workers) 
     now[0] = STARTING_SECONDS
     workers.closed.clear()
     turns_until(2)
-    while not prober.views:
+    while not prober.results.views:
         prober.turn()
     now[0] += 0.7 * INTERVAL
     prober.turn()
@@ -178,9 +171,9 @@ def test_a_worker_that_has_never_answered_is_asked_again_soon(workers: Workers) 
 
 def test_a_large_job_is_probed_at_most_a_hundred_times_a_second(workers: Workers) -> None:
     probing = Probing(workers, {str(i): f"127.0.4.{i + 1}" for i in range(200)})
-    while probing.prober.probed < 200:
+    while probing.prober.results.probed < 200:
         probing.prober.turn()
-    assert probing.prober._present_interval() == 2.0
+    assert ProbeSchedule(INTERVAL).present_interval(200) == 2.0
     probing.prober.close()
 
 
@@ -206,8 +199,9 @@ def test_lost_means_three_misses_in_a_row_while_another_answered(events: list[st
 
 def test_a_checkpoint_request_reaches_every_reachable_worker(workers: Workers) -> None:
     workers.silent.add(B)
-    assert request_checkpoint([A, B, "127.0.3.3"], "the job\nfalls short", port=workers.port, timeout_seconds=3.0) == 2
-    assert request_checkpoint([], "nobody", port=workers.port) == 0
+    requests = WorkerRequests(port=workers.port)
+    assert requests.request_checkpoint([A, B, "127.0.3.3"], "the job\nfalls short", timeout_seconds=3.0) == 2
+    assert requests.request_checkpoint([], "nobody") == 0
     until(lambda: len(workers.received) == 2)
     assert set(workers.received) == {
         (A, "checkpoint - the job falls short"),
@@ -231,7 +225,7 @@ def test_a_checkpoint_request_reaches_more_workers_than_there_are_descriptors(
     everyone = [f"127.0.{5 + number // 200}.{1 + number % 200}" for number in range(2 * few_descriptors)]
     workers.closed.update(everyone)  # the workers' own descriptors are few here, too
     workers.closed.remove(everyone[-1])
-    assert request_checkpoint(everyone, "the job falls short", port=workers.port, timeout_seconds=60.0)
+    assert WorkerRequests(port=workers.port).request_checkpoint(everyone, "the job falls short", timeout_seconds=60.0)
     until(lambda: workers.received == [(everyone[-1], "checkpoint - the job falls short")])
 
 
@@ -250,7 +244,7 @@ def test_without_a_descriptor_no_worker_has_missed_a_probe(workers: Workers) -> 
 
 def test_workers_hear_of_their_launcher(workers: Workers) -> None:
     everyone = tuple(f"127.0.3.{number}" for number in range(1, 100))
-    announce_launcher(everyone, port=workers.port, timeout_seconds=10.0)
+    WorkerRequests(port=workers.port).announce_launcher(everyone, timeout_seconds=10.0)
     until(lambda: len(workers.received) == len(everyone))
     assert set(workers.received) == {(address, "launcher") for address in everyone}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.discovery.sidecar.workers.prober import parse_ready_line
 from hvd_elastic.mpijob.contract import HEARTBEAT_FILE, WorkerState
-from hvd_elastic.worker.answers.heartbeat_answer import NO_HEARTBEAT, Heartbeat, answer_line, read_heartbeat
+from hvd_elastic.worker.answers import NO_HEARTBEAT, Heartbeat, own_line, read_heartbeat
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_discovery_reads_every_answer(tmp_path_factory: pytest.TempPathFactory, 
     folder = tmp_path_factory.mktemp("run")
     (folder / HEARTBEAT_FILE).write_bytes(written)
     beat = read_heartbeat(folder)
-    view = parse_ready_line(answer_line(3, WorkerState.TRAINING, beat))
+    view = parse_ready_line(own_line(3, WorkerState.TRAINING, beat))
     assert (view.generation, view.step, view.age_seconds) == (3, beat.step, beat.age_seconds)

@@ -1,0 +1,121 @@
+"""Entries on their way into the ledger: they wait for others, for a preemptor's name, and for the API server."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
+from hvd_elastic.discovery.ledger.entries import Departure, Entry, WorkerLeaving
+from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerMissingError, LedgerStore, LedgerTakenOverError
+from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup
+from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+
+log = logging.getLogger(__name__)
+
+BATCH_SECONDS: Final = 1.0
+"""Entries wait so long for others, and are written together."""
+BYTES_PER_SECOND: Final = 64 * 1024
+"""Each write sends the whole text, and etcd keeps each for minutes: a long ledger is written less often."""
+RETRY_SECONDS: Final = 5.0
+PREEMPTOR_SECONDS: Final = 5.0
+"""At most, for the Event that names a preemptor; it comes a moment after the deletion."""
+MAX_NAMED: Final = 10
+"""Preemptors that are asked for in a turn."""
+
+
+class LedgerWriter:
+    """Keeps their order. Not thread-safe. Its methods raise LedgerTakenOverError."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        options: SidecarOptions,
+        *,
+        on_written: Callable[[Sequence[Entry]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` must not jump."""
+        self._store = LedgerStore(server, options.place, launcher_uid=options.pod_uid)
+        self._preemptors = PreemptorLookup(server, options.place)
+        self._on_written, self._clock = on_written, clock
+        self._pending: list[Entry] = []
+        self._unnamed: dict[str, float] = {}
+        """UIDs of workers whose preemptor is looked for, and until when."""
+        self._is_stored = True
+        """Whether there is a ledger to write to."""
+        self._next_write = 0.0
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All, those included that are not written yet."""
+        return (*self._store.ledger.entries, *self._pending)
+
+    def read(self, job_uid: str) -> bool:
+        """Begin with the ledger of this MPIJob; return whether it is known what it has."""
+        try:
+            self._store.read(job_uid)
+        except LedgerMissingError as error:
+            self._is_stored = False
+            log.info("this job has no ledger: %s", error)
+        except ApiError as error:
+            log.info("the ledger cannot be read yet: %s", error)
+            return False
+        return True
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if not self._pending:
+                self._next_write = self._clock() + BATCH_SECONDS + len(self._store.ledger.text) / BYTES_PER_SECOND
+            self._pending.append(entry)
+            if isinstance(entry, WorkerLeaving) and entry.why is Departure.PREEMPTED and not entry.detail:
+                self._unnamed[entry.uid] = self._clock() + PREEMPTOR_SECONDS
+
+    def write_if_due(self) -> None:
+        """Write what is pending, unless it waits for others, for a name or for the API server."""
+        moment = self._clock()
+        self._name_preemptors(moment)
+        if self._pending and not self._unnamed and moment >= self._next_write:
+            self._next_write = moment + RETRY_SECONDS
+            self._write()
+
+    def conclude(self) -> None:
+        self._name_preemptors(self._clock() + PREEMPTOR_SECONDS)
+        if not self._write():
+            self._write()  # once more: another version may have been written meanwhile
+
+    def _name_preemptors(self, moment: float) -> None:
+        """Entries keep their order, so all wait while a preemptor may still be named."""
+        for number, (uid, until) in enumerate(list(self._unnamed.items())):
+            found = self._find_preemptor(uid) if number < MAX_NAMED else ""
+            if found or moment >= until or not self._preemptors.is_allowed:
+                del self._unnamed[uid]
+                self._pending = [_preempted_by(entry, uid, found) for entry in self._pending]
+
+    def _find_preemptor(self, uid: str) -> str:
+        try:
+            return self._preemptors.find(uid) if self._preemptors.is_allowed else ""
+        except ApiError:
+            return ""
+
+    def _write(self) -> bool:
+        try:
+            if self._is_stored:
+                self._store.append(self._pending)
+        except LedgerMissingError as error:
+            self._is_stored = False
+            log.warning("the job's ledger is no longer there: %s", error)
+        except LedgerTakenOverError:
+            raise
+        except ApiError as error:
+            log.info("%d entries of the ledger wait: %s", len(self._pending), error)
+            return False
+        if not self._is_stored:
+            self._store.ledger = self._store.ledger.append(self._pending)
+        self._on_written(self._pending)
+        self._pending = []
+        return True
+
+
+def _preempted_by(entry: Entry, uid: str, found: str) -> Entry:
+    return replace(entry, by=found) if isinstance(entry, WorkerLeaving) and entry.uid == uid else entry

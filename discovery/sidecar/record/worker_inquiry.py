@@ -1,0 +1,75 @@
+"""When which worker is asked for its report, and what becomes of it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from hvd_elastic.discovery.ledger.entries import Entry
+from hvd_elastic.discovery.ledger.history.job_history import JobHistory
+from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
+from hvd_elastic.discovery.rules.cluster_views import PodView
+from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
+
+FIGURES_SECONDS: Final = 5.0
+SOON_SECONDS: Final = 1.0
+"""Between questions for rank 0's figures; the second while the world is about to change."""
+WAITS_SECONDS: Final = 2.0
+"""Between questions for the ranks' waits, while no step gets done."""
+MAX_ASKED: Final = 8
+"""Workers that are asked for figures at a time, where it is not known which is rank 0's; or for a process's end."""
+
+
+class WorkerInquiry:
+    """Asks for a job's histories. Not thread-safe. Every iterator must be read to its end."""
+
+    def __init__(
+        self,
+        ask: Callable[[str], WorkerReport],
+        history: JobHistory,
+        *,
+        now: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        """`ask` asks the worker at an address. `now` gives Unix seconds; `clock` must not jump."""
+        self._ask, self._history, self._now, self._clock = ask, history, now, clock
+        self.stalls = StallHistory()
+        self._figures_asked = self._waits_asked = -FIGURES_SECONDS
+
+    def begin(self, ledger: Iterable[Entry]) -> None:
+        """Go on with the ledger of an earlier sidecar."""
+        self.stalls = StallHistory.resume(ledger)
+
+    def ask_all(self) -> Iterator[Entry]:
+        """Ask those from whom something is wanted by now."""
+        yield from self._ask_for_figures()
+        self._ask_for_exits(self._history.unexplained()[:MAX_ASKED])
+        yield from self._ask_for_waits()
+
+    def _ask_for_figures(self) -> Iterator[Entry]:
+        moment = self._clock()
+        if moment < self._figures_asked + (SOON_SECONDS if self._history.world.is_unsettled else FIGURES_SECONDS):
+            return
+        self._figures_asked = moment
+        for pod in self._history.likely_rank0(MAX_ASKED):
+            if figures := self._ask(pod.ip).figures:
+                if not self._history.world.world:  # what it does again is known from who was there before
+                    self._ask_for_exits(self._history.likely_rank0(MAX_ASKED))
+                yield from self._history.world.take_figures(pod.uid, figures, self._now())
+                return
+
+    def _ask_for_exits(self, pods: Iterable[PodView]) -> None:
+        for pod in pods:
+            if end := self._ask(pod.ip).last_exit:
+                self._history.world.take_exit(pod.uid, end, self._now())
+
+    def _ask_for_waits(self) -> Iterator[Entry]:
+        """While no step gets done, ask workers what their ranks do."""
+        moment = self._clock()
+        if moment < self._waits_asked + WAITS_SECONDS:
+            return
+        self._waits_asked = moment
+        world, now = self._history.world, self._now()
+        trains = {uid: pod for uid in world.candidates() if (pod := self._history.pods.get(uid)) and pod.ip}
+        for uid in self.stalls.next_to_ask(list(trains), MAX_ASKED, stepped=world.stepped, now=now):
+            self.stalls.take(uid, self._ask(trains[uid].ip).waits, self._now())
+        step = world.figures.step if world.figures else -1
+        yield from self.stalls.pass_time(step, self._now())

@@ -1,1 +1,0 @@
-"""What the ready port answers to each request."""
