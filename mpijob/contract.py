@@ -293,6 +293,11 @@ WAITS_MAX_BYTES: Final = 16 * 1024
 REPORT_MAX_BYTES: Final = FIGURES_MAX_BYTES + WAITS_MAX_BYTES + 512
 """Of the answer to `report`, its newline included."""
 
+TRAINING_FILE: Final = "in-training"
+"""In RUN_DIR of a worker: TRAINING_FILE.PID. It exists while that process is in its training function, and is not
+replaced but overwritten with each commit: `RANK SIZE STEP ORDERED`. ORDERED is 1 once the process has received SIGTERM.
+STEP is -1 before the first commit."""
+
 CHECKPOINT_REQUEST_FILE: Final = "checkpoint-now"
 """In RUN_DIR of a worker. It exists while the job is about to fall below min workers, or this pod is about to end. The
 next `State.commit()` writes a durable checkpoint before it returns; if LEAVE_FILE exists too and other pods stay, in
@@ -377,6 +382,11 @@ SYNCED_SCOPE: Final = "synced"
 """GET /synced/HOST:LOCAL_RANK, once in a worker's life, after its first sync: it has the state and can pass it on. The
 answer is ignored; a launcher that does not know the question answers 404."""
 
+ENDED_SCOPE: Final = "ended"
+"""PUT /ended/any, each second, by a process that has left its training function and waits for the others: `RANK STEP
+COUNT`. GET /ended/any, by one that waits in training: a value that changes comes from a process that will not join it.
+Stock servers keep it, too (`KVStoreHandler` of horovod 0.28.1)."""
+
 ENV_RENDEZVOUS_TOKEN: Final = "HOROVOD_RENDEZVOUS_TOKEN"  # noqa: S105 - a name
 """A secret of one launch, which tells the job's own processes from strangers. Stock launchers set none."""
 
@@ -426,7 +436,12 @@ class Exit(IntEnum):
     NO_LAUNCHER = 76
     """Worker: there was no launcher for ENV_LAUNCHER_SECONDS. The pod fails, and is replaced once there is one."""
     SCRIPT_MISTAKE = 79
-    """Worker: the start found a mistake in the script that would break the job at its first resize."""
+    """Worker: the script is wrong, and trying again is pointless. Ends the job: no launcher follows."""
+
+
+MISTAKE_LINE: Final = f"hvd-elastic: the job ends (exit code {Exit.SCRIPT_MISTAKE:d}): trying again is pointless"
+"""The last line on stderr of a process that ends with SCRIPT_MISTAKE; what is wrong stands before it. `horovodrun` does
+not tell with what its processes end while others go on."""
 
 
 def drain_seconds(grace_seconds: float) -> float:

@@ -17,12 +17,14 @@ from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.remote.output_lines import OutputLines
 from hvd_elastic.launcher.remote.output_sinks import LossySink, StreamSink
 from hvd_elastic.launcher.remote.worker_output import BAR_SECONDS, OutputReader
+from hvd_elastic.mpijob.contract import MISTAKE_LINE
 
 _WORKER_LINE: Final = re.compile(rb"\[\d+\](?:<(stdout|stderr)>)?:?")
 _EXIT_CODE: Final = re.compile(rb"Exit code: (\d+)")
 _RESET_LIMIT: Final = b"number of resets during elastic job exceeded limit"
 _SSH_ERROR: Final = 255
 """A script may end with it, too. horovodrun does not tell, and a lost connection is the likely one."""
+_OWN_WORDS: Final = b"hvd-elastic: "
 _LAST_LINES: Final = 10
 _DRAIN_SECONDS: Final = 2.0
 """For the last lines of a process that outlives horovodrun for a moment and keeps the pipe open."""
@@ -37,6 +39,9 @@ class StockOutput:
         self._code: int | None = None
         self.has_reached_reset_limit = False
         """Whether horovodrun says that it ends for this. Read it after `worker_code`."""
+        self.mistake: str | None = None
+        """What a worker has said is wrong with the script, before it ended with Exit.SCRIPT_MISTAKE."""
+        self._said = ""
         self._own: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._lines = OutputLines()
         self._bar_is_due = float("-inf")
@@ -91,9 +96,20 @@ class StockOutput:
         for line in lines:
             if match := _WORKER_LINE.match(line):
                 self._sinks[match[1] or b"stdout"].write(line + b"\n")
+                self._note_mistake(line[match.end() :])
                 continue
             self._own.append(line)
             self.has_reached_reset_limit |= _RESET_LIMIT in line
             if found := _EXIT_CODE.search(line):
                 code = int(found[1])
                 self._code = CONNECTION_LOST if code == _SSH_ERROR else code
+
+    def _note_mistake(self, line: bytes) -> None:
+        """Note that a worker ends for one: horovodrun takes it for a failed host, and says nothing."""
+        if _OWN_WORDS not in line:
+            return
+        words = line[line.index(_OWN_WORDS) :].decode(errors="replace").strip()
+        if words == MISTAKE_LINE:
+            self.mistake = self._said
+        else:
+            self._said = words.removeprefix(_OWN_WORDS.decode())

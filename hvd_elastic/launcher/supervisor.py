@@ -131,6 +131,8 @@ class _Supervisor:
         while True:
             now = time.monotonic()
             self._supervision.set_hosts(self._listed.hosts, now)
+            if self._run is not None and self._run.output.mistake is not None:
+                self._supervision.script_is_wrong(self._run.output.mistake)
             asks, pid = self._supervision.asks_for_workers, self._pid
             worker = oldest_worker(pid) if asks and pid is not None else None
             decision = self._supervision.decide(now, oldest_worker=worker)

@@ -21,6 +21,7 @@ from hvd_elastic.mpijob.contract import (
 from hvd_elastic.system import child_processes, job_key
 from hvd_elastic.worker import answers, drain
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
+from hvd_elastic.worker.early_exit import reported_exit, take_mark
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
 from hvd_elastic.worker.process_exits import ProcessExits
@@ -154,8 +155,9 @@ class EntryPoint:
         for pid, code in child_processes.reap(lambda pid: self._owner(pid) is not None):
             slot = self._owner(pid)
             if slot is not None:
-                self._note_exit(slot, code)
-                slot.ended(code, is_retired=self._leaving)
+                reported = reported_exit(code, take_mark(self._run_dir, pid))
+                self._note_exit(slot, reported.code)
+                slot.ended(reported, is_retired=self._leaving)
             elif self._sshd is not None and pid == self._sshd.pid:
                 self._sshd.ended(code)
         self._end_if_left()

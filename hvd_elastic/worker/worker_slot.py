@@ -14,6 +14,7 @@ from hvd_elastic.system import child_processes
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient
 from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
+from hvd_elastic.worker.early_exit import ReportedExit
 from hvd_elastic.worker.event_loop import EventLoop, Timer
 from hvd_elastic.worker.process_exits import Ending
 from hvd_elastic.worker.slot_commands import plain_command, standby_command
@@ -121,14 +122,14 @@ class WorkerSlot:
             child_processes.send(self.pid, signal.SIGKILL)
         self.is_usable = False
 
-    def ended(self, code: int, *, is_retired: bool) -> None:
-        """Note the end of this slot's process, with a shell's exit code. `is_retired`: `retire` was called."""
-        phase, self.pid = self.phase, None
+    def ended(self, end: ReportedExit, *, is_retired: bool) -> None:
+        """Note the end of this slot's process. `is_retired`: `retire` was called."""
+        code, phase, self.pid = end.code, self.phase, None
         self._close_channel()
         if self._kill is not None:
             self._kill.cancel()
             self._kill = None
-        delivered = self._client.finish(code) if self._client is not None else False
+        delivered = self._client.finish(code, end.message) if self._client is not None else False
         self._client = None
         if is_retired:
             self._become(SlotPhase.DONE)
@@ -185,7 +186,7 @@ class WorkerSlot:
         self.ending = Ending()
         client.on_signal = self._pass_on
         client.on_gone = self._launcher_gone
-        client.request.close()
+        client.handed_over()
         log.info("slot %d: process %s trains", self._number, self.pid)
         self._become(SlotPhase.TRAINING)
 
@@ -244,9 +245,7 @@ class WorkerSlot:
         client, self._next_client = self._next_client, None
         if client is None:
             return
-        if message is not None:
-            client.say(message)
-        client.finish(code)
+        client.finish(code, message or "")
 
     def _forget_next(self) -> None:
         if self._next_client is not None:

@@ -7,6 +7,7 @@ It differs from Horovod 0.28.1 (`horovod/common/elastic.py`, `run_fn`) as follow
   the same rendezvous waits for their broadcast without end (horovod issue 3494).
 * A host update that arrives while the next world is being formed is not lost, and two in one second are two.
 * Leaving, a lost launcher and a mistake in the script end the process with exit codes of their own (`contract.Exit`).
+* Training ends when all ranks have left their training function. One that leaves alone is a mistake in the script.
 * A failure while the state is synced, or in a reset callback, is one more reset.
 * A rank that waits for others leaves its core to them (`eased_wait`).
 """
@@ -15,9 +16,8 @@ import contextlib
 import functools
 import logging
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
 from hvd_elastic.trainer.collectives import eased_wait, patch_check
@@ -27,15 +27,19 @@ from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import (
     departure,
     distributed_samplers,
+    early_end,
     host_updates,
     script_checks,
+    script_mistake,
+    script_signals,
+    training_mark,
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.stalls import stall_watch
-from hvd_elastic.trainer.elastic.state_protocol import ElasticState
-from hvd_elastic.trainer.elastic.world import world_membership
+from hvd_elastic.trainer.elastic.state_protocol import DurableState, ElasticState, is_durable
+from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
 from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed
 from hvd_elastic.trainer.telemetry import events, json_logs
 
@@ -67,11 +71,11 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
             patch_check.warn_of_missing_patches()
             state.on_reset()
         if HOROVOD.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
-            _exit_with(script_checks.find(state))
+            script_mistake.leave_if(script_checks.find(state))
             _check_again_at_first_commit(state)
             _warn_if_never_stored(state)
         _tell_of_training()
-        with host_updates.listening(state) as updates, _mistakes_end_the_script():
+        with host_updates.listening(state) as updates, _errors_are_the_scripts():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
 
     return wrapper
@@ -93,10 +97,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
-            with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
-                result = func()
-            _end_training(state)
-            return result
+            return _train(state, func)
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
         except (RuntimeError, ConnectionError, EOFError) as error:
@@ -108,11 +109,42 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.restore()
 
 
-def _end_training(state: ElasticState) -> None:
-    """Let the state become durable. A loss meanwhile is one more reset, which calls the training function again."""
-    end = getattr(state, "end_training", None)  # Horovod's own states live in memory alone
-    if end is not None:
-        end()
+def _train(state: ElasticState, func: Callable[[], R]) -> R:
+    """Call the training function, and leave it together with all other ranks.
+
+    An exit with 0 is such an end, too. After SIGTERM any end is this rank's alone, and the others train on. Under
+    Horovod's own states Horovod's rule stays: the first rank that ends well ends the job.
+    """
+    if not is_durable(state):
+        with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
+            return func()
+    mark, rank = training_mark.THIS_PROCESS, HOROVOD.rank()
+    mark.enter(rank, HOROVOD.size())
+    ended: SystemExit | None = None
+    with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
+        try:
+            with script_signals.THIS_PROCESS.training():
+                result = func()
+        except SystemExit as error:
+            if error.code and not mark.is_ordered:
+                raise
+            ended = error
+    if mark.is_ordered and rendezvous_client.launched():
+        _leave_alone(state)
+    with early_end.THIS_PROCESS.ended(rank, state.step_count):
+        state.end_training()  # a loss meanwhile is one more reset, which calls the training function again
+    mark.leave()
+    if ended is not None:
+        raise ended
+    return result
+
+
+def _leave_alone(state: DurableState) -> NoReturn:
+    """End this process, which was told to, and whose training function has returned. The job goes on without it."""
+    if HOROVOD.size() == 1:  # nobody else holds the state
+        state.end_training()
+    logger.info("this worker leaves, because it has received SIGTERM")
+    raise Removed
 
 
 def _warn_if_never_stored(state: ElasticState) -> None:
@@ -123,7 +155,7 @@ def _warn_if_never_stored(state: ElasticState) -> None:
     arguments, so a second way to the store would have to be all of it again.
     """
     place = os.environ.get(ENV_CHECKPOINT, "")
-    if not place or hasattr(state, "end_training"):
+    if not place or is_durable(state):
         return
     kind = type(state).__name__
     message = (
@@ -162,13 +194,20 @@ def _tell_of_training() -> None:
 
 
 @contextlib.contextmanager
-def _mistakes_end_the_script() -> Iterator[None]:
-    """Turn an error that no restart can repair into a message and an exit code of its own, without a traceback."""
+def _errors_are_the_scripts() -> Iterator[None]:
+    """An error that no restart can repair ends the process with a message and an exit code of its own.
+
+    What the script makes of another one, and how it ends then, is its own affair.
+    """
     try:
         yield
     except HvdElasticError as error:
+        training_mark.THIS_PROCESS.leave()
         if error.exit_code in (Exit.SCRIPT_MISTAKE, Exit.BAD_INPUT):
-            _exit_with([str(error)])
+            script_mistake.leave_if([str(error)])
+        raise
+    except Exception:
+        training_mark.THIS_PROCESS.leave()
         raise
 
 
@@ -180,14 +219,7 @@ def _check_again_at_first_commit(state: ElasticState) -> None:
     @functools.wraps(commit)
     def checked_once(*args: Any, **kwargs: Any) -> None:
         if to_check:
-            _exit_with(script_checks.find_wrapped_since(state, to_check.pop()))
+            script_mistake.leave_if(script_checks.find_wrapped_since(state, to_check.pop()))
         commit(*args, **kwargs)
 
     state.commit = checked_once  # type: ignore[method-assign]
-
-
-def _exit_with(mistakes: Sequence[str]) -> None:
-    """End the process with `Exit.SCRIPT_MISTAKE` if there are any mistakes."""
-    if mistakes:
-        print("\n".join(f"hvd-elastic: {mistake}" for mistake in mistakes), file=sys.stderr, flush=True)  # noqa: T201
-        raise SystemExit(int(Exit.SCRIPT_MISTAKE))

@@ -1,6 +1,6 @@
 """What this room needs of a training state."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 
 class ElasticState(Protocol):
@@ -11,3 +11,16 @@ class ElasticState(Protocol):
     def sync(self) -> None: ...
     def on_reset(self) -> None: ...
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None: ...
+
+
+class DurableState(ElasticState, Protocol):
+    """The State of this project. Horovod's own live in the workers' memory alone."""
+
+    step_count: int
+
+    def end_training(self) -> None: ...
+
+
+def is_durable(state: ElasticState) -> TypeGuard[DurableState]:
+    """Whether it is this project's State."""
+    return hasattr(state, "end_training")

@@ -15,7 +15,7 @@ from hvd_elastic.trainer.collectives.horovod_classes import TorchState, init_tor
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.data.progress import Progress
-from hvd_elastic.trainer.elastic import departure, horovod_patches
+from hvd_elastic.trainer.elastic import departure, horovod_patches, training_mark
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.state.agreement import Agreement, RequestedSaves
 from hvd_elastic.trainer.state.commits import Commits
@@ -108,7 +108,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._requests = RequestedSaves()
         self._rate_factor = LearningRateFactor()
         self._stalls = stall_watch.THIS_PROCESS
-        self._report = StepReport(self._stalls)
+        self._report = StepReport(self._stalls, training_mark.THIS_PROCESS)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute. An optimizer that becomes part of the state gets the hooks."""
@@ -240,11 +240,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
     def end_training(self) -> None:
         """Wait until the last commit is durable. Called by `elastic.run` when the training function has returned.
 
-        A collective operation: if the worker that stores the commit is lost meanwhile, the others still hold it.
+        A collective operation: all ranks end together. If the one that stores the commit is lost meanwhile, the others
+        still hold it.
         """
         self._sharded.store_final()
         tell_saves(self._durable.take_outcomes(), self._present.progress)
-        if HOROVOD.size() > 1 and self._settings.configured:
+        if HOROVOD.size() > 1:
             HOROVOD.allreduce(torch.zeros(1), op=ReduceOp.AVERAGE, name="hvd_elastic.end")
 
     def on_hosts_updated(self, timestamp: int, update_res: Any) -> None:

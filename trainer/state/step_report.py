@@ -1,4 +1,4 @@
-"""Tells of steps and saves: the heartbeat for the pod, word for the stall watch, and events."""
+"""Tells of steps and saves: the heartbeat and the mark for the pod, word for the stall watch, and events."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -7,6 +7,7 @@ from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.data.progress import TRAIN, Progress
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallWatch
+from hvd_elastic.trainer.elastic.training_mark import TrainingMark
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
 
@@ -14,8 +15,8 @@ from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
 class StepReport:
     """Tells of each step, with what the script has logged for it."""
 
-    def __init__(self, stalls: StallWatch) -> None:
-        self._stalls = stalls
+    def __init__(self, stalls: StallWatch, mark: TrainingMark) -> None:
+        self._stalls, self._mark = stalls, mark
         self._heartbeat = HeartbeatWriter()
         self._logged: dict[str, object] = {}
         self._last_step = time.monotonic()
@@ -31,6 +32,7 @@ class StepReport:
         now, step, data = time.monotonic(), progress.steps, progress.data
         self._heartbeat.beat(step=step, rank=HOROVOD.rank(), size=HOROVOD.size())
         self._stalls.note_step(step)
+        self._mark.note_step(step)
         if events.enabled():
             samples = sum(cursor.position for cursor in data.cursors(TRAIN)) if TRAIN in data.passes else None
             if data.passes:

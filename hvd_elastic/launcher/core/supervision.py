@@ -122,6 +122,7 @@ class Supervision:
         self._failed = 0.0
         """When the launcher ended with `_code`."""
         self._code = 0
+        self._mistake: str | None = None
 
     def set_hosts(self, hosts: Iterable[Host], now: float) -> None:
         """Take the present list.
@@ -141,6 +142,10 @@ class Supervision:
             self._world, self._gone = names, None
         elif self._gone is None:
             self._gone = now
+
+    def script_is_wrong(self, what: str) -> None:
+        """A worker has said so. Whatever the launcher makes of it, the job is over."""
+        self._mistake = what
 
     def launcher_ended(self, exit_code: int, now: float, *, worker_code: int | None = None) -> None:
         """Take the launcher's end: its exit code, or RESET_LIMIT where it names that as the reason.
@@ -184,6 +189,8 @@ class Supervision:
         `oldest_worker`: for how many seconds the oldest process that the launcher has on a host has run; None: there is
         none.
         """
+        if self._mistake is not None:
+            return Finish(exit_code=Exit.SCRIPT_MISTAKE, reason=self._mistake)
         match self._phase:
             case _Phase.BEGINNING:
                 return self._start(now)

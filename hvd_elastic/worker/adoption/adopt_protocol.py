@@ -73,8 +73,15 @@ class AdoptRequest:
 
     def close(self) -> None:
         """Close all four descriptors; does nothing if they are closed already."""
-        descriptors, self.memory, self.stdio = (self.memory, *self.stdio), -1, (-1, -1, -1)
-        _close(descriptors)
+        self._keep(-1, (self.memory, *self.stdio))
+
+    def close_all_but_stderr(self) -> None:
+        """The process has its own now; what is to be said of its end still needs one."""
+        self._keep(self.stdio[2], (self.memory, *self.stdio[:2]))
+
+    def _keep(self, stderr: int, others: tuple[int, ...]) -> None:
+        self.memory, self.stdio = -1, (-1, -1, stderr)
+        _close(others)
 
 
 def receive(connection: socket.socket) -> AdoptRequest | None:

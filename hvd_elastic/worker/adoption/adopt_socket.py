@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import select
 import shlex
 import socket
 import struct
@@ -48,13 +49,24 @@ class AdoptClient:
         """Watch for the client's signals and its end from now on."""
         self._loop.watch(self._connection.fileno(), self._read)
 
-    def say(self, message: str) -> None:
-        """Write a line to the launcher's stderr. This works until the client's descriptors are handed over."""
-        with contextlib.suppress(OSError):
-            os.write(self.request.stdio[2], f"hvd-elastic: {message}\n".encode(errors="replace"))
+    def handed_over(self) -> None:
+        """The process has the client's descriptors."""
+        self.request.close_all_but_stderr()
 
-    def finish(self, code: int) -> bool:
-        """Send the exit code and disconnect. Return whether the client was still there to receive it."""
+    def say(self, message: str) -> None:
+        """Write a line to the launcher's stderr, unless the launcher does not read it: nobody here may wait for it."""
+        stderr, poll = self.request.stdio[2], select.poll()
+        if stderr < 0:
+            return
+        poll.register(stderr, select.POLLOUT)
+        if poll.poll(0):
+            with contextlib.suppress(OSError):
+                os.write(stderr, f"hvd-elastic: {message}\n".encode(errors="replace")[: select.PIPE_BUF])
+
+    def finish(self, code: int, message: str = "") -> bool:
+        """Say the message, send the exit code, disconnect. Return whether the client was still there to receive it."""
+        if message:
+            self.say(message)
         self.request.close()
         delivered = False
         if not self.is_gone:

@@ -1,9 +1,10 @@
 """Watches whether this rank gets on: says in the log where it waits or computes for too long, and leaves word of it.
 
-A thread looks at what the training thread does (`collective_calls`). Each rank knows of itself alone; which ranks wait
-for which is put together by who hears all of them: the sidecar, which asks each worker for its ranks' files while no
-step gets done (`contract.WAIT_FILE`). Only the training function is watched: the start, a resize and the end have
-waits of their own, and so has a commit that must become durable.
+A thread looks at what the training thread does (`collective_calls`). If it waits for a rank that has left its training
+function, the process ends: nobody else could end the wait. Each rank knows of itself alone; which ranks wait for which
+is put together by who hears all of them: the sidecar, which asks each worker for its ranks' files while no step gets
+done (`contract.WAIT_FILE`). Only the training function is watched: the start, a resize and the end have waits of their
+own, and so has a commit that must become durable.
 """
 
 import contextlib
@@ -19,6 +20,8 @@ from typing import Final
 from hvd_elastic.mpijob.contract import ENV_STALL_SECONDS, STALL_SECONDS, WAIT_FILE, Exit, HvdElasticError
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
+from hvd_elastic.trainer.elastic import early_end, script_mistake
+from hvd_elastic.trainer.elastic.early_end import EarlyEnd
 from hvd_elastic.trainer.elastic.stalls.code_places import place_of
 from hvd_elastic.trainer.elastic.stalls.stall_reports import StallReport, StallReports
 from hvd_elastic.trainer.telemetry.heartbeat import run_dir
@@ -43,9 +46,16 @@ class StallSettingError(HvdElasticError):
 class StallWatch:
     """The watch of one process."""
 
-    def __init__(self, calls: CollectiveCalls, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: the one of `calls`."""
-        self._calls, self._clock = calls, clock
+    def __init__(
+        self,
+        calls: CollectiveCalls,
+        early_end: EarlyEnd,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        give_up: Callable[[str], None] = script_mistake.end_process,
+    ) -> None:
+        """`clock`: the one of `calls`. `give_up` ends the process with a sentence."""
+        self._calls, self._early_end, self._clock, self._give_up = calls, early_end, clock, give_up
         self._reports = StallReports(STALL_SECONDS)
         self._after = STALL_SECONDS
         self._rank = self._size = self._local_rank = 0
@@ -101,8 +111,19 @@ class StallWatch:
             logger.warning("%s", self._sentence(report))
         if present is not None and now - present.since >= min(_WORD_SECONDS, self._after / 2):
             self._leave_word(present, now - present.since)
+            if present.operation:
+                self._look_for_early_end(present)
         elif self._has_word:
             self._withdraw_word()
+
+    def _look_for_early_end(self, present: Occupation) -> None:
+        left = self._early_end.find(present.number)
+        if left:
+            self._give_up(
+                f"{left}, while rank {self._rank} waits for it in {present.operation}{self._step_words()}, at "
+                f"{self._place(present.operation)}. All ranks must leave it at the same step: decide on all alike with "
+                "elastic.agree(...)"
+            )
 
     def _start(self) -> None:
         """Start the thread, the first time that this is called."""
@@ -121,10 +142,13 @@ class StallWatch:
             did = f"waited in {report.operation}" if report.operation else "computed"
             return f"rank {self._rank} goes on after {report.seconds:.0f} s, in which it {did}"
         where = f", at {self._place(report.operation)}"
-        step = "" if self._step is None else f" (step {self._step})"
+        step = self._step_words()
         if report.operation:
             return f"rank {self._rank} has waited {report.seconds:.0f} s in {report.operation}{step}{where}"
         return f"rank {self._rank} has computed for {report.seconds:.0f} s without a collective operation{step}{where}"
+
+    def _step_words(self) -> str:
+        return "" if self._step is None else f" (step {self._step})"
 
     def _place(self, operation: str) -> str:
         """Where it computes in a library is worth knowing; where it waits in Horovod is known."""
@@ -165,5 +189,5 @@ def stall_seconds() -> float:
     return seconds
 
 
-THIS_PROCESS: Final = StallWatch(CollectiveCalls())
+THIS_PROCESS: Final = StallWatch(CollectiveCalls(), early_end.THIS_PROCESS)
 """`elastic.run` begins the watch and a `State` tells it of steps: a script makes each of them without the other."""

@@ -38,6 +38,9 @@ PLACE_TIMEOUT_SECONDS: Final = math.inf
 """The answer comes when a world can be formed again, which may take hours. A launcher whose own limit
 (`--elastic-timeout`) has passed closes the connection, and one whose node is lost is noticed by keep-alives."""
 
+PUBLISHED_MAX_BYTES: Final = 1024
+"""Of what another process has published; the rest is not read."""
+
 JOIN_TIMEOUT_SECONDS: Final = 60.0
 """The server holds a join for up to 25 s."""
 
@@ -112,6 +115,22 @@ def join() -> bool:
 def report_synced() -> None:
     """Tell the launcher that this worker has the job's state. Raises RendezvousLost."""
     _ask(SYNCED_SCOPE, JOIN_TIMEOUT_SECONDS)
+
+
+def publish(scope: str, key: str, text: str) -> None:
+    """Leave a text at the launcher's store, for the other processes; nothing happens if it cannot be reached."""
+    with contextlib.suppress(RuntimeError):
+        register_bytes(os.environ[_ADDRESS], int(os.environ[_PORT]), scope, key, text.encode())
+
+
+def published(scope: str, key: str) -> str | None:
+    """Return what a process has left there; None if there is nothing, or the launcher cannot be reached."""
+    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(_server()) as connection:
+        connection.request("GET", f"/{scope}/{key}", headers=_proof())
+        response = connection.getresponse()
+        if response.status == http.HTTPStatus.OK:
+            return response.read(PUBLISHED_MAX_BYTES).decode("ascii", errors="replace")
+    return None
 
 
 def is_world_broken() -> bool:
