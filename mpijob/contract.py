@@ -425,7 +425,7 @@ class Exit(IntEnum):
     MIN_WORKERS_TIMEOUT = 70
     """Launcher: there were fewer than min workers for longer than `--elastic-timeout`."""
     RESET_LIMIT = 71
-    """Launcher: `--reset-limit` was reached. The sidecar sees to it that no other launcher follows."""
+    """Launcher: `--reset-limit` was reached."""
     ALL_WORKERS_LOST = 72
     """Launcher: no process that holds the state in memory is left. A restart goes on from the durable checkpoint."""
 
@@ -438,6 +438,9 @@ class Exit(IntEnum):
     SCRIPT_MISTAKE = 79
     """Worker: the script is wrong, and trying again is pointless. Ends the job: no launcher follows."""
 
+
+FINAL_EXITS: Final = frozenset({Exit.OK, Exit.RESET_LIMIT, Exit.SCRIPT_MISTAKE})
+"""After a launcher that ends with one of these no other one follows: the sidecar sees to it."""
 
 MISTAKE_LINE: Final = f"hvd-elastic: the job ends (exit code {Exit.SCRIPT_MISTAKE:d}): trying again is pointless"
 """The last line on stderr of a process that ends with SCRIPT_MISTAKE; what is wrong stands before it. `horovodrun` does

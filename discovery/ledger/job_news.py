@@ -129,4 +129,5 @@ def _departed(entry: WorkerLeaving) -> str:
 def _launcher_ended(entry: LauncherEnded) -> str:
     if entry.exit_code is None:
         return f"the launcher was taken away ({entry.reason or 'it is gone'})"
-    return f"the launcher ended with exit code {entry.exit_code}"
+    detail = f": {entry.reason[:MAX_DETAIL]}" if entry.reason else ""
+    return f"the launcher ended with exit code {entry.exit_code}{detail}"

@@ -7,7 +7,7 @@ from typing import Any
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, LauncherStarted
 from hvd_elastic.discovery.rules import restart_budget
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
-from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.mpijob.contract import FINAL_EXITS
 
 Json = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ class LauncherView:
     exit_code: int | None = None
     """None, too, if it was taken away: that counts no restart."""
     reason: str = ""
-    """By whom it was taken away, or why its container ended if the exit code does not say it, such as `OOMKilled`."""
+    """By whom it was taken away, or why it ended if the exit code does not say it: `OOMKilled`, or its last word."""
 
     @classmethod
     def from_json(cls, pod: Json) -> "LauncherView":
@@ -65,7 +65,7 @@ def ends_job(launcher: LauncherView, others: Iterable[LauncherView], *, restarts
         others: the job's other launchers, as far as their pods are there.
         restarts: how many launchers may fail.
     """
-    if launcher.exit_code in {Exit.OK, Exit.RESET_LIMIT}:
+    if launcher.exit_code in FINAL_EXITS:
         return True
     return launcher.has_failed and 1 + sum(other.has_failed for other in others) > restarts
 

@@ -14,9 +14,9 @@ from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatus
 from hvd_elastic.discovery.rules import restart_budget
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.discovery.rules.restart_budget import LauncherJobView
-from hvd_elastic.discovery.sidecar.launcher.launcher_pods import exit_code_of
+from hvd_elastic.discovery.sidecar.launcher.launcher_pods import last_word
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.mpijob.contract import Exit, Role
+from hvd_elastic.mpijob.contract import FINAL_EXITS, Exit, Role
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class LauncherJob:
 
     def conclude(self) -> None:
         """The launcher has ended. Unless it was taken away, its failure counts, or ends the job."""
-        if exit_code_of(self._options.run_dir) == Exit.RESET_LIMIT:
-            self._attempt("the reset limit was reached, and yet launchers may follow", self._end_job)
+        if last_word(self._options.run_dir).exit_code in FINAL_EXITS - {Exit.OK}:
+            self._attempt("trying again is pointless, and yet launchers may follow", self._end_job)
         else:
             self._attempt("a failure may be forgiven", self._count_own_failure)
 

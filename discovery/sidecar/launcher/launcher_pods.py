@@ -3,22 +3,33 @@
 import json
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.ledger.history.job_history import GONE
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
+from hvd_elastic.discovery.ledger.untrusted_values import one_line
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.mpijob.contract import STATUS_FILE, Role
+from hvd_elastic.mpijob.contract import MISTAKE_LINE, STATUS_FILE, Role
 
 log = logging.getLogger(__name__)
 
 END_SECONDS: Final = 1.5
 """At most, for the kubelet's word on how a launcher ended."""
 LOOK_SECONDS: Final = 0.2
+MAX_SENTENCE: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherWord:
+    """How a launcher has ended, in its own words."""
+
+    exit_code: int | None = None
+    sentence: str = ""
+    """Its last one, which is the script's where that has failed."""
 
 
 class LauncherPods:
@@ -44,13 +55,15 @@ class LauncherPods:
 
         `backoff_limit`: the MPIJob's.
         """
-        left = exit_code_of(self._options.run_dir)
-        launchers = self.read() if left is not None else self._await_end()
+        left = last_word(self._options.run_dir)
+        launchers = self.read() if left.exit_code is not None else self._await_end()
         if launchers is None:
-            own, launchers = replace(self.own, exit_code=left), {}
+            own, launchers = replace(self.own, exit_code=left.exit_code), {}
         else:
             own = launchers.pop(self.own.uid, replace(self.own, is_over=True, reason=GONE))
-            own = own if own.is_over else replace(own, exit_code=left)
+            own = own if own.is_over else replace(own, exit_code=left.exit_code)
+        if own.has_failed and not own.reason:
+            own = replace(own, reason=left.sentence)
         restarts = DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit
         # The legacy operator's launcher is a bare pod, which nobody makes again.
         restarts = restarts if self._options.version == "v2beta1" else 0
@@ -67,10 +80,16 @@ class LauncherPods:
             time.sleep(LOOK_SECONDS)
 
 
-def exit_code_of(run_dir: Path) -> int | None:
-    """The exit code that the launcher beside this has left in its STATUS_FILE. A plain `horovodrun` leaves none."""
+def last_word(run_dir: Path) -> LauncherWord:
+    """What the launcher beside this has left in its STATUS_FILE. A plain `horovodrun` leaves none."""
     try:
-        code = json.loads((run_dir / STATUS_FILE).read_text(encoding="utf-8"))["exit_code"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return code if isinstance(code, int) else None
+        document = json.loads((run_dir / STATUS_FILE).read_text(encoding="utf-8"))
+        code, reason = document["exit_code"], document.get("reason")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return LauncherWord()
+    lines = reason.splitlines() if isinstance(reason, str) else []
+    said = [line.strip() for line in lines if line.strip() and line.strip() != MISTAKE_LINE]
+    sentence = one_line(said[-1], MAX_SENTENCE) if said else ""
+    return LauncherWord(
+        exit_code=code if isinstance(code, int) else None, sentence=(sentence or "").removeprefix("hvd-elastic: ")
+    )

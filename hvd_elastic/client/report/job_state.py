@@ -176,8 +176,14 @@ def _failure(facts: JobFacts, since: float, said: str) -> StateFinding:
     code = _exit_code(facts)
     if code in _EXHAUSTION:
         return StateFinding(state=JobState.EXHAUSTED, since=since, why=_EXHAUSTION[Exit(code)])
-    why = said if code is None else f"its launcher ended with exit code {code}"
+    why = said if code is None else f"its launcher ended with exit code {code}{_last_word(facts)}"
     return StateFinding(state=JobState.FAILED, since=since, why=why)
+
+
+def _last_word(facts: JobFacts) -> str:
+    """What the last launcher said of its end, after a colon."""
+    ends = [entry for entry in facts.ledger or () if isinstance(entry, LauncherEnded)]
+    return f": {ends[-1].reason}" if ends and ends[-1].reason else ""
 
 
 def _exit_code(facts: JobFacts) -> int | None:

@@ -6,6 +6,7 @@ import pytest
 
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.stock_output import StockOutput
+from hvd_elastic.mpijob.contract import MISTAKE_LINE
 
 TRACEBACK = """\
 [1]<stderr>:Traceback (most recent call last):
@@ -51,6 +52,20 @@ def test_the_reset_limit_is_told_by_horovodrun_alone() -> None:
     of_a_worker = written(b"[0]<stderr>:" + said + b"\n" + TRACEBACK.encode())
     assert of_a_worker.worker_code() == 3
     assert not of_a_worker.has_reached_reset_limit
+
+
+def test_a_worker_whose_script_is_wrong_is_heard_while_the_others_train() -> None:
+    output = written(
+        f"[1]<stderr>:hvd-elastic: rank 1 has left\n[0]<stdout>:step 7\n[1]<stderr>:{MISTAKE_LINE}\n".encode()
+    )
+    assert output.worker_code() is None
+    assert output.mistake == "rank 1 has left"
+
+
+def test_other_words_of_ours_are_no_mistake() -> None:
+    output = written(b"[1]<stderr>:hvd-elastic: training goes on with 2 workers\n[0]<stdout>:step 7\n")
+    assert output.worker_code() is None
+    assert output.mistake is None
 
 
 @pytest.mark.parametrize("unwritable", ["stdout", "stderr"])

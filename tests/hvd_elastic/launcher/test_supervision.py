@@ -54,6 +54,14 @@ def test_the_reset_limit_ends_the_job_whatever_became_of_the_hosts(lost: tuple[s
     assert finish == Finish(exit_code=Exit.RESET_LIMIT, reason="its reset limit is reached")
 
 
+def test_a_script_that_is_wrong_ends_the_job_though_its_launcher_goes_on() -> None:
+    supervision = running("a", "b")
+    supervision.script_is_wrong("rank 1 has left")
+    assert supervision.decide(1.0, oldest_worker=30.0) == Finish(
+        exit_code=Exit.SCRIPT_MISTAKE, reason="rank 1 has left"
+    )
+
+
 def test_the_first_start_does_not_wait_for_hosts() -> None:
     """Horovodrun does that itself, and says so."""
     assert Supervision(LIMITS).decide(0.0, oldest_worker=None) == Start(processes=4)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from hvd_elastic.cli.this_machine import horovodrun
-from hvd_elastic.discovery.sidecar.launcher.launcher_pods import exit_code_of
+from hvd_elastic.discovery.sidecar.launcher.launcher_pods import last_word
 from hvd_elastic.discovery.snapshot import Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.horovod import patch_set
 from hvd_elastic.launcher import supervisor as supervisor_module
@@ -137,7 +137,7 @@ def test_the_sidecar_can_read_how_the_job_has_ended(tmp_path: Path, last_words: 
     argv = [sys.executable, "-c", SUPERVISE, str(listed(tmp_path)), script]
     process = subprocess.run(argv, check=False, timeout=60)
     assert process.returncode == code
-    assert exit_code_of(tmp_path) == code
+    assert last_word(tmp_path).exit_code == code
 
 
 @pytest.mark.parametrize("patches", [(), ("cxx-standard", "worker-addresses")])

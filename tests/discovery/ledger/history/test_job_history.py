@@ -206,8 +206,9 @@ def test_only_the_last_failure_ends_a_job() -> None:
     assert not ends_job(launcher(is_over=True), [failed], restarts=0)
 
 
-def test_no_launcher_follows_one_whose_reset_limit_was_reached() -> None:
-    assert ends_job(launcher(is_over=True, exit_code=Exit.RESET_LIMIT), [], restarts=6)
+@pytest.mark.parametrize("code", [Exit.RESET_LIMIT, Exit.SCRIPT_MISTAKE])
+def test_no_launcher_follows_where_trying_again_is_pointless(code: Exit) -> None:
+    assert ends_job(launcher(is_over=True, exit_code=code), [], restarts=6)
 
 
 def test_how_a_launcher_ended() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.sidecar.launcher.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, STATUS_FILE
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, STATUS_FILE, Exit
 from testbed.kube_api import JOBS, PODS, KubeApi, Request, Status, mpijob
 
 BATCH = "/apis/batch/v1/namespaces/default/jobs"
@@ -78,14 +78,15 @@ def test_a_failed_launcher_counts(cluster: KubeApi, job: LauncherJob) -> None:
     assert limit(cluster) == 3
 
 
+@pytest.mark.parametrize("code", [Exit.RESET_LIMIT, Exit.SCRIPT_MISTAKE])
 @pytest.mark.parametrize("before", [0, 2])
-def test_no_launcher_follows_one_whose_reset_limit_was_reached(
-    cluster: KubeApi, job: LauncherJob, tmp_path: Path, before: int
+def test_no_launcher_follows_where_trying_again_is_pointless(
+    cluster: KubeApi, job: LauncherJob, tmp_path: Path, before: int, code: Exit
 ) -> None:
     cluster.patch(BATCH, "job-launcher", {"status": {"failed": before}})
     job.raise_limit()
     assert limit(cluster) > before
-    (tmp_path / STATUS_FILE).write_text(json.dumps({"exit_code": 71}))
+    (tmp_path / STATUS_FILE).write_text(json.dumps({"exit_code": code}))
     job.conclude()
     assert limit(cluster) < before + 1, "a Job ends when more pods have failed than its limit"
 

@@ -81,6 +81,12 @@ def test_want_of_workers_is_not_a_failure_of_the_script(code: int, state: JobSta
     assert why in found.why
 
 
+def test_a_failed_launchers_last_word_is_the_reason() -> None:
+    failed = mpijob(conditions=[condition("Failed", "BackoffLimitExceeded")], ended=NOW - 50)
+    ended = LauncherEnded(unix=NOW - 51, pod="l", uid="u", exit_code=79, reason="rank 1 has left")
+    assert find_state(facts(job=failed, ledger=(*LEDGER, ended))).why.endswith("with exit code 79: rank 1 has left")
+
+
 def test_without_a_ledger_the_launchers_pod_tells_its_exit_code() -> None:
     failed = mpijob(conditions=[condition("Failed")], ended=NOW - 50)
     ended = {"name": "launcher", "state": {"terminated": {"exitCode": 70, "finishedAt": "2027-01-15T07:59:00Z"}}}

@@ -9,8 +9,18 @@ import pytest
 
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR, ENV_STALL_SECONDS, STALL_SECONDS
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls
+from hvd_elastic.trainer.elastic.early_end import EarlyEnd
 from hvd_elastic.trainer.elastic.stalls.code_places import place_of
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallSettingError, StallWatch, stall_seconds
+
+
+class NobodyLeft(EarlyEnd):
+    """Nobody has left its training function, until `who` is set."""
+
+    who: str | None = None
+
+    def find(self, _spell: int) -> str | None:
+        return self.who
 
 
 class Rank:
@@ -22,7 +32,9 @@ class Rank:
         monkeypatch.setattr(StallWatch, "_start", lambda _: None)
         self.now, self.folder = 1000.0, folder
         self.calls = CollectiveCalls(clock=lambda: self.now)
-        self.watch = StallWatch(self.calls, clock=lambda: self.now)
+        self.left = NobodyLeft()
+        self.ended: list[str] = []
+        self.watch = StallWatch(self.calls, self.left, clock=lambda: self.now, give_up=self.ended.append)
         self.begin = self.calls.named(lambda name: 7, "allreduce")
 
     def waits(self, *looks: float, name: str = "loss") -> None:
@@ -124,3 +136,21 @@ def test_a_place_is_the_scripts_own_line() -> None:
         done.set()
         thread.join()
     assert place_of(thread.ident) == ""
+
+
+def test_a_wait_for_a_rank_that_has_left_ends_the_process(rank: Rank) -> None:
+    rank.left.who = "rank 0 has left its training function after step 40"
+    with rank.watch.training(1, 2, 0):
+        rank.waits(1.0)
+        assert not rank.ended, "a collective may take that long"
+        rank.waits(6.0)
+        assert len(rank.ended) == 1
+        assert rank.ended[0].startswith(f"{rank.left.who}, while rank 1 waits for it in allreduce loss, at ")
+
+
+def test_a_rank_that_computes_waits_for_nobody(rank: Rank) -> None:
+    rank.left.who = "rank 0 has left its training function after step 40"
+    with rank.watch.training(1, 2, 0):
+        rank.now += 100.0
+        rank.watch.look()
+        assert not rank.ended

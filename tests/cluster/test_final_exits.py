@@ -1,4 +1,4 @@
-"""A job that has used up its `reset_limit` ends, once and for all, and says why."""
+"""A job that has used up its `reset_limit`, or whose script is wrong, ends once and for all, and says why."""
 
 from typing import Any, Final
 
@@ -17,8 +17,31 @@ from tests.cluster.test_operating import call, told
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
 WORKERS: Final = 3
+FAILED: Final = 20
 EXHAUSTED: Final = 21
-"""The exit code of `hvd-elastic status` (docs/status.md)."""
+"""Exit codes of `hvd-elastic status` (docs/status.md)."""
+
+LEAVES_ALONE: Final = """
+import os, torch
+import horovod.torch as hvd
+import hvd_elastic as elastic
+
+elastic.init()
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
+
+@elastic.run
+def train(state):
+    while True:
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        state.commit()
+        if hvd.size() == 2 and hvd.rank() == 1:
+            os._exit(0)
+
+train(elastic.State(model=model, optimizer=optimizer))
+"""
 
 
 @pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
@@ -61,6 +84,27 @@ def test_a_used_up_reset_limit_ends_the_job(
     assert "its reset limit was reached" in call(namespace, "status", job.name, exit_code=EXHAUSTED)
     waiting.until("its Event says so", lambda: "ResetLimitReached" in reasons(namespace), within_seconds=30)
     assert not job.account.skipped()
+
+
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
+def test_a_script_that_is_wrong_ends_the_job(
+    cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
+) -> None:
+    """One of two ranks ends with 0 in the middle of training. It was a success, and is nothing to try again."""
+    job = start(
+        cluster,
+        namespace,
+        launcher,
+        command=["python", "-c", LEAVES_ALONE],
+        workers=jobs.workers((2, 2, 2)),
+        restarts=5,
+    )
+    job.wait_end("Failed")
+    timeline.mark("the MPIJob has failed")
+
+    assert [exit_code(pod) for pod in job.pods(Role.LAUNCHER)] == [Exit.SCRIPT_MISTAKE], "no launcher followed"
+    assert condition_of(namespace.get("job", f"{job.name}-launcher"), "Failed") == "True"
+    assert "rank 1 has ended its process with exit code 0" in call(namespace, "status", job.name, exit_code=FAILED)
 
 
 def reasons(kubectl: Kubectl) -> set[str]:

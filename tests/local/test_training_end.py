@@ -1,0 +1,114 @@
+"""`hvd-elastic run` with scripts that leave training on one rank alone, on all, or because they were told to."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvd_elastic.mpijob.contract import Exit
+from testbed.kube import waiting
+
+pytestmark = pytest.mark.process
+
+SCRIPT = """\
+import os, signal, sys
+from pathlib import Path
+import torch
+import horovod.torch as hvd
+import hvd_elastic as elastic
+
+elastic.init()
+how, folder = sys.argv[1], Path(sys.argv[2])
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
+stopped = []
+
+def on_sigterm(*_):
+    hvd.rank()
+    if how == "sigterm-exit":
+        sys.exit(143)
+    stopped.append(True)
+
+if how.startswith("sigterm"):
+    signal.signal(signal.SIGTERM, on_sigterm)
+
+@elastic.run
+def train(state):
+    while state.step < 60:
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        state.step += 1
+        if state.step == 20 and hvd.rank() == hvd.size() - 1:
+            (folder / "at-20").write_text(str(os.getpid()))
+        if state.step == 20 and (how.startswith("all") or hvd.rank() == hvd.size() - 1):
+            if how.endswith("sys.exit"):
+                sys.exit(0)
+            if how == "os._exit":
+                os._exit(0)
+            if how in ("return", "all-return"):
+                return
+        if how.startswith("sigterm"):
+            import time; time.sleep(0.05)
+        state.commit()
+        if stopped:
+            return
+
+train(elastic.State(model=model, optimizer=optimizer, step=0))
+(folder / f"after-{os.getpid()}").touch()
+"""
+
+
+def start(folder: Path, how: str, launcher: str = "launch") -> subprocess.Popen[str]:
+    (folder / "train.py").write_text(SCRIPT)
+    command = ["python", str(folder / "train.py"), how, str(folder)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "hvd_elastic.cli", "run", "--workers", "2", "--launcher", launcher, "--", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "HVD_ELASTIC_STALL_SECONDS": "2"},
+    )
+
+
+def written(file: Path) -> bool:
+    return file.exists() and bool(file.read_text())
+
+
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+@pytest.mark.parametrize("how", ["return", "sys.exit", "os._exit"])
+def test_a_rank_that_leaves_alone_is_no_success(how: str, launcher: str, tmp_path: Path) -> None:
+    job = start(tmp_path, how, launcher)
+
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == Exit.SCRIPT_MISTAKE, output
+    assert "rank 1 has " in output, output
+    assert "elastic.agree" in output
+    assert "after step 19" in output or "after step 20" in output, "which step it had reached"
+
+
+@pytest.mark.parametrize("how", ["all-return", "all-sys.exit"])
+def test_all_ranks_may_leave_at_the_same_step(how: str, tmp_path: Path) -> None:
+    job = start(tmp_path, how)
+
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == Exit.OK, output
+    assert len(list(tmp_path.glob("after-*"))) == (2 if how == "all-return" else 0)
+
+
+@pytest.mark.parametrize("how", ["sigterm-exit", "sigterm-return"])
+def test_after_sigterm_a_rank_leaves_and_the_others_train_on(how: str, tmp_path: Path) -> None:
+    job = start(tmp_path, how)
+    waiting.until("rank 1 is at step 20", lambda: written(tmp_path / "at-20"), within_seconds=200)
+
+    os.kill(int((tmp_path / "at-20").read_text()), signal.SIGTERM)
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == Exit.OK, output
+    assert "left: exit code 77" in output
+    assert len(list(tmp_path.glob("after-*"))) >= 1

@@ -1,0 +1,56 @@
+"""The script's own SIGTERM handler: when it is called, and what is noted."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from hvd_elastic.trainer.elastic.script_signals import ScriptSignals
+from hvd_elastic.trainer.elastic.training_mark import TrainingMark
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[list[int]]:
+    """A script's handler, and what it has received."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    yield received
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_in_training_the_scripts_handler_is_called_at_once(handler: list[int]) -> None:
+    mark = TrainingMark()
+    with ScriptSignals(mark).training():
+        assert not mark.is_ordered
+        signal.raise_signal(signal.SIGTERM)
+        assert handler == [signal.SIGTERM]
+        assert mark.is_ordered
+
+
+def test_between_two_worlds_it_waits_for_the_next(handler: list[int]) -> None:
+    mark = TrainingMark()
+    signals = ScriptSignals(mark)
+    with signals.training():
+        pass
+    signal.raise_signal(signal.SIGTERM)
+    assert (handler, mark.is_ordered) == ([], True)
+    with signals.training():
+        assert handler == [signal.SIGTERM]
+    with signals.training():
+        assert handler == [signal.SIGTERM], "it is called once"
+
+
+def test_a_handler_that_comes_later_is_the_one_that_counts(handler: list[int]) -> None:
+    later: list[int] = []
+    signals = ScriptSignals(TrainingMark())
+    with signals.training():
+        signal.signal(signal.SIGTERM, lambda number, _: later.append(number))
+    with signals.training():
+        signal.raise_signal(signal.SIGTERM)
+    assert (handler, later) == ([], [signal.SIGTERM])
+
+
+def test_a_script_without_one_dies_as_before() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with ScriptSignals(TrainingMark()).training():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
