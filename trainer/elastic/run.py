@@ -17,7 +17,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
 from hvd_elastic.trainer.collectives import eased_wait, patch_check
@@ -44,6 +44,9 @@ from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed
 from hvd_elastic.trainer.telemetry import events, json_logs
 
 logger = logging.getLogger(__name__)
+
+_SHUT_DOWN: Final = "Horovod has been shut down"
+"""How the other ranks learn of a lost one (`SHUT_DOWN_ERROR` in horovod 0.28.1, `common/common.h`)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,8 +108,14 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             if not (isinstance(error, HorovodInternalError) or loader_processes.THIS_PROCESS.is_lost(error)):
                 raise
             timer.interrupted(events.PauseCause.FAILURE)
-            logger.warning("a process was lost, back to the last commit: %s", error)
+            logger.warning("a process was lost, back to the last commit: %s", _reason_words(error))
             state.restore()
+
+
+def _reason_words(error: Exception) -> str:
+    """What Horovod says; in place of its paragraph about all that can end a world, who knows."""
+    text = str(error)
+    return "the launcher says which, and why" if text.startswith(_SHUT_DOWN) else text
 
 
 def _train(state: ElasticState, func: Callable[[], R]) -> R:

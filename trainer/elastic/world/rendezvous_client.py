@@ -142,6 +142,9 @@ def is_world_broken() -> bool:
 
 
 def _parse(answer: str | None) -> Place:
+    if answer == JoinAnswer.AGAIN:  # with which a launcher answers what is still open at its end
+        logger.info("the launcher has ended, and with it the job: this worker ends, too")
+        raise RendezvousLost
     try:
         return Place.parse(answer or "")
     except ValueError as error:
