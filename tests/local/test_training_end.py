@@ -51,6 +51,10 @@ def train(state):
                 os._exit(0)
             if how in ("return", "all-return"):
                 return
+            if how == "mismatch":
+                hvd.allreduce(torch.zeros(2), name="loss")
+        elif how == "mismatch" and state.step == 20:
+            hvd.allreduce(torch.zeros(1), name="loss")
         if how.startswith("sigterm"):
             import time; time.sleep(0.05)
         state.commit()
@@ -89,6 +93,17 @@ def test_a_rank_that_leaves_alone_is_no_success(how: str, launcher: str, tmp_pat
     assert "rank 1 has " in output, output
     assert "elastic.agree" in output
     assert "after step 19" in output or "after step 20" in output, "which step it had reached"
+
+
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+def test_operations_that_never_fit_end_the_job(launcher: str, tmp_path: Path) -> None:
+    job = start(tmp_path, "mismatch", launcher)
+
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == Exit.SCRIPT_MISTAKE, output
+    assert "Mismatched ALLREDUCE tensor shapes" in output
+    assert "in 3 worlds" in output
 
 
 @pytest.mark.parametrize("how", ["all-return", "all-sys.exit"])

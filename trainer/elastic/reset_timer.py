@@ -47,28 +47,29 @@ class ResetTimer:
         pause = round(self._clock() - self._since, 4)
         rank, size = self._rank_and_size
         if self.cause is None:
-            events.emit(events.Kind.JOINED, rank=rank, size=size, step=self._step, seconds=pause)
+            events.emit(events.Kind.JOINED, rank=rank, size=size, step=self.step, seconds=pause)
         else:
             cause = self.cause.value
             events.emit(
                 events.Kind.RESET,
                 rank=rank,
                 size=size,
-                step=self._step,
+                step=self.step,
                 cause=cause,
                 seconds=pause,
                 **{"from": previous[1]},
             )
             if rank == 0:
-                say(logger, _goes_on(size=size, step=self._step, seconds=pause, cause=self.cause))
+                say(logger, _goes_on(size=size, step=self.step, seconds=pause, cause=self.cause))
         self.cause = None
 
     def left(self) -> None:
         rank, size = self._rank_and_size
-        events.emit(events.Kind.LEFT, rank=rank, size=size, step=self._step)
+        events.emit(events.Kind.LEFT, rank=rank, size=size, step=self.step)
 
     @property
-    def _step(self) -> int:
+    def step(self) -> int:
+        """The last commit's number."""
         return int(getattr(self._state, "step_count", self._commits))
 
     def _count_commits(self) -> None:

@@ -34,6 +34,7 @@ from hvd_elastic.trainer.elastic import (
     script_signals,
     training_mark,
 )
+from hvd_elastic.trainer.elastic.failed_operations import FailedOperations, OperationsError, is_refused
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
@@ -92,7 +93,7 @@ def patch_run() -> None:
 def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R]) -> R:
     from hvd_elastic.trainer.collectives.errors import HorovodInternalError, HostsUpdatedInterrupt
 
-    timer = ResetTimer(state)
+    timer, failed = ResetTimer(state), FailedOperations()
     while True:
         try:
             if timer.cause is not None:
@@ -108,14 +109,18 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             if not (isinstance(error, HorovodInternalError) or loader_processes.THIS_PROCESS.is_lost(error)):
                 raise
             timer.interrupted(events.PauseCause.FAILURE)
-            logger.warning("a process was lost, back to the last commit: %s", _reason_words(error))
+            logger.warning("%s", _failure_words(str(error)))
+            if mistake := failed.note(str(error), timer.step):
+                raise OperationsError(mistake) from error
             state.restore()
 
 
-def _reason_words(error: Exception) -> str:
-    """What Horovod says; in place of its paragraph about all that can end a world, who knows."""
-    text = str(error)
-    return "the launcher says which, and why" if text.startswith(_SHUT_DOWN) else text
+def _failure_words(error: str) -> str:
+    if is_refused(error):
+        return f"an operation has failed, back to the last commit: {error}"
+    # In place of Horovod's paragraph about all that can end a world.
+    why = "the launcher says which, and why" if error.startswith(_SHUT_DOWN) else error
+    return f"a process was lost, back to the last commit: {why}"
 
 
 def _train(state: ElasticState, func: Callable[[], R]) -> R:
