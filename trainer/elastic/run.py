@@ -27,16 +27,14 @@ from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import (
     departure,
     distributed_samplers,
-    early_end,
     host_updates,
-    script_checks,
-    script_mistake,
     script_signals,
     training_mark,
 )
-from hvd_elastic.trainer.elastic.failed_operations import FailedOperations, OperationsError, is_refused
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
+from hvd_elastic.trainer.elastic.mistakes import early_end, script_checks, script_mistake
+from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, is_refused
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.state_protocol import DurableState, ElasticState, is_durable
@@ -76,7 +74,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
             state.on_reset()
         if HOROVOD.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             script_mistake.leave_if(script_checks.find(state))
-            _check_again_at_first_commit(state)
+            _check_at_commits(state)
             _warn_if_never_stored(state)
         _tell_of_training()
         with host_updates.listening(state) as updates, _errors_are_the_scripts():
@@ -225,15 +223,19 @@ def _errors_are_the_scripts() -> Iterator[None]:
         raise
 
 
-def _check_again_at_first_commit(state: ElasticState) -> None:
-    commit, to_check = state.commit, [script_checks.plain_optimizers(state)]
-    if not to_check[0]:
+def _check_at_commits(state: ElasticState) -> None:
+    from hvd_elastic.trainer.elastic.mistakes.left_out import LeftOut
+
+    commit, left_out = state.commit, LeftOut(state)
+    plain = [found] if (found := script_checks.plain_optimizers(state)) else []
+    if not plain and left_out.is_empty:
         return
 
     @functools.wraps(commit)
-    def checked_once(*args: Any, **kwargs: Any) -> None:
-        if to_check:
-            script_mistake.leave_if(script_checks.find_wrapped_since(state, to_check.pop()))
+    def checked(*args: Any, **kwargs: Any) -> None:
+        if plain:
+            script_mistake.leave_if(script_checks.find_wrapped_since(state, plain.pop()))
+        script_mistake.leave_if(left_out.find())
         commit(*args, **kwargs)
 
-    state.commit = checked_once  # type: ignore[method-assign]
+    state.commit = checked  # type: ignore[method-assign]

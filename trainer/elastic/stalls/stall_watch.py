@@ -20,8 +20,8 @@ from typing import Final
 from hvd_elastic.mpijob.contract import ENV_STALL_SECONDS, STALL_SECONDS, WAIT_FILE, Exit, HvdElasticError
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
-from hvd_elastic.trainer.elastic import early_end, script_mistake
-from hvd_elastic.trainer.elastic.early_end import EarlyEnd
+from hvd_elastic.trainer.elastic.mistakes import early_end, script_mistake
+from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
 from hvd_elastic.trainer.elastic.stalls.code_places import place_of
 from hvd_elastic.trainer.elastic.stalls.stall_reports import StallReport, StallReports
 from hvd_elastic.trainer.telemetry.heartbeat import run_dir

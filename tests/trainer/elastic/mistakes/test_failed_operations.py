@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_elastic.trainer.elastic.failed_operations import WORLDS, FailedOperations, is_refused
+from hvd_elastic.trainer.elastic.mistakes.failed_operations import WORLDS, FailedOperations, is_refused
 
 REFUSED = "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [1], but another rank sent [2]."
 LOST = "Horovod has been shut down. This was caused by an exception on one of the ranks"

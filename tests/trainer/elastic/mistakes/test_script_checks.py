@@ -8,7 +8,8 @@ import torch
 from horovod.torch.elastic.sampler import ElasticSampler
 from torch.utils.data import DataLoader
 
-from hvd_elastic.trainer.elastic import horovod_patches, script_checks
+from hvd_elastic.trainer.elastic import horovod_patches
+from hvd_elastic.trainer.elastic.mistakes import script_checks
 
 
 @pytest.fixture(autouse=True)

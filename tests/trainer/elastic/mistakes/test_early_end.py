@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_elastic.trainer.elastic.early_end import EarlyEnd
+from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 
 

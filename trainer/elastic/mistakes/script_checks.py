@@ -8,6 +8,7 @@ import gc
 from collections.abc import Iterator, Sequence
 
 from hvd_elastic.trainer.collectives.distributed_optimizer import is_wrapped
+from hvd_elastic.trainer.elastic.mistakes.alive import alive
 
 
 def find(state: object) -> list[str]:
@@ -38,11 +39,13 @@ def find_wrapped_since(state: object, before: frozenset[str]) -> list[str]:
 def _look(state: object) -> list[str]:
     import torch
 
+    from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
+
     values = [value for value in vars(state).values() if value is not None]
     models = [value for value in values if isinstance(value, torch.nn.Module)]
     optimizers = [value for value in values if _is_optimizer(value)]
-    alive = [thing for thing in _alive() if not _among(thing, values)]
-    return [*_optimizer_left_out(models, optimizers, alive), *_sampler_left_out(alive), *_position_in_state(state)]
+    others = [thing for thing in alive((torch.optim.Optimizer, ElasticSampler)) if not _among(thing, values)]
+    return [*_optimizer_left_out(models, optimizers, others), *_sampler_left_out(others), *_position_in_state(state)]
 
 
 def _is_optimizer(value: object) -> bool:
@@ -51,14 +54,14 @@ def _is_optimizer(value: object) -> bool:
     return isinstance(value, torch.optim.Optimizer)
 
 
-def _optimizer_left_out(models: Sequence[object], optimizers: Sequence[object], alive: list[object]) -> Iterator[str]:
+def _optimizer_left_out(models: Sequence[object], optimizers: Sequence[object], others: list[object]) -> Iterator[str]:
     """Find an optimizer of the state's models whose own state would be lost at a resize."""
     import torch
 
     weights = {id(weight) for model in models if isinstance(model, torch.nn.Module) for weight in model.parameters()}
     covered = {key for optimizer in optimizers for key in _parameters(optimizer)}
     has_plain = any(not is_wrapped(optimizer) for optimizer in optimizers)
-    for other in alive:
+    for other in others:
         if not isinstance(other, torch.optim.Optimizer) or not weights & _parameters(other):
             continue
         name = type(other).__name__
@@ -71,10 +74,10 @@ def _optimizer_left_out(models: Sequence[object], optimizers: Sequence[object], 
             )
 
 
-def _sampler_left_out(alive: list[object]) -> Iterator[str]:
+def _sampler_left_out(others: list[object]) -> Iterator[str]:
     from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
 
-    for other in alive:
+    for other in others:
         if isinstance(other, ElasticSampler):
             yield (
                 "an hvd.elastic.ElasticSampler is not part of the state: after a resize the processes would disagree "
@@ -101,25 +104,6 @@ def _position_in_state(state: object) -> Iterator[str]:
 def _parameters(optimizer: object) -> set[int]:
     groups = getattr(optimizer, "param_groups", ())
     return {id(weight) for group in groups for weight in group["params"]}
-
-
-def _alive() -> list[object]:
-    import torch
-
-    from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
-
-    # `type()`, because isinstance asks a lazy proxy for its class, which may import or raise. Once for each class,
-    # because there are some hundred thousand objects of a few thousand classes.
-    wanted = (torch.optim.Optimizer, ElasticSampler)
-    known: dict[type, bool] = {}
-    found = []
-    for thing in gc.get_objects():
-        kind = type(thing)
-        if kind not in known:
-            known[kind] = issubclass(kind, wanted)
-        if known[kind]:
-            found.append(thing)
-    return found
 
 
 def _among(thing: object, values: list[object]) -> bool:
