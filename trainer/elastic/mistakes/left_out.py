@@ -59,6 +59,7 @@ class LeftOut:
 def _watch(values: list[object], things: Iterable[object]) -> Iterator[_Watched]:
     weights = {id(weight) for value in values for weight in _weights(value)}
     shapes = [_shapes(value) for value in values if isinstance(value, torch.nn.Module)]
+    moved: Callable[[Any], object]
     for thing in things:
         name = type(thing).__name__
         match thing:
@@ -109,7 +110,7 @@ def _reaches(values: list[object], wanted: object) -> bool:
             return True
         if len(seen) > _MOST_OBJECTS:
             return True
-        if isinstance(found, torch.Tensor | torch.nn.Module | type | Callable):  # type: ignore[arg-type]
+        if isinstance(found, torch.Tensor | torch.nn.Module | type | Callable):
             continue
         for each in gc.get_referents(found):
             if id(each) not in seen:

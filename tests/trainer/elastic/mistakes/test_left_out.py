@@ -78,7 +78,7 @@ def test_a_value_of_the_state_may_hold_it(helper: str) -> None:
 
 def test_the_parts_of_a_scheduler_in_the_state_are_in_it() -> None:
     training = Training()
-    parts = [torch.optim.lr_scheduler.StepLR(training.optimizer, n) for n in (3, 5)]
+    parts: list[Any] = [torch.optim.lr_scheduler.StepLR(training.optimizer, n) for n in (3, 5)]
     both = torch.optim.lr_scheduler.SequentialLR(training.optimizer, parts, milestones=[10])
     assert LeftOut(training.state(scheduler=both)).is_empty
 
