@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.trainer.checkpoint.module_names import under_names_of, under_plain_names
 from hvd_elastic.trainer.collectives.horovod_classes import ElasticSampler
 from hvd_elastic.trainer.sharding.sharded_optimizer import ShardedOptimizer
 from hvd_elastic.trainer.state.state_tree import PLAIN_TENSOR, Path, TensorKind, Tree, clone, leaves, rebuild
@@ -47,7 +48,7 @@ class StateObjects:
         present = dict(self._present())
         self._committed = {name: value for name, value in present.items() if _is_stateful(value)}
         return {
-            "objects": {name: value.state_dict() for name, value in self._committed.items()},
+            "objects": {name: _state_of(value) for name, value in self._committed.items()},
             "values": {name: value for name, value in present.items() if name not in self._committed},
         }
 
@@ -87,7 +88,7 @@ class StateObjects:
     def adopt(self, received: Tree) -> None:
         """Load what another worker has sent. The tensors belong to the objects from now on."""
         for name, values in received["objects"].items():
-            self._target(name).load_state_dict(values)
+            _load(self._target(name), values)
         for name, value in received["values"].items():
             setattr(self._owner, name, value)
 
@@ -124,7 +125,7 @@ class StateObjects:
             target = self._target(name)
             # A module copies what it loads, and so does a sharded optimizer. Others keep the tensors, and change them.
             copies = isinstance(target, torch.nn.Module | ShardedOptimizer)
-            target.load_state_dict(values if copies else clone(values))
+            _load(target, values if copies else clone(values))
 
     def _target(self, name: str) -> Any:
         """Return the object of this name. Since the commit the script may have put a plain value in its place."""
@@ -138,6 +139,19 @@ class StateObjects:
                 )
             setattr(self._owner, name, target)
         return target
+
+
+def _state_of(value: Any) -> Tree:
+    """Its `state_dict()`; of a module under plain names, whatever wraps it."""
+    state = value.state_dict()
+    return under_plain_names(state, value) if isinstance(value, torch.nn.Module) else state
+
+
+def _load(target: Any, state: Tree) -> None:
+    """Load what `_state_of` gave, here or in another version of the script."""
+    if isinstance(target, torch.nn.Module):
+        state = under_names_of(target.state_dict().keys(), state)
+    target.load_state_dict(state)
 
 
 def _is_stateful(value: object) -> bool:

@@ -329,3 +329,23 @@ def test_a_scheduler_goes_on_as_without_a_failure(make: Any, wire: Wire) -> None
     wire.send(state, newcomer)
     assert rates(state, 24) == expected[6:]
     assert rates(newcomer, 24) == expected[6:]
+
+
+@pytest.mark.parametrize("wraps", [(False, True), (True, False), (True, True)])
+def test_a_checkpoint_does_not_know_whether_the_model_was_compiled(wraps: tuple[bool, bool]) -> None:
+    def state(seed: int, *, compiled: bool) -> State:
+        torch.manual_seed(seed)
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        wrapped: Any = torch.compile(model) if compiled else model
+        return State(model=wrapped, optimizer=optimizer)
+
+    then, now = (state(seed, compiled=compiled) for seed, compiled in enumerate(wraps))
+    then.save()
+    assert set(then._commits.last["objects"]["model"]) == {"weight", "bias"}
+    now._present.load_stored(then._commits.last)
+    assert torch.equal(now.model.weight, then.model.weight)
+    with torch.no_grad():
+        now.model.weight.zero_()
+    then.restore()
+    assert then.model.weight.any()

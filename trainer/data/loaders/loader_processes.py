@@ -28,8 +28,9 @@ logger = logging.getLogger(__name__)
 _MOST_DEATHS: Final = 3
 """A script with a DataLoader of its own keeps its loader processes. After this many deaths the error is raised."""
 
-_DEATH_REPORT_SECONDS: Final = 1.0
-"""If a connection to a loader process breaks because it died, the system knows of the death within this time."""
+_DEATH_REPORT_SECONDS: Final = 5.0
+"""If a connection to a loader process breaks because it died, the system knows of the death within this time, however
+busy the machine is."""
 
 
 class LoaderProcesses:

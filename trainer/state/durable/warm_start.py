@@ -12,6 +12,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_WARM_START, ENV_CHECKPOIN
 from hvd_elastic.trainer.checkpoint import IncompatibleError
 from hvd_elastic.trainer.checkpoint.exchange import source
 from hvd_elastic.trainer.checkpoint.exchange.file_formats import read_file
+from hvd_elastic.trainer.checkpoint.module_names import under_names_of
 from hvd_elastic.trainer.state.durable.exported_state import by_name
 from hvd_elastic.trainer.state.saved_state import read_state
 
@@ -20,9 +21,6 @@ logger = logging.getLogger(__name__)
 _USUAL_NAMES: Final = ("model", "state_dict", "model_state_dict")
 """Names under which files have the weights of the one model. Lightning writes the second, PyTorch's tutorials the
 third ("Saving and Loading Models")."""
-
-_PARALLEL_PREFIX: Final = "module."
-"""What `DistributedDataParallel` and `DataParallel` put before each name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +114,10 @@ class Fit:
 def fit(weights: Mapping[str, Any], present: Mapping[str, Any]) -> Fit:
     """Compare weights with the `state_dict()` of a module, by name and shape.
 
-    A name that the weights lack is not missing if it is tied to one that they have. What `DistributedDataParallel` puts
-    before each name is left out.
+    A name that the weights lack is not missing if it is tied to one that they have. What wraps the module, or did when
+    the weights were written, is left out of the names.
     """
-    if _all_prefixed(weights) and not _all_prefixed(present):
-        weights = {name.removeprefix(_PARALLEL_PREFIX): value for name, value in weights.items()}
+    weights = under_names_of(present, weights)
     common = [name for name in present if name in weights]
     reshaped = {name for name in common if _shape(weights[name]) != _shape(present[name])}
     fitting: OrderedDict[str, Any] = OrderedDict((name, weights[name]) for name in common if name not in reshaped)
@@ -139,10 +136,6 @@ def fit(weights: Mapping[str, Any], present: Mapping[str, Any]) -> Fit:
             if name in reshaped
         ),
     )
-
-
-def _all_prefixed(state: Mapping[str, Any]) -> bool:
-    return bool(state) and all(name.startswith(_PARALLEL_PREFIX) for name in state)
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
