@@ -11,6 +11,13 @@ def is_wrapped(optimizer: object) -> bool:
     return any("_allreduce_grad_async" in vars(base) for base in type(optimizer).__mro__)
 
 
+def sums_gradients(optimizer: object) -> bool:
+    """Whether it adds the workers' gradients up (`op=hvd.Sum`), where others take their mean."""
+    from horovod.torch import Sum
+
+    return is_wrapped(optimizer) and getattr(optimizer, "op", None) == Sum
+
+
 def holds_gradients(optimizer: object) -> bool:
     """Whether it has gradients that no step has used. Without its hooks (a world of one) nobody can tell."""
     return bool(getattr(optimizer, "_handles", None))

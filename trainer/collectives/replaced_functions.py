@@ -44,6 +44,20 @@ def replace_run(run: Callable[..., Any]) -> None:
     stock.run = run
 
 
+def replace_join(join: Callable[..., Any]) -> Callable[[], None]:
+    """Have `hvd.join()`, however a script has imported it, call `join`, until what is returned is called."""
+    from horovod.torch import mpi_ops
+
+    library = mpi_ops.mpi_lib
+    stock_join = library.horovod_torch_join
+
+    def put_back() -> None:
+        library.horovod_torch_join = stock_join
+
+    library.horovod_torch_join = join
+    return put_back
+
+
 def replace_local_numbers(*, local_rank: int, local_size: int) -> Callable[[], None]:
     """Have `hvd.local_rank()` and `hvd.local_size()` return these, until what is returned is called."""
     import horovod.torch as hvd

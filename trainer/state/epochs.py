@@ -197,7 +197,11 @@ class EpochsMixin:
         """The factor on the mean loss of this batch that makes the gradient that of the mean over the whole step.
 
         It is 1.0 if all shares are equal and not divided into micro-batches, and 0.0 for a sample that is only padding.
+
+        Raises:
+            StateError: an optimizer adds the workers' gradients up, which makes no mean of them.
         """
+        self._present.check_weighted()
         return self._batches.current.weight
 
     @property

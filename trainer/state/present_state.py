@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
+from hvd_elastic.trainer.collectives.distributed_optimizer import sums_gradients
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.data.batches import Batches
 from hvd_elastic.trainer.data.loop_hints import Counts
@@ -28,6 +29,7 @@ class PresentState:
         self.progress = Progress()
         self.batches = Batches()
         self.randomness = Randomness(enabled=seeding)
+        self._is_weighted = False
 
     @property
     def epoch(self) -> object:
@@ -56,6 +58,22 @@ class PresentState:
                 "leave out the samples behind them. Commit after optimizer.step(); to accumulate gradients, use "
                 "state.batches(micro_batch_size=...)"
             )
+
+    def check_weighted(self) -> None:
+        """Refuse an optimizer that sums gradients whose losses the script weighs. Looks once.
+
+        Raises:
+            StateError: there is one.
+        """
+        if not self._is_weighted:
+            self._is_weighted = True
+            for name, optimizer in self.objects.optimizers().items():
+                if sums_gradients(optimizer):
+                    raise StateError(
+                        f"state.{name} adds the gradients of all workers up (op=hvd.Sum), and the loss is multiplied "
+                        "by state.weight, which is for their mean: each step would grow with the number of workers. "
+                        "Leave out op=hvd.Sum, or state.weight"
+                    )
 
     def begin_step(self, options: PassOptions) -> None:
         self.hooks.set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))

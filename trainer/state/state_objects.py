@@ -95,6 +95,9 @@ class StateObjects:
     def modules(self) -> dict[str, torch.nn.Module]:
         return {name: value for name, value in self._present() if isinstance(value, torch.nn.Module)}
 
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {name: value for name, value in self._present() if isinstance(value, torch.optim.Optimizer)}
+
     def sharded(self) -> dict[str, ShardedOptimizer]:
         """Return the optimizers of the state by name of which each rank has a share."""
         return {name: value for name, value in self._present() if isinstance(value, ShardedOptimizer)}

@@ -349,3 +349,15 @@ def test_a_checkpoint_does_not_know_whether_the_model_was_compiled(wraps: tuple[
         now.model.weight.zero_()
     then.restore()
     assert then.model.weight.any()
+
+
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Sum])
+def test_a_weight_is_for_a_mean_over_the_workers(op: Any) -> None:
+    model = nn.Linear(2, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=op)
+    state = State(model=model, optimizer=optimizer)
+    if op == hvd.Average:
+        assert state.weight == 1.0
+    else:
+        with pytest.raises(StateError, match=r"state\.optimizer adds the gradients"):
+            _ = state.weight
