@@ -89,7 +89,7 @@ def test_a_newcomer_that_dies_before_its_init(job: Stock) -> None:
     died = job.events("trouble", f"{C}:0")[0]["time"]
     job.trains(f"{A}:0", f"{B}:0")
     pause = next(e["time"] for e in job.events("step") if e["time"] > died and e["size"] == 2) - died
-    assert (pause < timeout - 1) is job.product
+    assert (pause < timeout / 2) is job.product  # half: the survivors begin to wait before the newcomer dies
 
 
 def test_a_host_that_comes_while_another_is_starting(job: Stock) -> None:
