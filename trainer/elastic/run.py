@@ -77,7 +77,8 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
             _check_at_commits(state)
             _warn_if_never_stored(state)
         _tell_of_training()
-        with host_updates.listening(state) as updates, _errors_are_the_scripts():
+        signals = script_signals.THIS_PROCESS
+        with host_updates.listening(state) as updates, _errors_are_the_scripts(), signals.over_worlds():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
 
     return wrapper

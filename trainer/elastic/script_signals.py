@@ -1,7 +1,7 @@
 """A script's own SIGTERM handler, called only where it can run.
 
 Between two worlds there is no rank: `hvd.rank()` in a handler raises. A signal that comes there is handed to the script
-in its next world, if it has one.
+in its next world, or once training is over.
 """
 
 import contextlib
@@ -25,7 +25,18 @@ class ScriptSignals:
         self._handler: Handler | None = None
         self._trains = self._is_pending = False
 
-    def install(self) -> None:
+    @contextlib.contextmanager
+    def over_worlds(self) -> Iterator[None]:
+        """The process goes from world to world within the block. After it the script's handler is its own again."""
+        try:
+            yield
+        finally:
+            if self._handler is not None and signal.getsignal(signal.SIGTERM) == self._receive:
+                signal.signal(signal.SIGTERM, self._handler)
+        if self._is_pending:
+            self._hand_over(None)
+
+    def _install(self) -> None:
         """Put this before the script's handler, if it has one. Only the main thread may, and receives signals."""
         if threading.current_thread() is not threading.main_thread():
             return
@@ -37,7 +48,7 @@ class ScriptSignals:
     @contextlib.contextmanager
     def training(self) -> Iterator[None]:
         """The training function runs within the block, in a world. What came before it is handed over first."""
-        self.install()
+        self._install()
         self._trains = True
         try:
             if self._is_pending:

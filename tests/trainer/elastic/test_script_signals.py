@@ -40,6 +40,32 @@ def test_between_two_worlds_it_waits_for_the_next(handler: list[int]) -> None:
         assert handler == [signal.SIGTERM], "it is called once"
 
 
+def test_after_training_the_scripts_handler_is_its_own_again(handler: list[int]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    signals = ScriptSignals(TrainingMark())
+    with signals.over_worlds():
+        with signals.training():
+            pass
+        signal.raise_signal(signal.SIGTERM)
+        assert handler == [], "all ranks wait for each other"
+    assert handler == [signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_error_that_ends_training_is_told_alone(handler: list[int]) -> None:
+    def train() -> None:
+        signals = ScriptSignals(TrainingMark())
+        with signals.over_worlds():
+            with signals.training():
+                pass
+            signal.raise_signal(signal.SIGTERM)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        train()
+    assert handler == []
+
+
 def test_a_handler_that_comes_later_is_the_one_that_counts(handler: list[int]) -> None:
     later: list[int] = []
     signals = ScriptSignals(TrainingMark())
