@@ -111,7 +111,7 @@ def test_an_interrupt_ends_every_process(number: signal.Signals, script: str, ma
 
 @pytest.mark.core
 def test_hosts_go_and_come_back_while_it_runs(script: str, mark: str) -> None:
-    job = start(mark, "--workers", "1:2:2", "--resize", "2:1,4:2", "--", "python", script, "100000", "-1", "-")
+    job = start(mark, "--workers", "1:2:2", "--resize", "6:1,12:2", "--", "python", script, "100000", "-1", "-")
     assert job.stdout is not None
     sizes: list[str] = []
     for line in job.stdout:
