@@ -7,6 +7,6 @@ Where to change what:
   `code_places.py`; who waits for whom: `discovery/ledger/history/stall_history.py`, `rank_wait.py`; the time:
   `STALL_SECONDS` in `mpijob/contract.py`.
 - find what would make `hvd.init()` crash: `world/host_name.py`, called by `init_patch.py` before each `init`.
-- find one more mistake in scripts: `mistakes/`: at the start: `script_checks.py`; once it is used: `left_out.py`; in
-  samplers, when they are iterated: `distributed_samplers.py`.
+- find one more mistake in scripts: `mistakes/`: at the start: `script_checks.py`; once it is used:
+  `unsaved_helpers.py`; in samplers, when they are iterated: `distributed_samplers.py`.
 """

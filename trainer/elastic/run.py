@@ -225,18 +225,18 @@ def _errors_are_the_scripts() -> Iterator[None]:
 
 
 def _check_at_commits(state: ElasticState) -> None:
-    from hvd_elastic.trainer.elastic.mistakes.left_out import LeftOut
+    from hvd_elastic.trainer.elastic.mistakes.unsaved_helpers import UnsavedHelpers
 
-    commit, left_out = state.commit, LeftOut(state)
+    commit, unsaved = state.commit, UnsavedHelpers(state)
     plain = [found] if (found := script_checks.plain_optimizers(state)) else []
-    if not plain and left_out.is_empty:
+    if not plain and unsaved.is_empty:
         return
 
     @functools.wraps(commit)
     def checked(*args: Any, **kwargs: Any) -> None:
         if plain:
             script_mistake.leave_if(script_checks.find_wrapped_since(state, plain.pop()))
-        script_mistake.leave_if(left_out.find())
+        script_mistake.leave_if(unsaved.find())
         commit(*args, **kwargs)
 
     state.commit = checked  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final
 
 from hvd_elastic.trainer.elastic import training_mark
-from hvd_elastic.trainer.elastic.training_mark import TrainingMark
+from hvd_elastic.trainer.elastic.training_mark import TrainingMarkWriter
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -20,7 +20,7 @@ Handler = Callable[[int, FrameType | None], object]
 class ScriptSignals:
     """Stands before the handler that the script has set."""
 
-    def __init__(self, mark: TrainingMark = training_mark.THIS_PROCESS) -> None:
+    def __init__(self, mark: TrainingMarkWriter = training_mark.THIS_PROCESS) -> None:
         self._mark = mark
         self._handler: Handler | None = None
         self._trains = self._is_pending = False

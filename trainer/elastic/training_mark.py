@@ -17,7 +17,7 @@ _WIDTH: Final = 64
 """Each line has it, so that a shorter one leaves nothing of the one before."""
 
 
-class TrainingMark:
+class TrainingMarkWriter:
     """The file of one process. A machine without the folder has no entry point to read it."""
 
     def __init__(self) -> None:
@@ -63,5 +63,5 @@ def _path() -> Path:
     return run_dir() / f"{TRAINING_FILE}.{os.getpid()}"
 
 
-THIS_PROCESS: Final = TrainingMark()
+THIS_PROCESS: Final = TrainingMarkWriter()
 """A process ends once."""

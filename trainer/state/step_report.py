@@ -7,7 +7,7 @@ from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.data.progress import TRAIN, Progress
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallWatch
-from hvd_elastic.trainer.elastic.training_mark import TrainingMark
+from hvd_elastic.trainer.elastic.training_mark import TrainingMarkWriter
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
 
@@ -15,7 +15,7 @@ from hvd_elastic.trainer.telemetry.heartbeat import HeartbeatWriter
 class StepReport:
     """Tells of each step, with what the script has logged for it."""
 
-    def __init__(self, stalls: StallWatch, mark: TrainingMark) -> None:
+    def __init__(self, stalls: StallWatch, mark: TrainingMarkWriter) -> None:
         self._stalls, self._mark = stalls, mark
         self._heartbeat = HeartbeatWriter()
         self._logged: dict[str, object] = {}

@@ -46,7 +46,7 @@ def test_what_is_no_mark_is_taken_for_none(text: str) -> None:
 def test_the_mark_is_read_as_the_process_last_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
     monkeypatch.setattr("os.getpid", lambda: 4711)
-    mark = training_mark.TrainingMark()
+    mark = training_mark.TrainingMarkWriter()
     mark.enter(11, 64)
     mark.note_step(123_456)
     mark.enter(2, 3)
@@ -58,7 +58,7 @@ def test_the_mark_is_read_as_the_process_last_wrote_it(tmp_path: Path, monkeypat
 def test_sigterm_stands_in_the_mark_and_the_end_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
     monkeypatch.setattr("os.getpid", lambda: 4711)
-    mark = training_mark.TrainingMark()
+    mark = training_mark.TrainingMarkWriter()
     mark.enter(2, 3)
     mark.note_order()
     text = (tmp_path / "in-training.4711").read_text()
@@ -69,7 +69,7 @@ def test_sigterm_stands_in_the_mark_and_the_end_removes_it(tmp_path: Path, monke
 
 def test_without_the_folder_of_a_pod_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "none"))
-    mark = training_mark.TrainingMark()
+    mark = training_mark.TrainingMarkWriter()
     mark.enter(0, 1)
     mark.note_step(1)
     mark.leave()

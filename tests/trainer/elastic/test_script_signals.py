@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from hvd_elastic.trainer.elastic.script_signals import ScriptSignals
-from hvd_elastic.trainer.elastic.training_mark import TrainingMark
+from hvd_elastic.trainer.elastic.training_mark import TrainingMarkWriter
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def handler() -> Iterator[list[int]]:
 
 
 def test_in_training_the_scripts_handler_is_called_at_once(handler: list[int]) -> None:
-    mark = TrainingMark()
+    mark = TrainingMarkWriter()
     with ScriptSignals(mark).training():
         assert not mark.is_ordered
         signal.raise_signal(signal.SIGTERM)
@@ -28,7 +28,7 @@ def test_in_training_the_scripts_handler_is_called_at_once(handler: list[int]) -
 
 
 def test_between_two_worlds_it_waits_for_the_next(handler: list[int]) -> None:
-    mark = TrainingMark()
+    mark = TrainingMarkWriter()
     signals = ScriptSignals(mark)
     with signals.training():
         pass
@@ -42,7 +42,7 @@ def test_between_two_worlds_it_waits_for_the_next(handler: list[int]) -> None:
 
 def test_after_training_the_scripts_handler_is_its_own_again(handler: list[int]) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    signals = ScriptSignals(TrainingMark())
+    signals = ScriptSignals(TrainingMarkWriter())
     with signals.over_worlds():
         with signals.training():
             pass
@@ -54,7 +54,7 @@ def test_after_training_the_scripts_handler_is_its_own_again(handler: list[int])
 
 def test_an_error_that_ends_training_is_told_alone(handler: list[int]) -> None:
     def train() -> None:
-        signals = ScriptSignals(TrainingMark())
+        signals = ScriptSignals(TrainingMarkWriter())
         with signals.over_worlds():
             with signals.training():
                 pass
@@ -68,7 +68,7 @@ def test_an_error_that_ends_training_is_told_alone(handler: list[int]) -> None:
 
 def test_a_handler_that_comes_later_is_the_one_that_counts(handler: list[int]) -> None:
     later: list[int] = []
-    signals = ScriptSignals(TrainingMark())
+    signals = ScriptSignals(TrainingMarkWriter())
     with signals.training():
         signal.signal(signal.SIGTERM, lambda number, _: later.append(number))
     with signals.training():
@@ -78,5 +78,5 @@ def test_a_handler_that_comes_later_is_the_one_that_counts(handler: list[int]) -
 
 def test_a_script_without_one_dies_as_before() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with ScriptSignals(TrainingMark()).training():
+    with ScriptSignals(TrainingMarkWriter()).training():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

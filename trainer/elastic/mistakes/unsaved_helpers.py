@@ -34,7 +34,7 @@ class _Watched:
     began: object
 
 
-class LeftOut:
+class UnsavedHelpers:
     """Looks at what is alive as a training function begins, once in the life of a process."""
 
     def __init__(self, state: object) -> None:

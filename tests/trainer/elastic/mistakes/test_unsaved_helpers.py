@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.optim.swa_utils import AveragedModel
 
-from hvd_elastic.trainer.elastic.mistakes.left_out import LeftOut
+from hvd_elastic.trainer.elastic.mistakes.unsaved_helpers import UnsavedHelpers
 
 
 class Training:
@@ -46,14 +46,14 @@ HELPERS = ("scheduler", "plateau", "scaler", "average")
 
 
 @pytest.mark.parametrize("helper", HELPERS)
-def test_one_that_is_used_and_left_out_is_a_mistake(helper: str) -> None:
+def test_one_that_is_used_and_unsaved_is_a_mistake(helper: str) -> None:
     training = Training()
     made, use = getattr(training, helper)()
-    left_out = LeftOut(training.state())
+    unsaved = UnsavedHelpers(training.state())
     training.step()
-    assert left_out.find() == []
+    assert unsaved.find() == []
     use()
-    (mistake,) = left_out.find()
+    (mistake,) = unsaved.find()
     assert type(made).__name__ in mistake
     assert "is not part of the state" in mistake
 
@@ -62,38 +62,38 @@ def test_one_that_is_used_and_left_out_is_a_mistake(helper: str) -> None:
 def test_one_in_the_state_is_none(helper: str) -> None:
     training = Training()
     made, use = getattr(training, helper)()
-    left_out = LeftOut(training.state(helper=made))
+    unsaved = UnsavedHelpers(training.state(helper=made))
     training.step()
     use()
-    assert left_out.is_empty
-    assert left_out.find() == []
+    assert unsaved.is_empty
+    assert unsaved.find() == []
 
 
 @pytest.mark.parametrize("helper", HELPERS)
 def test_a_value_of_the_state_may_hold_it(helper: str) -> None:
     training = Training()
     made, _ = getattr(training, helper)()
-    assert LeftOut(training.state(helpers=SimpleNamespace(all={"one": [made]}))).is_empty
+    assert UnsavedHelpers(training.state(helpers=SimpleNamespace(all={"one": [made]}))).is_empty
 
 
 def test_the_parts_of_a_scheduler_in_the_state_are_in_it() -> None:
     training = Training()
     parts: list[Any] = [torch.optim.lr_scheduler.StepLR(training.optimizer, n) for n in (3, 5)]
     both = torch.optim.lr_scheduler.SequentialLR(training.optimizer, parts, milestones=[10])
-    assert LeftOut(training.state(scheduler=both)).is_empty
+    assert UnsavedHelpers(training.state(scheduler=both)).is_empty
 
 
 def test_what_belongs_to_another_model_is_another_matter() -> None:
     training, other = Training(), Training()
     other.model = torch.nn.Linear(7, 1)
     helpers = [other.scheduler(), (AveragedModel(other.model), None)]
-    assert LeftOut(training.state()).is_empty
+    assert UnsavedHelpers(training.state()).is_empty
     del helpers
 
 
 def test_a_scaler_that_is_turned_off_scales_nothing() -> None:
     training = Training()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    left_out = LeftOut(training.state())
+    unsaved = UnsavedHelpers(training.state())
     scaler.scale(torch.ones(1))
-    assert left_out.find() == []
+    assert unsaved.find() == []
