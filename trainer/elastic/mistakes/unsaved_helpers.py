@@ -87,7 +87,8 @@ def _growth(scaler: Any) -> object:
 
 
 def _averaged(model: Any) -> object:
-    return int(model.n_averaged)
+    """Not the count itself: to read it from a GPU would wait for all that the GPU has to do, at each commit."""
+    return model.n_averaged._version
 
 
 def _weights(value: object) -> Iterator[torch.Tensor]:
