@@ -134,6 +134,8 @@ class Play(Job):
         for state.epoch in state.remaining_epochs(2):
             self._execute(self._script)
             self._learn("tail")
+        # Which steps the script's last commit covers depends on interruptions: a commit may have been deferred anew.
+        self.state.commit()
 
     def _execute(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
