@@ -25,6 +25,7 @@ from hvd_elastic.trainer.state.epochs import EpochsMixin
 from hvd_elastic.trainer.state.host_memory import HostMemory
 from hvd_elastic.trainer.state.optimizer_hooks import LearningRateFactor
 from hvd_elastic.trainer.state.present_state import PresentState
+from hvd_elastic.trainer.state.replicas.replica_check import ReplicaCheck, ReplicaMode
 from hvd_elastic.trainer.state.sharded_commits import ShardedCommits
 from hvd_elastic.trainer.state.state_objects import StateError
 from hvd_elastic.trainer.state.step_report import StepReport, tell_saves
@@ -68,11 +69,15 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         seeding: seed the global random number generators (torch, numpy, Python) for each sample and each batch of
             `batches`, and make their state part of each commit, so that a resumed run draws what the undisturbed one
             would have drawn. Default True. With False they are left alone.
+        replicas: what happens when workers hold other parameters, optimizer states or learning rates than each other:
+            `stop` (differences of rounding and faults of one worker are mended, and a script that makes them differ
+            ends with an error), `warn` or `off`. The job's `HVD_ELASTIC_REPLICAS` takes precedence. Default `stop`.
+        rank_local: names of objects that are each worker's own by design, and are not compared. Default none.
         values: further objects and plain values, by name. A name must not start with `_` and must not be one that State
             itself uses.
 
     Raises:
-        StateError: a name in `values` cannot be used.
+        StateError: a name in `values` or `rank_local` cannot be used, or `replicas`.
     """
 
     def __init__(
@@ -85,6 +90,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         allow_missing: Collection[str] = (),
         overlap: bool = False,
         seeding: bool = True,
+        replicas: str = ReplicaMode.STOP,
+        rank_local: Collection[str] = (),
         **values: Any,
     ) -> None:
         horovod_patches.init()
@@ -105,6 +112,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._commits = Commits(self._memory, self._durable)
         self._sharded = ShardedCommits(self._present.objects, self._memory, self._commits, self._durable)
         self._beginning = JobBeginning(self._present, self._durable)
+        self._replicas = ReplicaCheck(
+            self._present.objects, mode=replicas, rank_local=rank_local, go_back=self._memory.forget
+        )
         self._requests = RequestedSaves()
         self._rate_factor = LearningRateFactor()
         self._stalls = stall_watch.THIS_PROCESS
@@ -233,6 +243,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._beginning.check_storable(self._commits.last)
         self._present.enter_world()
         self._requests.enter_world()
+        self._replicas.enter_world()
+        self._commits.compares = self._replicas.is_on
         self._rate_factor.enter_world(self._present.progress)
         if HOROVOD.rank() == 0:
             self._durable.open_in_background(self._present.progress.lineage)
@@ -311,11 +323,13 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """
         account = self._batches.account
         may_commit = saved or account.may_commit()
+        is_due = saved and self._replicas.is_due()
         agreement, digest = Agreement(
             hosts_changed=may_commit and not self._host_messages.empty(),
             risk=self._requests.risk,
             keeps_running=not departure.announced(),
             gathers=self._commits.wants_parts,
+            compares=saved and (is_due or self._commits.wants_comparison),
         ).allreduced(account.unshared_digest())
         account.confirm(digest)
         if saved and (certificate := account.position.certificate) is not None:
@@ -325,6 +339,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._present.progress.commits += 1
             self.save()
             self._sharded.copy()
+            saved = True
+        if saved and (agreement.compares or agreement.risk):
+            self._compare()
         if agreement.gathers and self._commits.last is not None:
             self._sharded.gather(store=True)
         self._requests.note(agreement.risk)
@@ -340,3 +357,11 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
                 self._host_messages.get()
             self._present.go_to(Progress.from_state_dict(self._commits.last["progress"]))
             raise HostsUpdatedInterrupt(skip_sync=False)
+
+    def _compare(self) -> None:
+        """Compare all workers after a commit, which is made anew if what they hold has to be changed."""
+        is_restorable = self._durable.durable_step is not None or self._beginning.restored_step is not None
+        if self._replicas.is_on and self._replicas.compare(self._commits.step, is_restorable=is_restorable):
+            self.save()
+            self._sharded.copy()
+        self._commits.mark_compared()
