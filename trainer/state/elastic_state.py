@@ -314,22 +314,23 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if is_step:
             self._report.tell(progress, self.epoch)
             tell_saves(self._durable.take_outcomes(), progress)
-        self._agree(saved=True)
+        self._agree(saved=True, compares=self._replicas.is_due() or not is_step)
 
-    def _agree(self, *, saved: bool) -> None:
+    def _agree(self, *, saved: bool, compares: bool = False) -> None:
         """Commit, store or stop for a new world, as the workers agree. `saved`: the state was just committed.
+
+        `compares`: this worker wants all to be compared now.
 
         Where no commit may be made, the world stays, and what is stored is the last commit.
         """
         account = self._batches.account
         may_commit = saved or account.may_commit()
-        is_due = saved and self._replicas.is_due()
         agreement, digest = Agreement(
             hosts_changed=may_commit and not self._host_messages.empty(),
             risk=self._requests.risk,
             keeps_running=not departure.announced(),
             gathers=self._commits.wants_parts,
-            compares=saved and (is_due or self._commits.wants_comparison),
+            compares=compares or (saved and self._commits.wants_comparison),
         ).allreduced(account.unshared_digest())
         account.confirm(digest)
         if saved and (certificate := account.position.certificate) is not None:

@@ -11,7 +11,7 @@ from hvd_elastic.trainer.state.replicas.verdict import NEVER, Comparison
 from hvd_elastic.trainer.state.state_objects import StateObjects
 
 ON_PURPOSE: Final = (
-    "What each worker has of its own by design is named in State(rank_local=[...]); State(replicas='warn') goes on"
+    "Where workers differ by design, name those objects in State(rank_local=[...]); State(replicas='warn') only warns."
 )
 
 _MOST_RANKS: Final = 8
