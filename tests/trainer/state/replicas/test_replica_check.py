@@ -111,7 +111,7 @@ def errors(found: list[Found]) -> set[str]:
 
 def test_workers_that_are_alike_go_on() -> None:
     def own(owner: Owner, rank: int) -> None:
-        owner.model[1].running_mean += rank  # type: ignore[index,operator]
+        owner.model[1].running_mean += rank  # type: ignore[index]
         with torch.no_grad():
             next(iter(owner.average.parameters())).add_(rank)
 
