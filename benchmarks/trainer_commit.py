@@ -24,7 +24,7 @@ from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.trainer import init
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS
+from hvd_elastic.trainer.state.memory.host_memory import VERIFIED_COMMITS
 from hvd_elastic.trainer.state.replicas.fingerprint import fingerprint
 from hvd_elastic.trainer.state.replicas.replicated import Replicated
 from hvd_elastic.trainer.state.state_objects import StateObjects

@@ -11,7 +11,7 @@ from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.durable.durable_tier import INTERVAL, DurableTier
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from hvd_elastic.trainer.state.state_tree import Tree
 
 logger = logging.getLogger(__name__)

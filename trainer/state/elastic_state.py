@@ -22,7 +22,7 @@ from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP, DurableTier, TierSettings
 from hvd_elastic.trainer.state.durable.job_beginning import JobBeginning
 from hvd_elastic.trainer.state.epochs import EpochsMixin
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from hvd_elastic.trainer.state.optimizer_hooks import LearningRateFactor
 from hvd_elastic.trainer.state.present_state import PresentState
 from hvd_elastic.trainer.state.replicas.replica_check import ReplicaCheck, ReplicaMode
