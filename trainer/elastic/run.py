@@ -33,7 +33,7 @@ from hvd_elastic.trainer.elastic import (
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
-from hvd_elastic.trainer.elastic.mistakes import early_end, refused_join, script_checks, script_mistake
+from hvd_elastic.trainer.elastic.mistakes import early_end, late_load, refused_join, script_checks, script_mistake
 from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, is_refused
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.stalls import stall_watch
@@ -136,7 +136,7 @@ def _train(state: ElasticState, func: Callable[[], R]) -> R:
     ended: SystemExit | None = None
     with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
         try:
-            with script_signals.THIS_PROCESS.training(), refused_join.refused():
+            with script_signals.THIS_PROCESS.training(), refused_join.refused(), late_load.refused(state):
                 result = func()
         except SystemExit as error:
             if error.code and not mark.is_ordered:
