@@ -33,7 +33,14 @@ from hvd_elastic.trainer.elastic import (
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import patch_init
-from hvd_elastic.trainer.elastic.mistakes import early_end, late_load, refused_join, script_checks, script_mistake
+from hvd_elastic.trainer.elastic.mistakes import (
+    early_end,
+    late_load,
+    refused_join,
+    script_checks,
+    script_mistake,
+    swallowed_interrupt,
+)
 from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, is_refused
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.stalls import stall_watch
@@ -100,6 +107,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
+            swallowed_interrupt.THIS_PROCESS.taken()  # what failed before was caught here
             return _train(state, func)
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
@@ -138,6 +146,7 @@ def _train(state: ElasticState, func: Callable[[], R]) -> R:
         try:
             with script_signals.THIS_PROCESS.training(), refused_join.refused(), late_load.refused(state):
                 result = func()
+                swallowed_interrupt.THIS_PROCESS.raise_again()
         except SystemExit as error:
             if error.code and not mark.is_ordered:
                 raise

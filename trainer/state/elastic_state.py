@@ -16,6 +16,7 @@ from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.elastic import departure, horovod_patches, training_mark
+from hvd_elastic.trainer.elastic.mistakes import swallowed_interrupt
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.state.agreement import Agreement, RequestedSaves
 from hvd_elastic.trainer.state.commits import Commits
@@ -142,6 +143,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             StateError: there are gradients that no optimizer's step has used.
             TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
         """
+        swallowed_interrupt.THIS_PROCESS.raise_again()
         self._present.check_between_steps()
         self._report.log(logged)
         self._batches.hints.commit(self._present.counts)
@@ -159,6 +161,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             StateError: see `commit`.
             TornCommitError: see `commit`.
         """
+        swallowed_interrupt.THIS_PROCESS.raise_again()
         self._present.check_between_steps()
         self._agree(saved=False)
 
@@ -357,7 +360,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             while not self._host_messages.empty():
                 self._host_messages.get()
             self._present.go_to(Progress.from_state_dict(self._commits.last["progress"]))
-            raise HostsUpdatedInterrupt(skip_sync=False)
+            interrupt = HostsUpdatedInterrupt(skip_sync=False)
+            swallowed_interrupt.THIS_PROCESS.note(interrupt)
+            raise interrupt
 
     def _compare(self) -> None:
         """Compare all workers after a commit, which is made anew if what they hold has to be changed."""

@@ -11,6 +11,7 @@ from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.pass_options import PassOptions
 from hvd_elastic.trainer.data.progress import Progress, upgrade
 from hvd_elastic.trainer.data.randomness import Randomness
+from hvd_elastic.trainer.elastic.mistakes import swallowed_interrupt
 from hvd_elastic.trainer.sharding.optimizer_content import outlined
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
@@ -79,6 +80,7 @@ class PresentState:
                     )
 
     def begin_step(self, options: PassOptions) -> None:
+        swallowed_interrupt.THIS_PROCESS.raise_again()
         self.hooks.set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))
         self.batches.hints.step_begun(self.counts)
 

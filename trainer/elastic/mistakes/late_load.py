@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.elastic.stalls.code_places import place_of
 from hvd_elastic.trainer.elastic.state_protocol import DurableState
+from hvd_elastic.trainer.telemetry.code_places import place_of
 
 
 class LateLoadError(HvdElasticError):
