@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hvd_elastic.trainer.state import copies
+from hvd_elastic.trainer.state.memory import copies
 from hvd_elastic.trainer.state.memory.copies import Pair
 from hvd_elastic.trainer.state.memory.host_memory import VERIFIED_COMMITS, HostMemory, TornCommitError
 from hvd_elastic.trainer.state.state_tree import Tree, clone
