@@ -1,9 +1,14 @@
-"""`hvd.init()`, replaced: the first call forms the first world as `world_membership` does."""
+"""`hvd.init()`, replaced: the first call forms the first world as `world_membership` does.
+
+From then on this process is watched for waits, and leaves its core to those whom it waits for.
+"""
 
 from collections.abc import Callable
 
-from hvd_elastic.trainer.collectives import patch_check
+from hvd_elastic.trainer.collectives import eased_wait, patch_check
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
+from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.world import world_membership
 from hvd_elastic.trainer.elastic.world.host_name import check_host_name
 from hvd_elastic.trainer.elastic.world.standby_gate import StandbyGate
@@ -26,6 +31,13 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
         if wait is not None:
             wait()
         member.enter(init)
+        enter_world()
         patch_check.warn_of_missing_patches()
 
     replace_init(first=first, before_each=check_host_name)
+
+
+def enter_world() -> None:
+    """This process is in a new world. The watch notes a wait as it begins, so it comes after the wait that is eased."""
+    eased_wait.install()
+    stall_watch.THIS_PROCESS.enter_world(HOROVOD.rank())

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
-from hvd_elastic.trainer.collectives import eased_wait, patch_check
+from hvd_elastic.trainer.collectives import patch_check
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -32,7 +32,7 @@ from hvd_elastic.trainer.elastic import (
     training_mark,
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
-from hvd_elastic.trainer.elastic.init_patch import patch_init
+from hvd_elastic.trainer.elastic.init_patch import enter_world, patch_init
 from hvd_elastic.trainer.elastic.mistakes import early_end, refused_join, script_checks, script_mistake
 from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, is_refused
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
@@ -66,7 +66,6 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
-        eased_wait.install()
         loader_processes.THIS_PROCESS.install()
         HOROVOD.init()
         if world_membership.THIS_PROCESS.pass_gate():
@@ -97,6 +96,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
         try:
             if timer.cause is not None:
                 _next_world(state, updates, timer)
+            enter_world()
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
@@ -144,7 +144,7 @@ def _train(state: ElasticState, func: Callable[[], R]) -> R:
             ended = error
     if mark.is_ordered and rendezvous_client.launched():
         _leave_alone(state)
-    with early_end.THIS_PROCESS.ended(rank, state.step_count):
+    with early_end.THIS_PROCESS.ended(rank, state.step_count), stall_watch.THIS_PROCESS.paused():
         state.end_training()  # a loss meanwhile is one more reset, which calls the training function again
     mark.leave()
     if ended is not None:

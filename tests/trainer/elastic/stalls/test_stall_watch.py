@@ -90,13 +90,12 @@ def test_a_rank_that_computes_is_not_said_to_wait(rank: Rank, caplog: pytest.Log
     assert rank.word() is None, "training has ended"
 
 
-def test_a_reset_and_a_wait_for_the_store_are_not_watched(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wait_for_the_store_is_not_watched(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with rank.watch.training(1, 2, 0):
         with rank.watch.paused():
             rank.waits(50.0, 100.0, name="hvd_elastic.durable")
         rank.watch.look()
-    rank.waits(50.0, 100.0, name="hvd_elastic.commits")
     with rank.watch.training(1, 2, 0):
         rank.watch.look()
     assert caplog.messages == []
@@ -154,3 +153,42 @@ def test_a_rank_that_computes_waits_for_nobody(rank: Rank) -> None:
         rank.now += 100.0
         rank.watch.look()
         assert not rank.ended
+
+
+def test_a_wait_outside_of_training_is_told_sooner_and_only_in_the_log(
+    rank: Rank, caplog: pytest.LogCaptureFixture
+) -> None:
+    rank.watch.enter_world(1)
+    rank.waits(9.0, 10.0, 11.0, 20.0, name="vocab")
+    assert rank.word() is None
+    rank.watch.look()
+    said = [record.getMessage().partition(", at")[0] for record in caplog.records]
+    assert said == [
+        "rank 1 has waited 10 s in allreduce vocab",
+        "rank 1 has waited 20 s in allreduce vocab",
+        "rank 1 goes on after 20 s, in which it waited in allreduce vocab",
+    ]
+    assert caplog.messages[0].partition(", at ")[2].startswith("test_stall_watch.py:")
+
+
+def test_outside_of_training_a_rank_may_compute_for_hours(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+    rank.watch.enter_world(1)
+    for _ in range(100):
+        rank.now += 100.0
+        rank.watch.look()
+    with rank.watch.training(1, 2, 0):
+        rank.watch.look()
+    with rank.watch.paused():
+        rank.waits(50.0, 100.0, name="hvd_elastic.end")
+    assert caplog.messages == []
+
+
+def test_outside_of_training_the_watch_can_be_turned_off(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(StallWatch, "_start", lambda watch: started.append(watch))
+    monkeypatch.setenv(ENV_STALL_SECONDS, "soon")
+    rank.watch.enter_world(1)
+    assert len(started) == 1, "what is no number is told where training begins"
+    monkeypatch.setenv(ENV_STALL_SECONDS, "0")
+    rank.watch.enter_world(1)
+    assert len(started) == 1
