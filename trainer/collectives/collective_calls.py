@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-_NAMED: Final = {
+NAMED: Final = {
     "_allreduce_async": "allreduce",
     "_grouped_allreduce_async": "grouped_allreduce",
     "_allgather_async": "allgather",
@@ -61,7 +61,7 @@ class CollectiveCalls:
         if getattr(library.horovod_torch_wait_and_clear, "watched", False):
             return
         library.horovod_torch_wait_and_clear = self.watched(library.horovod_torch_wait_and_clear)
-        for function, kind in _NAMED.items():
+        for function, kind in NAMED.items():
             setattr(mpi_ops, function, self.named(getattr(mpi_ops, function), kind))
         for function, kind in _UNNAMED.items():
             setattr(library, function, self.unnamed(getattr(library, function), kind))

@@ -67,7 +67,7 @@ def test_a_commit_begins_a_new_spell() -> None:
 def test_horovod_has_what_is_wrapped() -> None:
     from horovod.torch import mpi_ops
 
-    for function in collective_calls._NAMED:
+    for function in collective_calls.NAMED:
         assert "name" in inspect.signature(getattr(mpi_ops, function)).parameters, function
     for function in (*collective_calls._UNNAMED, "horovod_torch_wait_and_clear"):
         assert callable(getattr(mpi_ops.mpi_lib, function))

@@ -184,8 +184,12 @@ def test_outside_of_training_a_rank_may_compute_for_hours(rank: Rank, caplog: py
 
 
 def test_outside_of_training_the_watch_can_be_turned_off(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[object] = []
-    monkeypatch.setattr(StallWatch, "_start", lambda watch: started.append(watch))
+    started: list[StallWatch] = []
+
+    def start(watch: StallWatch) -> None:
+        started.append(watch)
+
+    monkeypatch.setattr(StallWatch, "_start", start)
     monkeypatch.setenv(ENV_STALL_SECONDS, "soon")
     rank.watch.enter_world(1)
     assert len(started) == 1, "what is no number is told where training begins"
