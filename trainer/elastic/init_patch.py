@@ -59,7 +59,7 @@ def enter_world() -> None:
 def _watch() -> None:
     """Ease waits first: the watch notes a wait as it begins."""
     eased_wait.install()
-    stall_watch.THIS_PROCESS.enter_world(HOROVOD.rank())
+    stall_watch.THIS_PROCESS.enter_world(HOROVOD.rank(), HOROVOD.size())
 
 
 def _refuse(mistake: str) -> NoReturn:
