@@ -106,6 +106,10 @@ class SetupCalls:
         mine = self._history if world.rank() == teller else None
         history = world.broadcast_object(mine, root=teller, name="hvd_elastic.history")
         if not self._is_over and history is not None:
+            for tensor, value in zip(self._sent, history.parameters, strict=False):  # by a standby, in a world of one
+                if value is not None:
+                    self._write([tensor], [value], "hvd.broadcast_parameters")
+            self._sent.clear()
             self._history, self._joins = history, True
 
     def begin(self, refuse: Refuse) -> None:

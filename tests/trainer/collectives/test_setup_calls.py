@@ -45,9 +45,9 @@ def went(script: Callable[[], None], *brought: torch.Tensor, calls: SetupCalls |
     return calls
 
 
-def newcomer(*others: SetupCalls) -> SetupCalls:
+def newcomer(*others: SetupCalls, joins: SetupCalls | None = None) -> SetupCalls:
     """A process that joins them, as the last rank of their next world."""
-    everyone = [*others, SetupCalls()]
+    everyone = [*others, joins or SetupCalls()]
 
     def meet(world: ThreadTrainingWorld) -> None:
         everyone[world.rank()].meet(world)
@@ -103,6 +103,18 @@ def test_parameters_that_nobody_brings_are_refused() -> None:
     joins = newcomer(went(lambda: None))
     with pytest.raises(RefusedError, match="not in the State"):
         went(lambda: hvd.broadcast_parameters(model.state_dict(), root_rank=0), calls=joins)
+
+
+def test_a_standby_that_was_alone_before_gets_the_parameters_of_the_others() -> None:
+    first, own = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    others = went(lambda: hvd.broadcast_parameters(first.state_dict(), root_rank=0))
+    standby = SetupCalls()
+    standby.begin(refuse)
+    hvd.broadcast_parameters(own.state_dict(), root_rank=0)
+    newcomer(others, joins=standby)
+    standby.end(tuple)
+    assert torch.equal(own.weight, first.weight)
+    assert torch.equal(own.bias, first.bias)
 
 
 def test_an_optimizers_state_is_harmless() -> None:
