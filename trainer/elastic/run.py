@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
-from hvd_elastic.trainer.collectives import eased_wait, patch_check
+from hvd_elastic.trainer.collectives import patch_check, setup_calls
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -32,7 +32,7 @@ from hvd_elastic.trainer.elastic import (
     training_mark,
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
-from hvd_elastic.trainer.elastic.init_patch import patch_init
+from hvd_elastic.trainer.elastic.init_patch import enter_world, patch_init
 from hvd_elastic.trainer.elastic.mistakes import (
     early_end,
     late_load,
@@ -41,6 +41,7 @@ from hvd_elastic.trainer.elastic.mistakes import (
     script_mistake,
     swallowed_interrupt,
 )
+from hvd_elastic.trainer.elastic.mistakes.alive import tensors_within
 from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, failure_words
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.stalls import stall_watch
@@ -70,12 +71,12 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
-        eased_wait.install()
         loader_processes.THIS_PROCESS.install()
         HOROVOD.init()
-        if world_membership.THIS_PROCESS.pass_gate():
+        if world_membership.THIS_PROCESS.pass_gate(enter_world):
             patch_check.warn_of_missing_patches()
             state.on_reset()
+        setup_calls.THIS_PROCESS.end(lambda: tensors_within(state))
         if HOROVOD.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             script_mistake.leave_if(script_checks.find(state))
             _check_at_commits(state)
@@ -101,6 +102,8 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
         try:
             if timer.cause is not None:
                 _next_world(state, updates, timer)
+            elif not setup_calls.THIS_PROCESS.has_met:  # Horovod was initialized before its `init` was replaced
+                enter_world()
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
@@ -142,7 +145,7 @@ def _train(state: ElasticState, func: Callable[[], R]) -> R:
             ended = error
     if mark.is_ordered and rendezvous_client.launched():
         _leave_alone(state)
-    with early_end.THIS_PROCESS.ended(rank, state.step_count):
+    with early_end.THIS_PROCESS.ended(rank, state.step_count), stall_watch.THIS_PROCESS.paused():
         state.end_training()  # a loss meanwhile is one more reset, which calls the training function again
     mark.leave()
     if ended is not None:
@@ -186,7 +189,7 @@ def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) ->
     updates.forget()
     try:
         # Horovod's own states live in memory alone: they are needed as long as another worker can take them over.
-        world_membership.THIS_PROCESS.reset(getattr(state, "dispensable", departure.has_no_successor))
+        world_membership.THIS_PROCESS.reset(getattr(state, "dispensable", departure.has_no_successor), enter_world)
     except Removed:
         timer.left()
         raise
