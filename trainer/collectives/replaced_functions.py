@@ -60,7 +60,9 @@ def replace_join(join: Callable[..., Any]) -> Callable[[], None]:
 
 
 def check_wrapped_optimizers(check: Callable[[Any, list[Any], bool], None]) -> None:
-    """Have `hvd.DistributedOptimizer`, however a script has imported it, call `check` first. A second call does nothing.
+    """Have `hvd.DistributedOptimizer`, however a script has imported it, call `check` first.
+
+    A second call does nothing.
 
     Args:
         check: gets the optimizer that is being made, what it is made from (parameters or their groups), and whether

@@ -14,8 +14,8 @@ LAZY: Final = (
 )
 LBFGS: Final = (
     "hvd.DistributedOptimizer(LBFGS): each rank decides by its own loss how often it evaluates its closure, and the "
-    "ranks would wait for each other for ever. Leave LBFGS unwrapped, and average in the closure: hvd.allreduce_(p.grad) "
-    "for each parameter, and return hvd.allreduce(loss), so that all ranks decide alike."
+    "ranks would wait for each other for ever. Leave LBFGS unwrapped, and average in the closure: "
+    "hvd.allreduce_(p.grad) for each parameter, and return hvd.allreduce(loss), so that all ranks decide alike."
 )
 ADASUM: Final = (
     "hvd.DistributedOptimizer(op=hvd.Adasum): Horovod has Adasum over MPI alone, and a world that can change its size "
