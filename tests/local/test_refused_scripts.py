@@ -51,6 +51,10 @@ def main():
             for (x,) in state.batches(data, global_batch_size=4, **loading):
                 if how == "pdb":
                     breakpoint()
+                if how == "skip" and elastic.any_rank(hvd.rank() == 1 and state.step_count == 2):
+                    (folder / f"skipped-{hvd.rank()}").touch()
+                    state.commit()
+                    continue
                 if how == "plain-lbfgs":
                     optimizer.step(closure)
                 else:
@@ -119,9 +123,11 @@ def test_one_sentence_with_the_way_out(how: str, launcher: str, tmp_path: Path) 
     assert not list(tmp_path.glob("done-*"))
 
 
-@pytest.mark.parametrize("how", ["plain-lbfgs", "guarded-spawn"])
+@pytest.mark.parametrize("how", ["plain-lbfgs", "guarded-spawn", "skip"])
 def test_the_way_out_works(how: str, tmp_path: Path) -> None:
     done = run(tmp_path, how, "launch")
 
     assert done.returncode == Exit.OK, done.stdout
     assert len(list(tmp_path.glob("done-*"))) == 2, done.stdout
+    skipped = {file.name for file in tmp_path.glob("skipped-*")}
+    assert skipped == ({"skipped-0", "skipped-1"} if how == "skip" else set())
