@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from hvd_elastic.trainer.elastic.stalls.code_places import place_of
+from hvd_elastic.trainer.telemetry.code_places import place_of
 
 from hvd_elastic.trainer.collectives import eased_wait, patch_check, setup_calls
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
+from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic.mistakes import script_mistake
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
@@ -27,9 +28,13 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
         wait: called once before the first world is formed; a standby waits in it for its launcher's environment.
         solo: local rank and local size of a solo standby. It forms a world of one first and calls `wait` where the
             script enters `elastic.run`.
+
+    The replaced `hvd.init` raises SystemExit in a process of multiprocessing that only imports the script.
     """
 
     def first(init: Callable[[], None]) -> None:
+        if loader_processes.runs_script_anew():  # it would take this process's place in the world
+            script_mistake.leave_if([loader_processes.NO_GUARD])
         member = world_membership.THIS_PROCESS
         if solo is not None and wait is not None:
             member.enter_alone(init, StandbyGate(wait, local_rank=solo[0], local_size=solo[1]))

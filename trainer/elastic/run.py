@@ -35,6 +35,7 @@ from hvd_elastic.trainer.elastic.host_updates import HostUpdates
 from hvd_elastic.trainer.elastic.init_patch import enter_world, patch_init
 from hvd_elastic.trainer.elastic.mistakes import (
     early_end,
+    explained_errors,
     late_load,
     refused_join,
     script_checks,
@@ -73,6 +74,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
         loader_processes.THIS_PROCESS.install()
         HOROVOD.init()
+        began_as = HOROVOD.rank()
         if world_membership.THIS_PROCESS.pass_gate(enter_world):
             patch_check.warn_of_missing_patches()
             state.on_reset()
@@ -83,7 +85,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
             _warn_if_never_stored(state)
         _tell_of_training()
         signals = script_signals.THIS_PROCESS
-        with host_updates.listening(state) as updates, _errors_are_the_scripts(), signals.over_worlds():
+        with host_updates.listening(state) as updates, _errors_are_the_scripts(began_as), signals.over_worlds():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
 
     return wrapper
@@ -208,10 +210,11 @@ def _tell_of_training() -> None:
 
 
 @contextlib.contextmanager
-def _errors_are_the_scripts() -> Iterator[None]:
+def _errors_are_the_scripts(began_as: int) -> Iterator[None]:
     """An error that no restart can repair ends the process with a message and an exit code of its own.
 
-    What the script makes of another one, and how it ends then, is its own affair.
+    What the script makes of another one, and how it ends then, is its own affair. `began_as`: this process's rank in
+    its first world.
     """
     try:
         yield
@@ -220,9 +223,15 @@ def _errors_are_the_scripts() -> Iterator[None]:
         if error.exit_code in (Exit.SCRIPT_MISTAKE, Exit.BAD_INPUT):
             script_mistake.leave_if([str(error)])
         raise
-    except Exception:
+    except Exception as error:
         training_mark.THIS_PROCESS.leave()
+        explained_errors.leave_if_known(error, began_as=began_as, rank=_rank_in_world())
         raise
+
+
+def _rank_in_world() -> int:
+    """-1 where a world could not be formed."""
+    return HOROVOD.rank() if HOROVOD.is_initialized() else -1
 
 
 def _check_at_commits(state: ElasticState) -> None:
