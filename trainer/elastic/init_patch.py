@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from hvd_elastic.trainer.telemetry.code_places import place_of
-
 from hvd_elastic.trainer.collectives import eased_wait, patch_check, setup_calls
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
@@ -19,6 +17,7 @@ from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
 from hvd_elastic.trainer.elastic.world.host_name import check_host_name
 from hvd_elastic.trainer.elastic.world.standby_gate import StandbyGate
+from hvd_elastic.trainer.telemetry.code_places import place_of
 
 
 def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | None = None) -> None:
