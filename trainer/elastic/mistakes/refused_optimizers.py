@@ -30,9 +30,9 @@ def install() -> None:
 
 def has_lazy(tensors: Iterable[object]) -> bool:
     """Whether one of them has no shape before the first batch."""
-    from torch.nn.parameter import UninitializedTensorMixin
+    from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-    return any(isinstance(tensor, UninitializedTensorMixin) for tensor in tensors)
+    return any(isinstance(tensor, UninitializedBuffer | UninitializedParameter) for tensor in tensors)
 
 
 def _check(optimizer: object, params: Sequence[Any], lacks_adasum: bool) -> None:
