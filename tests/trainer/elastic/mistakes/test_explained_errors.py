@@ -75,7 +75,7 @@ def test_a_block_that_is_used_twice_under_checkpointing(monkeypatch: pytest.Monk
         value = torch.ones(1, 2, requires_grad=True)
         for _ in range(2):
             value = checkpoint(block, value, use_reentrant=use_reentrant)
-        value.sum().backward()
+        value.sum().backward()  # type: ignore[no-untyped-call]
 
     backward(use_reentrant=False)
     optimizer.step()

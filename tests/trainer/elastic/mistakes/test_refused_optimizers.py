@@ -10,6 +10,7 @@ from horovod.torch import DistributedOptimizer, mpi_ops  # as a script that impo
 from horovod.torch import optimizer as horovods_optimizers
 
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.trainer.collectives.replaced_functions import check_wrapped_optimizers
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.mistakes import refused_optimizers, script_checks
 
@@ -65,9 +66,9 @@ def test_adasum_has_a_class_of_its_own_in_a_larger_world(
 def test_over_mpi_there_is_adasum(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     monkeypatch.setattr(hvd, "mpi_enabled", lambda: True)
-    stock = SimpleNamespace(__init__=lambda self, params, op: None)
+    stock: Any = SimpleNamespace(__init__=lambda self, params, op: None)
     monkeypatch.setattr(horovods_optimizers, "_DistributedOptimizer", stock)
-    refused_optimizers.check_wrapped_optimizers(lambda _, __, lacks_adasum: found.append(lacks_adasum))
+    check_wrapped_optimizers(lambda _, __, lacks_adasum: found.append(lacks_adasum))
     stock.__init__(None, [], mpi_ops.Adasum)
     assert found == [False]
 
