@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import check_wrapped_optimizers
 from hvd_elastic.trainer.elastic.mistakes import script_mistake
+
+if TYPE_CHECKING:
+    import torch
 
 LAZY: Final = (
     "a lazy module has no weights before its first batch, and each process would make its own. Run one batch through "
@@ -28,7 +31,7 @@ def install() -> None:
     check_wrapped_optimizers(_check)
 
 
-def has_lazy(tensors: Iterable[object]) -> bool:
+def has_lazy(tensors: "Iterable[torch.Tensor]") -> bool:
     """Whether one of them has no shape before the first batch."""
     from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
