@@ -1,11 +1,14 @@
 """What is replaced in the imported Horovod: `hvd.init` and `hvd.elastic.run`; and watched in torch: DistributedSampler.
 
+Its operations take more dtypes, too (`wire_dtypes`).
+
 `elastic.init()`, `elastic.run` and the standby of a worker pod replace them; importing this package does not.
 `hvd_elastic.horovod.patch_set` is another thing: it changes Horovod's source before it is compiled.
 """
 
 from collections.abc import Callable
 
+from hvd_elastic.trainer.collectives import wire_dtypes
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.elastic import distributed_samplers
 from hvd_elastic.trainer.elastic.init_patch import patch_init
@@ -19,6 +22,7 @@ def install(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | N
     """
     patch_init(wait, solo=solo)
     patch_run()
+    wire_dtypes.install()
     distributed_samplers.THIS_PROCESS.install()
 
 

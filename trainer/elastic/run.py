@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
-from hvd_elastic.trainer.collectives import eased_wait, patch_check
+from hvd_elastic.trainer.collectives import eased_wait, patch_check, wire_dtypes
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -61,6 +61,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     """
     patch_init()
     patch_run()
+    wire_dtypes.install()
     distributed_samplers.THIS_PROCESS.install()
 
     @functools.wraps(func)
