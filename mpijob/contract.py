@@ -390,6 +390,11 @@ ENDED_SCOPE: Final = "ended"
 COUNT`. GET /ended/any, by one that waits in training: a value that changes comes from a process that will not join it.
 Stock servers keep it, too (`KVStoreHandler` of horovod 0.28.1)."""
 
+WAITING_SCOPE: Final = "waiting"
+"""PUT /waiting/RANK, each second, by a process that has waited in a collective operation for some seconds: what
+`hvd_elastic.trainer.elastic.stalls.deadlock_search` reads. GET /waiting/RANK, by rank 0 while it waits itself. Stock
+servers keep it, too."""
+
 ENV_RENDEZVOUS_TOKEN: Final = "HOROVOD_RENDEZVOUS_TOKEN"  # noqa: S105 - a name
 """A secret of one launch, which tells the job's own processes from strangers. Stock launchers set none."""
 

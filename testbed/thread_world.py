@@ -234,8 +234,9 @@ def _reduced(tensors: list[torch.Tensor], op: ReduceOp) -> torch.Tensor:
     stacked = torch.stack(_alike(tensors))
     if op is ReduceOp.MAX:
         return stacked.amax(dim=0)
-    summed = stacked.sum(dim=0, dtype=stacked.dtype)
-    return summed if op is ReduceOp.SUM else summed / len(tensors)
+    wide = torch.float32 if stacked.dtype is torch.bfloat16 else stacked.dtype  # rounded once, as Horovod's
+    summed = stacked.sum(dim=0, dtype=wide)
+    return (summed if op is ReduceOp.SUM else summed / len(tensors)).to(stacked.dtype)
 
 
 def _alike(tensors: list[torch.Tensor], *, but_first: bool = False) -> list[torch.Tensor]:

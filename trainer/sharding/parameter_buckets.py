@@ -21,7 +21,7 @@ class ParameterBuckets:
         """Take the parameters as they are; one that requires no gradient now is in no bucket.
 
         Raises:
-            ShardingError: one is complex, or not dense.
+            ShardingError: one is not dense.
         """
         self.weights: list[torch.Tensor] = [weight for group in groups for weight in group["params"]]
         self._groups = [number for number, group in enumerate(groups) for _ in group["params"]]
@@ -111,9 +111,9 @@ def _write(tensor: torch.Tensor, piece: Piece, values: torch.Tensor) -> None:
 
 def _check_weights(weights: Sequence[torch.Tensor]) -> None:
     problems = [
-        f"parameter {number} is {'complex' if weight.is_complex() else f'a tensor of {weight.layout}'}"
+        f"parameter {number} is a tensor of {weight.layout}"
         for number, weight in enumerate(weights)
-        if weight.is_complex() or weight.layout is not torch.strided
+        if weight.layout is not torch.strided
     ]
     if problems:
-        raise ShardingError(f"ShardedOptimizer: {', '.join(problems)}: only dense real ones can be sharded")
+        raise ShardingError(f"ShardedOptimizer: {', '.join(problems)}: only dense ones can be sharded")

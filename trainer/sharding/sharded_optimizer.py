@@ -130,7 +130,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
         """
         with torch.no_grad():
             gradients = self._gradients = self._take_gradients()
-            norms = [torch.linalg.vector_norm(each, dtype=torch.float32).double().cpu() for each in gradients]
+            numbers = [torch.view_as_real(each) if each.is_complex() else each for each in gradients]
+            norms = [torch.linalg.vector_norm(each, dtype=torch.float32).double().cpu() for each in numbers]
             squares = torch.stack(norms).square().sum()
             if HOROVOD.size() > 1:
                 squares = HOROVOD.allreduce(squares, op=ReduceOp.SUM, name="hvd_elastic.clip")

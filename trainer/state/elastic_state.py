@@ -196,6 +196,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: the last commit is not whole.
         """
+        swallowed_interrupt.THIS_PROCESS.taken()
         self._durable.stop_opening()
         self._report.forget()
         self._present.abandon_step()
@@ -216,6 +217,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             UnstorableError: a value of the state could only be stored as a pickle.
             SharesLostError: a share of an optimizer and its copy were lost, and there is no durable checkpoint.
         """
+        swallowed_interrupt.THIS_PROCESS.taken()
         # Before the first collective operation, and so before the new rank 0 becomes the writer.
         if HOROVOD.rank() != 0:
             self._durable.close()

@@ -9,6 +9,7 @@ import torch
 from hvd_elastic.trainer.collectives.errors import HorovodInternalError
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp, TrainingWorld
+from hvd_elastic.trainer.elastic import horovod_patches
 
 
 def numbers(world: TrainingWorld) -> None:
@@ -75,6 +76,80 @@ def broadcasts(world: TrainingWorld) -> None:
     assert world.broadcast_object(given, root=root, name="object") == {"from": root}
 
 
+LACKED: Final = (torch.bfloat16, torch.complex64, torch.complex128)
+"""Dtypes that Horovod itself refuses."""
+
+
+def values(rank: int, dtype: torch.dtype, *, rows: int = 5) -> torch.Tensor:
+    """Numbers of one rank that a sum in their own precision, or in float16's range, would get wrong."""
+    generator = torch.Generator().manual_seed(rank)
+    drawn = torch.randn(rows, 3, generator=generator, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    return (drawn * 1e6).to(dtype)
+
+
+def mean(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """As Horovod has it: a sum of what goes over the network, one multiplication, and one rounding."""
+    wide = [each.float() if each.dtype == torch.bfloat16 else each for each in tensors]
+    return torch.stack(wide).sum(dim=0).mul(1 / len(tensors)).to(tensors[0].dtype)
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether they differ by less than what another order of summands makes."""
+    return one.dtype == other.dtype and torch.allclose(one, other, rtol=2**-7 if one.dtype == torch.bfloat16 else 1e-5)
+
+
+def reductions_in_dtypes_that_horovod_lacks(world: TrainingWorld) -> None:
+    ranks = range(world.size())
+    for dtype in LACKED:
+        own, expected = values(world.rank(), dtype), mean([values(rank, dtype) for rank in ranks])
+        averaged = world.allreduce(own, op=ReduceOp.AVERAGE, name=f"averaged.{dtype}")
+        assert close(averaged, expected)
+        assert torch.equal(own, values(world.rank(), dtype))
+        part = world.reducescatter_async(own, op=ReduceOp.AVERAGE, name=f"part.{dtype}")()
+        assert close(part, torch.tensor_split(expected, world.size())[world.rank()])
+        gradient = own[1:3]
+        assert world.allreduce_async_(gradient, op=ReduceOp.SUM, name=f"summed.{dtype}")() is gradient
+        assert close(own[1:3], expected[1:3] * world.size()), "in the memory that it is a part of"
+        assert torch.equal(own[3:], values(world.rank(), dtype)[3:])
+        bits = world.allgather_object(torch.view_as_real(averaged) if dtype.is_complex else averaged, name="bits")
+        assert all(torch.equal(bits[0], each) for each in bits)
+
+
+def a_gradient_that_is_conjugated_when_it_is_read(world: TrainingWorld) -> None:
+    own = values(world.rank(), torch.complex64).conj()
+    expected = mean([values(rank, torch.complex64).conj().resolve_conj() for rank in range(world.size())])
+    assert close(world.allreduce_async_(own, op=ReduceOp.AVERAGE, name="conjugated")(), expected)
+    cast = values(world.rank(), torch.complex64).conj()
+    world.broadcast_async_(cast, 0, name="conjugated cast")()
+    assert torch.equal(cast, values(0, torch.complex64).conj())
+
+
+def a_sum_in_bfloat16_is_rounded_once(world: TrainingWorld) -> None:
+    """1 + 2**-8 is 1 in bfloat16: added one after the other, the small ones of all ranks are lost."""
+    own = torch.full((3,), 1.0 if world.rank() == 0 else 2.0**-8, dtype=torch.bfloat16)
+    summed = world.allreduce(own, op=ReduceOp.SUM, name="rounded")
+    assert torch.equal(summed, torch.tensor(1 + (world.size() - 1) * 2.0**-8).bfloat16().expand(3))
+
+
+def what_is_moved_keeps_its_bits_in_every_dtype(world: TrainingWorld) -> None:
+    rank, ranks = world.rank(), range(world.size())
+    for dtype in (*LACKED, torch.bool):
+        own, last = values(rank, dtype, rows=rank + 1), values(world.size() - 1, dtype)
+        assert torch.equal(
+            world.allgather(own, name=f"all.{dtype}"), torch.cat([values(each, dtype, rows=each + 1) for each in ranks])
+        )
+        cast = values(rank, dtype)
+        assert world.broadcast_async_(cast, world.size() - 1, name=f"cast.{dtype}")() is cast
+        assert torch.equal(cast, last)
+        number = values(rank, dtype)[0, 0]
+        assert world.broadcast_async_(number, world.size() - 1, name=f"number.{dtype}")().equal(last[0, 0])
+        splits = torch.ones(world.size(), dtype=torch.int32)
+        sent = values(rank, dtype, rows=world.size())
+        received = world.alltoall_async(sent, splits=splits, name=f"sent.{dtype}")()
+        assert torch.equal(received, torch.stack([values(each, dtype, rows=world.size())[rank] for each in ranks]))
+        assert world.allgather(own[:0], name=f"nothing.{dtype}").shape == (0, 3)
+
+
 def the_same_name_again(world: TrainingWorld) -> None:
     for number in range(3):
         mine = torch.tensor([number * (world.rank() == 0)])
@@ -106,13 +181,17 @@ CASES: Final[list[Callable[[TrainingWorld], None]]] = [
     an_allgather_of_ranks_that_give_different_lengths,
     an_alltoall,
     broadcasts,
+    reductions_in_dtypes_that_horovod_lacks,
+    a_gradient_that_is_conjugated_when_it_is_read,
+    a_sum_in_bfloat16_is_rounded_once,
+    what_is_moved_keeps_its_bits_in_every_dtype,
     the_same_name_again,
     operations_in_another_order_on_each_rank,
     tensors_that_do_not_fit_fail_on_every_rank,
 ]
 
 if __name__ == "__main__":
-    HOROVOD.init()
+    horovod_patches.init()
     for case in CASES:
         case(HOROVOD)
         print(f"done: {case.__name__}", flush=True)

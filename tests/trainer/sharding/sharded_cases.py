@@ -99,6 +99,52 @@ def steps_are_those_of_the_plain_optimizer() -> None:
         assert kept <= whole / hvd.size() + 3 * len(sharded.buckets), "a rank keeps its share"
 
 
+def model_of_dtypes() -> nn.ParameterList:
+    torch.manual_seed(0)
+    return nn.ParameterList(
+        torch.randn(shape, dtype=dtype)
+        for shape, dtype in (
+            ((40, 7), torch.bfloat16),
+            ((11, 6), torch.complex64),
+            ((9,), torch.bfloat16),
+            ((5, 3), None),
+        )
+    )
+
+
+def set_gradients_of_dtypes(model: nn.ParameterList, step: int, ranks: range) -> None:
+    """The mean over some ranks, as Horovod has it: added up with more digits, and rounded once."""
+    for number, weight in enumerate(model):
+        wide = torch.float32 if weight.dtype == torch.bfloat16 else weight.dtype
+        drawn = [torch.Generator().manual_seed(1000 * step + 10 * number + rank) for rank in ranks]
+        given = [torch.randn(weight.shape, generator=each, dtype=weight.dtype).to(wide) for each in drawn]
+        weight.grad = (sum(given[1:], given[0]) * (1.0 / len(ranks))).to(weight.dtype)
+
+
+def weights_in_bfloat16_and_complex_ones_are_those_of_the_plain_optimizer() -> None:
+    for kind, options in KINDS:
+        model, reference = model_of_dtypes(), model_of_dtypes()
+        sharded, plain = elastic.ShardedOptimizer(model, kind, **options), kind(reference, **options)
+        for step in range(4):
+            set_gradients_of_dtypes(model, step, range(hvd.rank(), hvd.rank() + 1))
+            set_gradients_of_dtypes(reference, step, range(hvd.size()))
+            if step == 3:
+                norm, expected = sharded.clip_grad_norm_(0.5), nn.utils.clip_grad_norm_(reference, 0.5)
+                assert norm.item() == pytest.approx(expected.item(), rel=1e-2)
+            sharded.step()
+            plain.step()
+            for mine, its in zip(model, reference, strict=True):
+                few = 2.0**-6 if mine.dtype == torch.bfloat16 else 1e-4
+                assert torch.allclose(mine, its, rtol=few, atol=few), (kind, step, mine.dtype)
+        everyone = hvd.allgather_object([_bytes(weight) for weight in model])
+        assert all(each == everyone[0] for each in everyone), "the same bits on every rank"
+
+
+def _bytes(weight: torch.Tensor) -> list[int]:
+    numbers: list[int] = weight.detach().flatten().view(torch.uint8).tolist()
+    return numbers
+
+
 def _scatters_on_any_device(flat: torch.Tensor, world: TrainingWorld) -> bool:
     return flat.numel() >= world.size()
 
@@ -107,6 +153,7 @@ def a_reducescatter_comes_to_the_same() -> None:
     decide, step_communication.scatters = step_communication.scatters, _scatters_on_any_device
     try:
         steps_are_those_of_the_plain_optimizer()
+        weights_in_bfloat16_and_complex_ones_are_those_of_the_plain_optimizer()
     finally:
         step_communication.scatters = decide
 
@@ -377,6 +424,7 @@ def main(cases: list[Callable[[], None]]) -> None:
 
 EVERYWHERE: list[Callable[[], None]] = [
     steps_are_those_of_the_plain_optimizer,
+    weights_in_bfloat16_and_complex_ones_are_those_of_the_plain_optimizer,
     all_of_it_is_a_plain_state_dict,
     gradients_are_clipped_by_the_norm_of_all,
     a_gradient_scaler_goes_as_with_horovod,

@@ -34,7 +34,7 @@ class SwallowedInterrupt:
             self._lines = tuple(script_lines(threading.get_ident()))
 
     def taken(self) -> None:
-        """`elastic.run` has caught it."""
+        """A new world begins: it has arrived."""
         self._pending, self._lines = None, ()
 
     def raise_again(self) -> None:

@@ -73,7 +73,7 @@ def test_operations_that_fail_are_told() -> None:
     def wait(handle: int) -> None:
         raise RuntimeError(f"shut down {handle}")
 
-    def begin(name: str) -> int:
+    def begin(name: str, process_set: object = None) -> int:
         raise RuntimeError(f"shut down {name}")
 
     with contextlib.suppress(RuntimeError):
