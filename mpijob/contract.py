@@ -169,6 +169,9 @@ ENV_BATCH_PER_WORKER: Final = "HVD_ELASTIC_BATCH_PER_WORKER"
 ENV_LEARNING_RATE: Final = "HVD_ELASTIC_LEARNING_RATE"
 """`constant`, `linear` or `sqrt`."""
 
+ENV_REPLICAS: Final = "HVD_ELASTIC_REPLICAS"
+"""What happens when workers that should be alike differ: `stop` (default), `warn` or `off`."""
+
 ENV_LOG_FORMAT: Final = "HVD_ELASTIC_LOG_FORMAT"
 """`text` (default) or `json`."""
 
@@ -437,6 +440,8 @@ class Exit(IntEnum):
     """Worker: there was no launcher for ENV_LAUNCHER_SECONDS. The pod fails, and is replaced once there is one."""
     SCRIPT_MISTAKE = 79
     """Worker: the script is wrong, and trying again is pointless. Ends the job: no launcher follows."""
+    WORKER_DIFFERS = 75
+    """Worker: it alone holds other parameters than all others, as bad memory makes them. Its pod is left out."""
 
 
 FINAL_EXITS: Final = frozenset({Exit.OK, Exit.RESET_LIMIT, Exit.SCRIPT_MISTAKE})

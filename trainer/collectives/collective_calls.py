@@ -46,8 +46,11 @@ class Occupation:
 class CollectiveCalls:
     """The operations of one process. One thread calls Horovod; any thread may ask for `occupation`."""
 
-    def __init__(self, *, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self, *, failed: Callable[[RuntimeError], object] = lambda _: None, clock: Clock = time.monotonic
+    ) -> None:
+        """`failed`: told of each operation that fails, in the thread that called it. Default: nobody is."""
+        self._failed, self._clock = failed, clock
         self._names: dict[int, tuple[str, str | None]] = {}
         """Kind and name by handle, of the operations that have begun and are not waited for yet."""
         self._number, self._since = 0, clock()
@@ -95,6 +98,9 @@ class CollectiveCalls:
             self._number += 1
             try:
                 wait(handle)
+            except RuntimeError as error:
+                self._failed(error)
+                raise
             finally:
                 names.pop(handle, None)
                 self._handle, self._since = None, clock()
@@ -109,7 +115,11 @@ class CollectiveCalls:
 
         @functools.wraps(begin)
         def begins(*args: Any, **kwargs: Any) -> int:
-            handle = begin(*args, **kwargs)
+            try:
+                handle = begin(*args, **kwargs)
+            except RuntimeError as error:
+                self._failed(error)
+                raise
             names[handle] = kind, args[place] if len(args) > place else kwargs.get("name")
             return handle
 

@@ -17,7 +17,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
 from hvd_elastic.trainer.collectives import eased_wait, patch_check
@@ -36,11 +36,13 @@ from hvd_elastic.trainer.elastic.init_patch import patch_init
 from hvd_elastic.trainer.elastic.mistakes import (
     early_end,
     explained_errors,
+    late_load,
     refused_join,
     script_checks,
     script_mistake,
+    swallowed_interrupt,
 )
-from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, is_refused
+from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, failure_words
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.state_protocol import DurableState, ElasticState, is_durable
@@ -49,9 +51,6 @@ from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed
 from hvd_elastic.trainer.telemetry import events, json_logs
 
 logger = logging.getLogger(__name__)
-
-_SHUT_DOWN: Final = "Horovod has been shut down"
-"""How the other ranks learn of a lost one (`SHUT_DOWN_ERROR` in horovod 0.28.1, `common/common.h`)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -107,6 +106,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
+            swallowed_interrupt.THIS_PROCESS.taken()  # what failed before was caught here
             return _train(state, func)
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
@@ -115,18 +115,10 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             if not (isinstance(error, HorovodInternalError) or loader_processes.THIS_PROCESS.is_lost(error)):
                 raise
             timer.interrupted(events.PauseCause.FAILURE)
-            logger.warning("%s", _failure_words(str(error)))
+            logger.warning("%s", failure_words(str(error)))
             if mistake := failed.note(str(error), timer.step):
                 raise OperationsError(mistake) from error
             state.restore()
-
-
-def _failure_words(error: str) -> str:
-    if is_refused(error):
-        return f"an operation has failed, back to the last commit: {error}"
-    # In place of Horovod's paragraph about all that can end a world.
-    why = "the launcher says which, and why" if error.startswith(_SHUT_DOWN) else error
-    return f"a process was lost, back to the last commit: {why}"
 
 
 def _train(state: ElasticState, func: Callable[[], R]) -> R:
@@ -143,8 +135,9 @@ def _train(state: ElasticState, func: Callable[[], R]) -> R:
     ended: SystemExit | None = None
     with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
         try:
-            with script_signals.THIS_PROCESS.training(), refused_join.refused():
+            with script_signals.THIS_PROCESS.training(), refused_join.refused(), late_load.refused(state):
                 result = func()
+                swallowed_interrupt.THIS_PROCESS.raise_again()
         except SystemExit as error:
             if error.code and not mark.is_ordered:
                 raise

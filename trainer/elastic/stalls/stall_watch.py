@@ -20,10 +20,10 @@ from typing import Final
 from hvd_elastic.mpijob.contract import ENV_STALL_SECONDS, STALL_SECONDS, WAIT_FILE, Exit, HvdElasticError
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
-from hvd_elastic.trainer.elastic.mistakes import early_end, script_mistake
+from hvd_elastic.trainer.elastic.mistakes import early_end, script_mistake, swallowed_interrupt
 from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
-from hvd_elastic.trainer.elastic.stalls.code_places import place_of
 from hvd_elastic.trainer.elastic.stalls.stall_reports import StallReport, StallReports
+from hvd_elastic.trainer.telemetry.code_places import place_of
 from hvd_elastic.trainer.telemetry.heartbeat import run_dir
 
 logger = logging.getLogger(__name__)
@@ -189,5 +189,5 @@ def stall_seconds() -> float:
     return seconds
 
 
-THIS_PROCESS: Final = StallWatch(CollectiveCalls(), early_end.THIS_PROCESS)
+THIS_PROCESS: Final = StallWatch(CollectiveCalls(failed=swallowed_interrupt.THIS_PROCESS.note), early_end.THIS_PROCESS)
 """`elastic.run` begins the watch and a `State` tells it of steps: a script makes each of them without the other."""

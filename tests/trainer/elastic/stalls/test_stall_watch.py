@@ -10,8 +10,8 @@ import pytest
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR, ENV_STALL_SECONDS, STALL_SECONDS
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls
 from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
-from hvd_elastic.trainer.elastic.stalls.code_places import place_of
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallSettingError, StallWatch, stall_seconds
+from hvd_elastic.trainer.telemetry.code_places import place_of
 
 
 class NobodyLeft(EarlyEnd):
