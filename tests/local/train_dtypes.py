@@ -50,7 +50,7 @@ def train(state: elastic.State) -> None:
         for x, y in state.batches(dataset, global_batch_size=24, seed=1):
             optimizer.zero_grad()
             loss = (model(x) - y).square().mean() * state.weight
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             time.sleep(float(ENV["STEP_SECONDS"]))
             state.commit(loss=hvd.allreduce(loss.detach(), name="loss").item())
