@@ -169,6 +169,9 @@ ENV_BATCH_PER_WORKER: Final = "HVD_ELASTIC_BATCH_PER_WORKER"
 ENV_LEARNING_RATE: Final = "HVD_ELASTIC_LEARNING_RATE"
 """`constant`, `linear` or `sqrt`."""
 
+ENV_REPLICAS: Final = "HVD_ELASTIC_REPLICAS"
+"""What happens when workers that should be alike differ: `stop` (default), `warn` or `off`."""
+
 ENV_LOG_FORMAT: Final = "HVD_ELASTIC_LOG_FORMAT"
 """`text` (default) or `json`."""
 
@@ -387,6 +390,11 @@ ENDED_SCOPE: Final = "ended"
 COUNT`. GET /ended/any, by one that waits in training: a value that changes comes from a process that will not join it.
 Stock servers keep it, too (`KVStoreHandler` of horovod 0.28.1)."""
 
+WAITING_SCOPE: Final = "waiting"
+"""PUT /waiting/RANK, each second, by a process that has waited in a collective operation for some seconds: what
+`hvd_elastic.trainer.elastic.stalls.deadlock_search` reads. GET /waiting/RANK, by rank 0 while it waits itself. Stock
+servers keep it, too."""
+
 ENV_RENDEZVOUS_TOKEN: Final = "HOROVOD_RENDEZVOUS_TOKEN"  # noqa: S105 - a name
 """A secret of one launch, which tells the job's own processes from strangers. Stock launchers set none."""
 
@@ -437,6 +445,8 @@ class Exit(IntEnum):
     """Worker: there was no launcher for ENV_LAUNCHER_SECONDS. The pod fails, and is replaced once there is one."""
     SCRIPT_MISTAKE = 79
     """Worker: the script is wrong, and trying again is pointless. Ends the job: no launcher follows."""
+    WORKER_DIFFERS = 75
+    """Worker: it alone holds other parameters than all others, as bad memory makes them. Its pod is left out."""
 
 
 FINAL_EXITS: Final = frozenset({Exit.OK, Exit.RESET_LIMIT, Exit.SCRIPT_MISTAKE})

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hvd_elastic.trainer.collectives.any_rank import any_rank
     from hvd_elastic.trainer.elastic.horovod_patches import init
     from hvd_elastic.trainer.elastic.run import run
     from hvd_elastic.trainer.fit.best_model import KeepBest
@@ -34,6 +35,7 @@ __all__ = [
     "Stop",
     "Trainer",
     "agree",
+    "any_rank",
     "init",
     "load",
     "run",
@@ -53,6 +55,7 @@ _HOMES = {
     "Stop": "hvd_elastic.trainer.fit.moments",
     "Trainer": "hvd_elastic.trainer.fit.trainer",
     "agree": "hvd_elastic.trainer.state.agreement",
+    "any_rank": "hvd_elastic.trainer.collectives.any_rank",
     "init": "hvd_elastic.trainer.elastic.horovod_patches",
     "load": "hvd_elastic.trainer.state.saved_state",
     "run": "hvd_elastic.trainer.elastic.run",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS, HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import VERIFIED_COMMITS, HostMemory
 from hvd_elastic.trainer.state.state_tree import Tree, leaves
 from hvd_elastic.trainer.telemetry.loss_reading import LossReading
 from tests.gpu.machine import devices

@@ -18,7 +18,7 @@ def python(code: str) -> str:
 def test_the_public_names() -> None:
     of_trainer = ["Computation", "EarlyStop", "Evaluation", "KeepBest", "Moment", "Reporting"]
     values = ["Checkpointing", "Cluster", *of_trainer, "ShardedOptimizer", "State", "Stop", "Trainer"]
-    assert hvd_elastic.__all__ == [*values, "agree", "init", "load", "run"]
+    assert hvd_elastic.__all__ == [*values, "agree", "any_rank", "init", "load", "run"]
     for name in hvd_elastic.__all__:
         assert callable(getattr(hvd_elastic, name))
         assert name in dir(hvd_elastic)

@@ -7,7 +7,7 @@ import pytest
 
 from hvd_elastic.discovery.ledger.rank_wait import stall_words
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
-from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE
+from hvd_elastic.mpijob.contract import CHECKPOINT_REQUEST_FILE, Exit
 from hvd_elastic.worker.answers import report_answer
 from testbed.local.training import training
 
@@ -72,13 +72,17 @@ def test_where_each_rank_is_stands_in_the_log(tmp_path: Path) -> None:
         job.until(lambda: "rank 1 has computed for" in job.said(), "rank 1 is asleep in the script")
         lines = (evaluates - 1, evaluates)  # that of the loop, or of its body
         assert any(f"at train.py:{line} in evaluate" in job.said() for line in lines)
+        words = (
+            rf"rank 0 waits in allreduce loss at train\.py:{reduces} in train; "
+            r"rank 1 computes at train\.py:\d+ in evaluate.*"
+        )
+        job.until(lambda: re.fullmatch(words, together(tmp_path, "a", "b")), "both ranks have left word")
         (tmp_path / "evaluated").touch()
         job.until(lambda: "in which it waited in allreduce loss" in job.said(), "rank 0 goes on")
-        job.until(lambda: "in broadcast weights (step 2)" in job.said(), "rank 0 is in another operation")
-        job.until(lambda: "in barrier (step 2)" in job.said(), "than rank 1")
+        assert job.ends() == Exit.SCRIPT_MISTAKE, "each waits in another operation"
         place = r"at train\.py:\d+ in train"
-        words = rf"rank 0 waits in broadcast weights {place}; rank 1 waits in barrier {place}"
-        job.until(lambda: re.fullmatch(words, together(tmp_path, "a", "b")), "both ranks have left word")
+        words = rf"rank 0 waits in broadcast weights {place}, and rank 1 in barrier {place}: neither can ever be done"
+        assert re.search(words, job.said())
 
 
 QUIET = f"""{HEAD}

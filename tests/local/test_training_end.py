@@ -57,6 +57,8 @@ def train(state):
             hvd.allreduce(torch.zeros(1), name="loss")
         if how.startswith("sigterm"):
             import time; time.sleep(0.05)
+        if how == "rank-0-commits" and (hvd.rank() or state.step % 10):
+            continue
         state.commit()
         if stopped:
             return
@@ -104,6 +106,19 @@ def test_operations_that_never_fit_end_the_job(launcher: str, tmp_path: Path) ->
     assert job.returncode == Exit.SCRIPT_MISTAKE, output
     assert "Mismatched ALLREDUCE tensor shapes" in output
     assert "in 3 worlds" in output
+
+
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+def test_ranks_in_unlike_operations_end_the_job(launcher: str, tmp_path: Path) -> None:
+    lines = {line.strip(): number for number, line in enumerate(SCRIPT.splitlines(), 1)}
+    job = start(tmp_path, "rank-0-commits", launcher)
+
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == Exit.SCRIPT_MISTAKE, output
+    commits = f"rank 0 waits in allreduce hvd_elastic.agreement at train.py:{lines['state.commit()']} in train"
+    assert f"{commits}, and rank 1 in allreduce " in output
+    assert f" at train.py:{lines['optimizer.step()']} in train: neither can ever be done" in output
 
 
 @pytest.mark.parametrize("how", ["all-return", "all-sys.exit"])

@@ -7,6 +7,7 @@ Where to change what:
 
 - another operation between ranks: `TrainingWorld` in `training_world.py`, over Horovod in `horovod_functions.py`, and
   over threads, for tests, in `testbed/thread_world.py`.
+- what all ranks do as soon as one has reason to: `any_rank.py`.
 - an exception of Horovod that scripts catch: `errors.py`; a class of it that ours extends, makes or looks for:
   `horovod_classes.py`.
 - what is known of, or done to, the optimizers that Horovod makes: `distributed_optimizer.py`.
@@ -14,5 +15,6 @@ Where to change what:
   `trainer/elastic/horovod_patches.py` says; how a worker registers for host updates: `notifications.py`; its wait for
   an operation: `eased_wait.py`, and watched for stalls: `collective_calls.py`; which dtypes its operations take:
   `wire_dtypes.py`.
+- what a process that joins gets for the operations before its training function: `setup_calls.py`.
 - what is said of a Horovod that lacks our patches of its source: `patch_check.py`.
 """

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-_NAMED: Final = {
+NAMED: Final = {
     "_allreduce_async": "allreduce",
     "_grouped_allreduce_async": "grouped_allreduce",
     "_allgather_async": "allgather",
@@ -27,6 +27,9 @@ _NAMED: Final = {
 
 _UNNAMED: Final = {"horovod_torch_join": "join", "horovod_torch_barrier": "barrier"}
 """The same of its C++ extension, without a name."""
+
+OF_SET: Final = "of process set"
+"""Is in the words of an operation over some of the ranks."""
 
 Clock = Callable[[], float]
 
@@ -46,8 +49,11 @@ class Occupation:
 class CollectiveCalls:
     """The operations of one process. One thread calls Horovod; any thread may ask for `occupation`."""
 
-    def __init__(self, *, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self, *, failed: Callable[[RuntimeError], object] = lambda _: None, clock: Clock = time.monotonic
+    ) -> None:
+        """`failed`: told of each operation that fails, in the thread that called it. Default: nobody is."""
+        self._failed, self._clock = failed, clock
         self._names: dict[int, tuple[str, str | None]] = {}
         """Kind and name by handle, of the operations that have begun and are not waited for yet."""
         self._number, self._since = 0, clock()
@@ -61,7 +67,7 @@ class CollectiveCalls:
         if getattr(library.horovod_torch_wait_and_clear, "watched", False):
             return
         library.horovod_torch_wait_and_clear = self.watched(library.horovod_torch_wait_and_clear)
-        for function, kind in _NAMED.items():
+        for function, kind in NAMED.items():
             setattr(mpi_ops, function, self.named(getattr(mpi_ops, function), kind))
         for function, kind in _UNNAMED.items():
             setattr(library, function, self.unnamed(getattr(library, function), kind))
@@ -82,8 +88,11 @@ class CollectiveCalls:
             kind, name = self._names.get(handle, ("an operation", "")) if handle is not None else ("", "")
             if number == self._number:
                 break
-        words = f"{kind} noname.{handle}" if name is None else f"{kind} {name}".rstrip()
-        return Occupation(number=number, since=since, operation=words)
+        return Occupation(number=number, since=since, operation=_words(handle, kind, name))
+
+    def begun(self) -> frozenset[str]:
+        """The operations that this process has asked for and has not waited for to their end, in the same words."""
+        return frozenset(_words(handle, kind, name) for handle, (kind, name) in list(self._names.items()))
 
     def watched(self, wait: Callable[[int], None]) -> Callable[[int], None]:
         """`wait`, which blocks until the operation with a handle is done, with a note of when it begins and ends."""
@@ -95,6 +104,9 @@ class CollectiveCalls:
             self._number += 1
             try:
                 wait(handle)
+            except RuntimeError as error:
+                self._failed(error)
+                raise
             finally:
                 names.pop(handle, None)
                 self._handle, self._since = None, clock()
@@ -105,12 +117,19 @@ class CollectiveCalls:
 
     def named(self, begin: Callable[..., int], kind: str) -> Callable[..., int]:
         """`begin`, which begins an operation and has a parameter `name`, with a note of it."""
-        place, names = list(inspect.signature(begin).parameters).index("name"), self._names
+        parameters, names = list(inspect.signature(begin).parameters), self._names
+        place, set_place = parameters.index("name"), parameters.index("process_set")
 
         @functools.wraps(begin)
         def begins(*args: Any, **kwargs: Any) -> int:
-            handle = begin(*args, **kwargs)
-            names[handle] = kind, args[place] if len(args) > place else kwargs.get("name")
+            try:
+                handle = begin(*args, **kwargs)
+            except RuntimeError as error:
+                self._failed(error)
+                raise
+            name = args[place] if len(args) > place else kwargs.get("name")
+            members = args[set_place] if len(args) > set_place else kwargs["process_set"]
+            names[handle] = _over(kind, members.process_set_id), name
             return handle
 
         return begins
@@ -122,7 +141,15 @@ class CollectiveCalls:
         @functools.wraps(begin)
         def begins(*args: Any) -> int:
             handle = begin(*args)
-            names[handle] = kind, ""
+            names[handle] = _over(kind, args[0]) if kind == "barrier" else kind, ""
             return handle
 
         return begins
+
+
+def _over(kind: str, process_set: int) -> str:
+    return f"{kind} {OF_SET} {process_set}:" if process_set else kind
+
+
+def _words(handle: int | None, kind: str, name: str | None) -> str:
+    return f"{kind} noname.{handle}" if name is None else f"{kind} {name}".rstrip()

@@ -3,6 +3,7 @@
 For any other optimizer the answer is no, and nothing is done.
 """
 
+import functools
 from typing import Any
 
 
@@ -43,3 +44,42 @@ def forget_averaging(optimizer: Any) -> None:
             optimizer._allreduce_delay[parameter] = optimizer.backward_passes_per_step
         for group in getattr(optimizer, "_group_counts", ()):
             optimizer._group_counts[group] = 0
+
+
+def follow_parameters(optimizer: Any) -> None:
+    """Make it average the gradients of parameters that are released, frozen or added after it was made.
+
+    Horovod hooks those alone that require a gradient at that time (`_register_hooks` of horovod 0.28.1,
+    `torch/optimizer.py`): released later, each rank would step one by its own gradient; frozen later, it would go on
+    to be stepped, by zeros.
+    """
+    if not is_wrapped(optimizer) or not getattr(optimizer, "_requires_update", None):
+        return
+    synchronize, hooked = optimizer.synchronize, set(optimizer._requires_update)
+
+    @functools.wraps(synchronize)
+    def followed() -> None:
+        for number, group in enumerate(optimizer.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                if not parameter.requires_grad:
+                    optimizer._requires_update.discard(parameter)
+                elif parameter not in optimizer._requires_update:
+                    optimizer._requires_update.add(parameter)
+                    if parameter not in hooked:
+                        hooked.add(parameter)
+                        _hook(optimizer, parameter, name=f"hvd_elastic.added.{number}.{index}")
+        synchronize()
+
+    optimizer.synchronize = followed
+
+
+def _hook(optimizer: Any, parameter: Any, *, name: str) -> None:
+    """Do what `_register_hooks` does. `name`: of a parameter that it did not know at all."""
+    optimizer._parameter_names.setdefault(parameter, name)
+    optimizer._allreduce_delay.setdefault(parameter, optimizer.backward_passes_per_step)
+    if optimizer._groups is not None:
+        optimizer._p_to_group[parameter] = (parameter,)
+        optimizer._group_counts[(parameter,)] = 0
+    accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+    accumulator.register_hook(optimizer._make_hook(parameter))
+    optimizer._grad_accs.append(accumulator)

@@ -4,6 +4,7 @@
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,44 @@ def replace_join(join: Callable[..., Any]) -> Callable[[], None]:
 
     library.horovod_torch_join = join
     return put_back
+
+
+def check_wrapped_optimizers(check: Callable[[Any, list[Any], bool], None]) -> None:
+    """Have `hvd.DistributedOptimizer`, however a script has imported it, call `check` first.
+
+    A second call does nothing.
+
+    Args:
+        check: gets the optimizer that is being made, what it is made from (parameters or their groups), and whether
+            it asks for Adasum where Horovod has none (it has it over MPI).
+    """
+    from horovod.torch import optimizer as module
+
+    for wrapper in (module._DistributedOptimizer, module._DistributedAdasumOptimizer):
+        stock_init = wrapper.__init__
+        if not getattr(stock_init, "checked", False):
+            wrapper.__init__ = _checked_init(stock_init, check)
+
+
+def _checked_init(
+    stock_init: Callable[..., None], check: Callable[[Any, list[Any], bool], None]
+) -> Callable[..., None]:
+    from horovod.torch import Adasum, mpi_enabled
+
+    signature = inspect.signature(stock_init)
+
+    @functools.wraps(stock_init)
+    def checked(self: Any, params: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, params, *args, **kwargs)
+        given.apply_defaults()
+        params = list(params)
+        check(
+            self, params, given.arguments.get("op", Adasum) == Adasum and not mpi_enabled()
+        )  # its own class has no op
+        stock_init(self, params, *args, **kwargs)
+
+    checked.checked = True  # type: ignore[attr-defined]
+    return checked
 
 
 def replace_local_numbers(*, local_rank: int, local_size: int) -> Callable[[], None]:

@@ -106,6 +106,7 @@ class Batches:
                 if not run.in_batch:
                     on_step()
                 run.take(micro_batch)
+                self.hints.batch_yielded(run.name, is_limited=options.max_steps is not None)
                 yield batch
                 if account.leave_step(run):
                     commit()

@@ -1,12 +1,24 @@
-"""`hvd.init()`, replaced: the first call forms the first world as `world_membership` does."""
+"""`hvd.init()`, replaced: the first call forms the first world as `world_membership` does.
 
+Horovod's operations take more dtypes (`wire_dtypes`) before anything else replaces them for a while.
+From then on this process is watched for waits, and leaves its core to those whom it waits for. What it asks of Horovod
+before its training function is kept for those that join (`setup_calls`).
+"""
+
+import threading
 from collections.abc import Callable
+from typing import NoReturn
 
-from hvd_elastic.trainer.collectives import patch_check
+from hvd_elastic.trainer.collectives import eased_wait, patch_check, setup_calls, wire_dtypes
+from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
-from hvd_elastic.trainer.elastic.world import world_membership
+from hvd_elastic.trainer.data.loaders import loader_processes
+from hvd_elastic.trainer.elastic.mistakes import script_mistake
+from hvd_elastic.trainer.elastic.stalls import stall_watch
+from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
 from hvd_elastic.trainer.elastic.world.host_name import check_host_name
 from hvd_elastic.trainer.elastic.world.standby_gate import StandbyGate
+from hvd_elastic.trainer.telemetry.code_places import place_of
 
 
 def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | None = None) -> None:
@@ -16,16 +28,47 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
         wait: called once before the first world is formed; a standby waits in it for its launcher's environment.
         solo: local rank and local size of a solo standby. It forms a world of one first and calls `wait` where the
             script enters `elastic.run`.
+
+    The replaced `hvd.init` raises SystemExit in a process of multiprocessing that only imports the script.
     """
 
     def first(init: Callable[[], None]) -> None:
+        if loader_processes.runs_script_anew():  # it would take this process's place in the world
+            script_mistake.leave_if([loader_processes.NO_GUARD])
         member = world_membership.THIS_PROCESS
         if solo is not None and wait is not None:
             member.enter_alone(init, StandbyGate(wait, local_rank=solo[0], local_size=solo[1]))
+            _watch()
+            setup_calls.THIS_PROCESS.begin(_refuse)
             return
         if wait is not None:
             wait()
-        member.enter(init)
+        member.enter(init, enter_world)
+        if rendezvous_client.launched():
+            setup_calls.THIS_PROCESS.begin(_refuse)
         patch_check.warn_of_missing_patches()
 
+    wire_dtypes.install()
     replace_init(first=first, before_each=check_host_name)
+
+
+def enter_world() -> None:
+    """Watch this process in the world that has just formed, and give those that join what they missed before.
+
+    Raises:
+        HorovodInternalError: a member of the world is lost.
+    """
+    _watch()
+    if rendezvous_client.launched():
+        setup_calls.THIS_PROCESS.meet(HOROVOD)
+
+
+def _watch() -> None:
+    """Ease waits first: the watch notes a wait as it begins."""
+    eased_wait.install()
+    stall_watch.THIS_PROCESS.enter_world(HOROVOD.rank(), HOROVOD.size())
+
+
+def _refuse(mistake: str) -> NoReturn:
+    script_mistake.leave_if([f"{place_of(threading.get_ident())}: {mistake}"])
+    raise AssertionError

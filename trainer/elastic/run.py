@@ -17,10 +17,10 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
-from hvd_elastic.trainer.collectives import eased_wait, patch_check, wire_dtypes
+from hvd_elastic.trainer.collectives import patch_check, setup_calls
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -32,9 +32,18 @@ from hvd_elastic.trainer.elastic import (
     training_mark,
 )
 from hvd_elastic.trainer.elastic.host_updates import HostUpdates
-from hvd_elastic.trainer.elastic.init_patch import patch_init
-from hvd_elastic.trainer.elastic.mistakes import early_end, refused_join, script_checks, script_mistake
-from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, is_refused
+from hvd_elastic.trainer.elastic.init_patch import enter_world, patch_init
+from hvd_elastic.trainer.elastic.mistakes import (
+    early_end,
+    explained_errors,
+    late_load,
+    refused_join,
+    script_checks,
+    script_mistake,
+    swallowed_interrupt,
+)
+from hvd_elastic.trainer.elastic.mistakes.alive import tensors_within
+from hvd_elastic.trainer.elastic.mistakes.failed_operations import FailedOperations, OperationsError, failure_words
 from hvd_elastic.trainer.elastic.reset_timer import ResetTimer
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.elastic.state_protocol import DurableState, ElasticState, is_durable
@@ -43,9 +52,6 @@ from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed
 from hvd_elastic.trainer.telemetry import events, json_logs
 
 logger = logging.getLogger(__name__)
-
-_SHUT_DOWN: Final = "Horovod has been shut down"
-"""How the other ranks learn of a lost one (`SHUT_DOWN_ERROR` in horovod 0.28.1, `common/common.h`)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,25 +67,25 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     """
     patch_init()
     patch_run()
-    wire_dtypes.install()
     distributed_samplers.THIS_PROCESS.install()
 
     @functools.wraps(func)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         state: ElasticState = args[0] if args else kwargs["state"]  # type: ignore[assignment]
-        eased_wait.install()
         loader_processes.THIS_PROCESS.install()
         HOROVOD.init()
-        if world_membership.THIS_PROCESS.pass_gate():
+        began_as = HOROVOD.rank()
+        if world_membership.THIS_PROCESS.pass_gate(enter_world):
             patch_check.warn_of_missing_patches()
             state.on_reset()
+        setup_calls.THIS_PROCESS.end(lambda: tensors_within(state))
         if HOROVOD.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
             script_mistake.leave_if(script_checks.find(state))
             _check_at_commits(state)
             _warn_if_never_stored(state)
         _tell_of_training()
         signals = script_signals.THIS_PROCESS
-        with host_updates.listening(state) as updates, _errors_are_the_scripts(), signals.over_worlds():
+        with host_updates.listening(state) as updates, _errors_are_the_scripts(began_as), signals.over_worlds():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
 
     return wrapper
@@ -98,9 +104,12 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
         try:
             if timer.cause is not None:
                 _next_world(state, updates, timer)
+            elif not setup_calls.THIS_PROCESS.has_met:  # Horovod was initialized before its `init` was replaced
+                enter_world()
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
+            swallowed_interrupt.THIS_PROCESS.taken()  # what failed before was caught here
             return _train(state, func)
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
@@ -109,18 +118,10 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             if not (isinstance(error, HorovodInternalError) or loader_processes.THIS_PROCESS.is_lost(error)):
                 raise
             timer.interrupted(events.PauseCause.FAILURE)
-            logger.warning("%s", _failure_words(str(error)))
+            logger.warning("%s", failure_words(str(error)))
             if mistake := failed.note(str(error), timer.step):
                 raise OperationsError(mistake) from error
             state.restore()
-
-
-def _failure_words(error: str) -> str:
-    if is_refused(error):
-        return f"an operation has failed, back to the last commit: {error}"
-    # In place of Horovod's paragraph about all that can end a world.
-    why = "the launcher says which, and why" if error.startswith(_SHUT_DOWN) else error
-    return f"a process was lost, back to the last commit: {why}"
 
 
 def _train(state: ElasticState, func: Callable[[], R]) -> R:
@@ -137,15 +138,16 @@ def _train(state: ElasticState, func: Callable[[], R]) -> R:
     ended: SystemExit | None = None
     with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
         try:
-            with script_signals.THIS_PROCESS.training(), refused_join.refused():
+            with script_signals.THIS_PROCESS.training(), refused_join.refused(), late_load.refused(state):
                 result = func()
+                swallowed_interrupt.THIS_PROCESS.raise_again()
         except SystemExit as error:
             if error.code and not mark.is_ordered:
                 raise
             ended = error
     if mark.is_ordered and rendezvous_client.launched():
         _leave_alone(state)
-    with early_end.THIS_PROCESS.ended(rank, state.step_count):
+    with early_end.THIS_PROCESS.ended(rank, state.step_count), stall_watch.THIS_PROCESS.paused():
         state.end_training()  # a loss meanwhile is one more reset, which calls the training function again
     mark.leave()
     if ended is not None:
@@ -189,7 +191,7 @@ def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) ->
     updates.forget()
     try:
         # Horovod's own states live in memory alone: they are needed as long as another worker can take them over.
-        world_membership.THIS_PROCESS.reset(getattr(state, "dispensable", departure.has_no_successor))
+        world_membership.THIS_PROCESS.reset(getattr(state, "dispensable", departure.has_no_successor), enter_world)
     except Removed:
         timer.left()
         raise
@@ -208,10 +210,11 @@ def _tell_of_training() -> None:
 
 
 @contextlib.contextmanager
-def _errors_are_the_scripts() -> Iterator[None]:
+def _errors_are_the_scripts(began_as: int) -> Iterator[None]:
     """An error that no restart can repair ends the process with a message and an exit code of its own.
 
-    What the script makes of another one, and how it ends then, is its own affair.
+    What the script makes of another one, and how it ends then, is its own affair. `began_as`: this process's rank in
+    its first world.
     """
     try:
         yield
@@ -220,9 +223,15 @@ def _errors_are_the_scripts() -> Iterator[None]:
         if error.exit_code in (Exit.SCRIPT_MISTAKE, Exit.BAD_INPUT):
             script_mistake.leave_if([str(error)])
         raise
-    except Exception:
+    except Exception as error:
         training_mark.THIS_PROCESS.leave()
+        explained_errors.leave_if_known(error, began_as=began_as, rank=_rank_in_world())
         raise
+
+
+def _rank_in_world() -> int:
+    """-1 where a world could not be formed."""
+    return HOROVOD.rank() if HOROVOD.is_initialized() else -1
 
 
 def _check_at_commits(state: ElasticState) -> None:

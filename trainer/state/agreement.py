@@ -59,6 +59,8 @@ class Agreement:
     """This worker's pod is not about to end; after `allreduced`: at least one worker's pod is not."""
     gathers: bool = False
     """This worker stores the state, and needs the shares of all others for it."""
+    compares: bool = False
+    """This worker wants all to compare what they hold."""
 
     def allreduced(self, digest: int = 0, *, world: TrainingWorld = HOROVOD) -> tuple["Agreement", int]:
         """Return the maximum of each field over all workers, and the sum of `digest` modulo 2^64: the same on each.
@@ -69,12 +71,17 @@ class Agreement:
         if world.size() == 1:
             return self, digest
         pod, job = (self.risk is level for level in (RiskLevel.POD, RiskLevel.JOB))
-        told = [self.hosts_changed, pod, job, self.keeps_running, self.gathers, digest & _HALF, digest >> 32]
+        flags = (self.hosts_changed, pod, job, self.keeps_running, self.gathers, self.compares)
+        told = [*flags, digest & _HALF, digest >> 32]
         summed = world.allreduce(torch.tensor(told, dtype=torch.int64), op=ReduceOp.SUM, name="hvd_elastic.agreement")
-        hosts_changed, pods, jobs, keeps_running, gathers, low, high = summed.tolist()
-        risk = RiskLevel.JOB if jobs else RiskLevel.POD if pods else RiskLevel.NONE
+        *flags_of_all, low, high = summed.tolist()
+        hosts_changed, pods, jobs, keeps_running, gathers, compares = map(bool, flags_of_all)
         agreed = Agreement(
-            hosts_changed=bool(hosts_changed), risk=risk, keeps_running=bool(keeps_running), gathers=bool(gathers)
+            hosts_changed=hosts_changed,
+            risk=RiskLevel.JOB if jobs else RiskLevel.POD if pods else RiskLevel.NONE,
+            keeps_running=keeps_running,
+            gathers=gathers,
+            compares=compares,
         )
         return agreed, (low + (high << 32)) % (1 << 64)
 

@@ -14,7 +14,7 @@ import torch
 
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
-from hvd_elastic.trainer.state.state_tree import Path, TensorKind, Tree, is_dense, leaves, rebuild
+from hvd_elastic.trainer.state.state_tree import Path, TensorKind, Tree, is_dense, leaves, raw_bytes, rebuild
 
 PACK_BYTES: Final = 256 << 10
 """Smaller tensors are sent together: each separate broadcast costs about a millisecond of negotiation."""
@@ -76,10 +76,10 @@ def _send(tensors: list[torch.Tensor], root: int, world: TrainingWorld) -> None:
         if not tensor.numel():
             continue
         if tensor.nbytes >= PACK_BYTES:  # only the size decides, so that all ranks decide alike
-            begun.append(world.broadcast_async_(_bytes(tensor), root, name=f"hvd_elastic.sync.{index}"))
+            begun.append(world.broadcast_async_(raw_bytes(tensor), root, name=f"hvd_elastic.sync.{index}"))
         else:
             packs.setdefault(tensor.device, []).append(tensor)
-    packed = [(pack, torch.cat([_bytes(tensor) for tensor in pack])) for pack in packs.values()]
+    packed = [(pack, torch.cat([raw_bytes(tensor) for tensor in pack])) for pack in packs.values()]
     for index, (_, joined) in enumerate(packed):
         begun.append(world.broadcast_async_(joined, root, name=f"hvd_elastic.pack.{index}"))
     for finish in begun:
@@ -94,8 +94,3 @@ def _unpack(pack: list[torch.Tensor], joined: torch.Tensor) -> None:
         for tensor, piece in zip(pack, torch.split(joined, [tensor.nbytes for tensor in pack]), strict=True):
             # Cloned, because a piece may begin at an address to which the dtype cannot be aligned.
             tensor.copy_(piece.clone().view(tensor.dtype).view(tensor.shape))
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor's own memory if it is contiguous, otherwise a copy."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)

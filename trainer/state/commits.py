@@ -11,7 +11,7 @@ from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.durable.durable_tier import INTERVAL, DurableTier
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from hvd_elastic.trainer.state.state_tree import Tree
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,9 @@ class Commits:
         self.gathers = False
         """What is stored of the last commit has parts of other ranks."""
         self._gathered: tuple[int, Mapping[str, Tree]] | None = None
+        self.compares = False
+        """A commit is stored at an interval only once all workers were compared after it."""
+        self._compared_step = -1
         self._durable_step = self._attempted_step = self._final_step = -1
         self._last_lap: float | None = None
 
@@ -95,13 +98,28 @@ class Commits:
 
     def _start_pending_save(self) -> None:
         """Give the last commit to the durable tier if one is pending and the store is free: nobody waits for it."""
-        if self._save_pending and self.durable.idle and self._is_gathered:
+        if self._save_pending and self.durable.idle and self._is_gathered and self._is_compared:
             self._hand_over(INTERVAL)
 
     @property
     def wants_parts(self) -> bool:
         """Whether the last commit would be stored now if the parts of other ranks were here."""
         return self.gathers and self._save_pending and self.durable.idle
+
+    @property
+    def wants_comparison(self) -> bool:
+        """Whether the last commit would be stored now if all workers had been compared after it."""
+        return self._save_pending and self.durable.idle and not self._is_compared
+
+    def mark_compared(self) -> None:
+        """All workers hold the last commit alike. It is stored if a save is pending."""
+        self._compared_step = self.step
+        if self._save_pending:
+            self.save_to_store_async()
+
+    @property
+    def _is_compared(self) -> bool:
+        return not self.compares or self._compared_step == self.step
 
     def add_gathered(self, objects: Mapping[str, Tree], *, store: bool) -> None:
         """Take what the last commit lacks of other ranks, by the name of the object; and store it, if `store`."""

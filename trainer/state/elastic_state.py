@@ -16,15 +16,17 @@ from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.elastic import departure, horovod_patches, training_mark
+from hvd_elastic.trainer.elastic.mistakes import swallowed_interrupt
 from hvd_elastic.trainer.elastic.stalls import stall_watch
 from hvd_elastic.trainer.state.agreement import Agreement, RequestedSaves
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP, DurableTier, TierSettings
 from hvd_elastic.trainer.state.durable.job_beginning import JobBeginning
 from hvd_elastic.trainer.state.epochs import EpochsMixin
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from hvd_elastic.trainer.state.optimizer_hooks import LearningRateFactor
 from hvd_elastic.trainer.state.present_state import PresentState
+from hvd_elastic.trainer.state.replicas.replica_check import ReplicaCheck, ReplicaMode
 from hvd_elastic.trainer.state.sharded_commits import ShardedCommits
 from hvd_elastic.trainer.state.state_objects import StateError
 from hvd_elastic.trainer.state.step_report import StepReport, tell_saves
@@ -68,11 +70,15 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         seeding: seed the global random number generators (torch, numpy, Python) for each sample and each batch of
             `batches`, and make their state part of each commit, so that a resumed run draws what the undisturbed one
             would have drawn. Default True. With False they are left alone.
+        replicas: what happens when workers hold other parameters, optimizer states or learning rates than each other:
+            `stop` (differences of rounding and faults of one worker are mended, and a script that makes them differ
+            ends with an error), `warn` or `off`. The job's `HVD_ELASTIC_REPLICAS` takes precedence. Default `stop`.
+        rank_local: names of objects that are each worker's own by design, and are not compared. Default none.
         values: further objects and plain values, by name. A name must not start with `_` and must not be one that State
             itself uses.
 
     Raises:
-        StateError: a name in `values` cannot be used.
+        StateError: a name in `values` or `rank_local` cannot be used, or `replicas`.
     """
 
     def __init__(
@@ -85,6 +91,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         allow_missing: Collection[str] = (),
         overlap: bool = False,
         seeding: bool = True,
+        replicas: str = ReplicaMode.STOP,
+        rank_local: Collection[str] = (),
         **values: Any,
     ) -> None:
         horovod_patches.init()
@@ -105,6 +113,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         self._commits = Commits(self._memory, self._durable)
         self._sharded = ShardedCommits(self._present.objects, self._memory, self._commits, self._durable)
         self._beginning = JobBeginning(self._present, self._durable)
+        self._replicas = ReplicaCheck(
+            self._present.objects, mode=replicas, rank_local=rank_local, go_back=self._memory.forget
+        )
         self._requests = RequestedSaves()
         self._rate_factor = LearningRateFactor()
         self._stalls = stall_watch.THIS_PROCESS
@@ -132,6 +143,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             StateError: there are gradients that no optimizer's step has used.
             TornCommitError: a tensor was changed while it was being copied for the previous commit (see `overlap`).
         """
+        swallowed_interrupt.THIS_PROCESS.raise_again()
         self._present.check_between_steps()
         self._report.log(logged)
         self._batches.hints.commit(self._present.counts)
@@ -149,6 +161,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             StateError: see `commit`.
             TornCommitError: see `commit`.
         """
+        swallowed_interrupt.THIS_PROCESS.raise_again()
         self._present.check_between_steps()
         self._agree(saved=False)
 
@@ -183,6 +196,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: the last commit is not whole.
         """
+        swallowed_interrupt.THIS_PROCESS.taken()
         self._durable.stop_opening()
         self._report.forget()
         self._present.abandon_step()
@@ -203,6 +217,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             UnstorableError: a value of the state could only be stored as a pickle.
             SharesLostError: a share of an optimizer and its copy were lost, and there is no durable checkpoint.
         """
+        swallowed_interrupt.THIS_PROCESS.taken()
         # Before the first collective operation, and so before the new rank 0 becomes the writer.
         if HOROVOD.rank() != 0:
             self._durable.close()
@@ -233,6 +248,8 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._beginning.check_storable(self._commits.last)
         self._present.enter_world()
         self._requests.enter_world()
+        self._replicas.enter_world()
+        self._commits.compares = self._replicas.is_on
         self._rate_factor.enter_world(self._present.progress)
         if HOROVOD.rank() == 0:
             self._durable.open_in_background(self._present.progress.lineage)
@@ -302,10 +319,12 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         if is_step:
             self._report.tell(progress, self.epoch)
             tell_saves(self._durable.take_outcomes(), progress)
-        self._agree(saved=True)
+        self._agree(saved=True, compares=self._replicas.is_due() or not is_step)
 
-    def _agree(self, *, saved: bool) -> None:
+    def _agree(self, *, saved: bool, compares: bool = False) -> None:
         """Commit, store or stop for a new world, as the workers agree. `saved`: the state was just committed.
+
+        `compares`: this worker wants all to be compared now.
 
         Where no commit may be made, the world stays, and what is stored is the last commit.
         """
@@ -316,6 +335,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             risk=self._requests.risk,
             keeps_running=not departure.announced(),
             gathers=self._commits.wants_parts,
+            compares=compares or (saved and self._commits.wants_comparison),
         ).allreduced(account.unshared_digest())
         account.confirm(digest)
         if saved and (certificate := account.position.certificate) is not None:
@@ -325,6 +345,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._present.progress.commits += 1
             self.save()
             self._sharded.copy()
+            saved = True
+        if saved and (agreement.compares or agreement.risk):
+            self._compare()
         if agreement.gathers and self._commits.last is not None:
             self._sharded.gather(store=True)
         self._requests.note(agreement.risk)
@@ -339,4 +362,14 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             while not self._host_messages.empty():
                 self._host_messages.get()
             self._present.go_to(Progress.from_state_dict(self._commits.last["progress"]))
-            raise HostsUpdatedInterrupt(skip_sync=False)
+            interrupt = HostsUpdatedInterrupt(skip_sync=False)
+            swallowed_interrupt.THIS_PROCESS.note(interrupt)
+            raise interrupt
+
+    def _compare(self) -> None:
+        """Compare all workers after a commit, which is made anew if what they hold has to be changed."""
+        is_restorable = self._durable.durable_step is not None or self._beginning.restored_step is not None
+        if self._replicas.is_on and self._replicas.compare(self._commits.step, is_restorable=is_restorable):
+            self.save()
+            self._sharded.copy()
+        self._commits.mark_compared()

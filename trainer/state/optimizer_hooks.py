@@ -140,6 +140,7 @@ class OptimizerHooks:
     def watch(self, optimizer: torch.optim.Optimizer) -> None:
         """Register the hooks of an optimizer, wrapped by Horovod or not, if it has none."""
         if id(optimizer) not in self._steps:
+            distributed_optimizer.follow_parameters(optimizer)
             self._steps[id(optimizer)] = optimizer, HookedStep(optimizer, before=self._before, after=self._after)
 
     @property

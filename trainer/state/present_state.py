@@ -11,9 +11,11 @@ from hvd_elastic.trainer.data.loop_hints import Counts
 from hvd_elastic.trainer.data.pass_options import PassOptions
 from hvd_elastic.trainer.data.progress import Progress, upgrade
 from hvd_elastic.trainer.data.randomness import Randomness
+from hvd_elastic.trainer.elastic.mistakes import swallowed_interrupt
 from hvd_elastic.trainer.sharding.optimizer_content import outlined
 from hvd_elastic.trainer.state.broadcast import broadcast
 from hvd_elastic.trainer.state.optimizer_hooks import OptimizerHooks
+from hvd_elastic.trainer.state.parameter_changes import ParameterChanges
 from hvd_elastic.trainer.state.state_objects import StateError, StateObjects
 from hvd_elastic.trainer.state.state_tree import Path, TensorKind, Tree
 
@@ -25,6 +27,7 @@ class PresentState:
         """`owner` has attributes of these names. `before_step` is as for OptimizerHooks."""
         self._owner = owner
         self.objects = StateObjects(owner, names, optional=("model", "optimizer"))
+        self.changes = ParameterChanges(self.objects)
         self.hooks = OptimizerHooks(before=before_step, after=self._count_step)
         self.progress = Progress()
         self.batches = Batches()
@@ -44,7 +47,8 @@ class PresentState:
     def tree(self) -> Tree:
         """Return all of it, without copies of the tensors."""
         progress, randomness = self.progress.state_dict(), self.randomness.state()
-        return {**self.objects.tree(), "progress": progress, "randomness": randomness}
+        changes = self.changes.tree()
+        return {**self.objects.tree(), "progress": progress, "randomness": randomness, "changes": changes}
 
     def check_between_steps(self) -> None:
         """Refuse a commit in the middle of a step. One of `micro_batch_size` is taken again as a whole.
@@ -76,6 +80,7 @@ class PresentState:
                     )
 
     def begin_step(self, options: PassOptions) -> None:
+        swallowed_interrupt.THIS_PROCESS.raise_again()
         self.hooks.set_backward_passes(options.backward_passes(HOROVOD.rank(), HOROVOD.size()))
         self.batches.hints.step_begun(self.counts)
 
@@ -106,6 +111,7 @@ class PresentState:
         undone = self.batches.account.position
         self.go_to(Progress.from_state_dict(committed["progress"]))
         self.progress.data.count_repeated(undone)
+        self.changes.load(committed["changes"])
         self.objects.load(committed, kinds=kinds)
         self.randomness.load(committed["randomness"])
 
@@ -114,6 +120,7 @@ class PresentState:
         lineage, stored = self.progress.lineage, upgrade(stored)
         self.go_to(Progress.from_state_dict(stored["progress"]))
         self.progress.lineage = lineage
+        self.changes.load(stored.get("changes", {}))
         self.objects.load_stored(stored)
         self.randomness.load(stored.get("randomness", {}))
 
@@ -131,6 +138,7 @@ class PresentState:
         tree = broadcast(present, root, into=self.objects.own_tensors(present) if in_place else {})
         if HOROVOD.rank() != root:
             self.go_to(Progress.from_state_dict(tree["progress"]))
+            self.changes.load(tree["changes"])
             self.objects.adopt(tree)
             if joins:
                 self.randomness.join(tree["randomness"], HOROVOD.rank(), is_fresh=not self.progress.commits)

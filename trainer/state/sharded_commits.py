@@ -11,7 +11,7 @@ from hvd_elastic.trainer.sharding.committed_shares import CommittedShares, Share
 from hvd_elastic.trainer.state.agreement import agree
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable.durable_tier import DurableTier
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from hvd_elastic.trainer.state.state_objects import StateObjects
 
 logger = logging.getLogger(__name__)

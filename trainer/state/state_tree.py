@@ -63,6 +63,13 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not tensor.is_quantized
 
 
+def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a dense tensor: its own memory if it is contiguous, otherwise a copy."""
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    # Not `view(-1)`: a single element out of a row is contiguous, and keeps the row's stride.
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
+
+
 def rebuild(node: Tree, leaf: Callable[[Path, Any], Tree], kind: type = torch.Tensor, path: Path = ()) -> Tree:
     """Return a copy of a tree that shares nothing with it.
 

@@ -137,7 +137,7 @@ class ProcessControl:
         if self._state.processes.is_member(process):
             self._state.actions.add(FailFormation(generation=self._state.processes.generation))
         self._state.processes.state_is_dispensable |= verdict is ExitVerdict.REMOVED and process.holds_state
-        failed = verdict in {ExitVerdict.DEATH, ExitVerdict.SCRIPT_ERROR}
+        failed = verdict in {ExitVerdict.DEATH, ExitVerdict.SCRIPT_ERROR, ExitVerdict.FAULT}
         cause = ResizeCause(
             kind=CauseKind.LOST if failed else CauseKind.LEFT,
             host=process.slot.host.label,
@@ -146,7 +146,7 @@ class ProcessControl:
         )
         self._state.resize.add(cause)
         if failed:
-            self._state.hosts.blacklist(process.alias, now)
+            self._state.hosts.blacklist(process.alias, now, for_good=verdict is ExitVerdict.FAULT)
             self._state.actions.add(LogWarning(text=f"{cause}\n{message}".rstrip()))
         else:
             self._state.hosts.hold(process.alias, now, failed=verdict is ExitVerdict.HOST_CHANGE)

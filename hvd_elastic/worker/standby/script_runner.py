@@ -17,6 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn
 
+from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.trainer.elastic.mistakes import explained_errors, script_mistake
+
 _OURS: Final = (str(Path(__file__).parent) + os.sep, "<frozen runpy>", runpy.__file__)
 """Files of the frames between the interpreter and the user's script, which would hide where the script failed."""
 
@@ -25,7 +28,8 @@ def run(target: str, arguments: Sequence[str], *, is_module: bool, neighbours: b
     """Run a script (`python target`) or module (`python -m target`) as `__main__`. Return its exit code.
 
     `neighbours`: put its folder (for a module the working directory) first on sys.path, as Python does without -P and
-    -I. An uncaught exception is printed as Python prints it, without the frames of this package.
+    -I. An uncaught exception is printed as Python prints it, without the frames of this package; after it, where it is
+    known, the cause, and then the code is Exit.SCRIPT_MISTAKE.
     """
     sys.argv = [target, *arguments]
     is_file = not is_module and pkgutil.get_importer(target) is None
@@ -37,6 +41,9 @@ def run(target: str, arguments: Sequence[str], *, is_module: bool, neighbours: b
         return _exit_code(end_)
     except BaseException as error:  # noqa: BLE001  the interpreter would report any exception and end
         _report(error)
+        if (cause := explained_errors.find(error)) is not None:
+            script_mistake.say([cause])
+            return Exit.SCRIPT_MISTAKE
         return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
 

@@ -35,6 +35,7 @@ from hvd_elastic.mpijob.problems import InvalidInputError
         (77, ExitVerdict.REMOVED),
         (78, ExitVerdict.HOST_CHANGE),
         (79, ExitVerdict.MISTAKE),
+        (75, ExitVerdict.FAULT),
         (-9, ExitVerdict.DEATH),
         (126, ExitVerdict.SCRIPT_ERROR),
         (127, ExitVerdict.SCRIPT_ERROR),

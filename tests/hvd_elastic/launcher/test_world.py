@@ -396,6 +396,22 @@ def test_a_pod_that_crashes_again_and_again_is_used_less_and_less_often() -> Non
     assert story.world.blacklisted(story.now)
 
 
+def test_a_pod_that_computes_wrongly_is_not_used_again() -> None:
+    """A process that is started in its place would have the same memory."""
+    story = Story()
+    _pods(story, "aa-1", "bb-1", "cc-1")
+    story.train("aa-1", "bb-1", "cc-1")
+    story.world.synced(("aa-1", 0), story.now)
+    story.world.exited(story.numbers["bb-1", 0], int(Exit.WORKER_DIFFERS), story.now)
+    for alias in ("aa-1", "cc-1"):
+        story.asks(alias)
+        story.joins(alias)
+    for _ in range(100):
+        story.now += 1000.0
+        assert not [made for made in _pods(story, "aa-1", "bb-2", "cc-1") if isinstance(made, StartProcess)]
+    assert "bb-2" in story.world.blacklisted(story.now)
+
+
 def test_a_pod_that_crashes_once_in_a_while_is_used_at_once() -> None:
     story = Story()
     _pods(story, "aa-1", "bb-1")

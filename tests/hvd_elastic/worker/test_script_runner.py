@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.mpijob.contract import Standby
+from hvd_elastic.mpijob.contract import Exit, Standby
 from hvd_elastic.worker.slot_commands import standby_command
 from hvd_elastic.worker.standby.program import Program, read_program
 from tests.hvd_elastic.worker.pods import DEADLINE_SECONDS, Yard
@@ -131,3 +131,11 @@ def test_the_current_folder_cannot_shadow_our_own_packages(yard: Yard) -> None:
     yard.write("raise RuntimeError('imported by mistake')", "mpijob.py")
     _, ours = both(yard, "train.py")
     assert (ours.stdout, ours.stderr) == ("worked\n", "")
+
+
+def test_a_question_without_a_terminal_is_a_mistake_of_the_script(yard: Yard) -> None:
+    yard.write("input('overwrite? ')")
+    stock, ours = both(yard, "train.py")
+    assert (stock.returncode, ours.returncode) == (1, Exit.SCRIPT_MISTAKE)
+    assert ours.stderr.startswith(stock.stderr)
+    assert "hvd-elastic: input() at train.py:1 in <module>: a worker has no terminal" in ours.stderr

@@ -1,8 +1,12 @@
+import multiprocessing
 from typing import Any
 
 import pytest
 
-from hvd_elastic.trainer.elastic import horovod_patches
+from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.trainer.collectives import setup_calls
+from hvd_elastic.trainer.collectives.setup_calls import SetupCalls
+from hvd_elastic.trainer.elastic import horovod_patches, init_patch
 from hvd_elastic.trainer.elastic.world import world_membership
 from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import FakeLauncher
@@ -29,6 +33,10 @@ def test_a_standby_waits_once_and_then_enters_the_launchers_world(
     monkeypatch.setattr(hvd, "shutdown", up.clear)
     monkeypatch.setattr(hvd, "is_initialized", lambda: bool(up))
     monkeypatch.setattr(world_membership, "THIS_PROCESS", member)
+    setup, met = SetupCalls(), list[str]()
+    monkeypatch.setattr(setup_calls, "THIS_PROCESS", setup)
+    monkeypatch.setattr(setup, "meet", lambda _: met.append("meets"))
+    monkeypatch.setattr(setup, "begin", lambda _: met.append("begins"))
     waited: list[int] = []
     monkeypatch.setattr(hvd, "local_rank", lambda: 0)
     monkeypatch.setattr(hvd, "rank", lambda: 0)
@@ -40,9 +48,29 @@ def test_a_standby_waits_once_and_then_enters_the_launchers_world(
     hvd.init()
     assert waited == ([] if solo else [0])
     assert hvd.local_rank() == (3 if solo else 0)
-    assert member.pass_gate() is solo
+    assert member.pass_gate(init_patch.enter_world) is solo
     assert hvd.local_rank() == 0
     assert not member.pass_gate()
     assert waited == ([1] if solo else [0])
     assert [init["ELASTIC"] for init in launcher.inits if init["SIZE"] == "2"] == (["1", "0"] if solo else ["1"])
     assert launcher.asked == ["join/uid-1:0"]
+    assert met == (["begins", "meets"] if solo else ["meets", "begins"])
+
+
+def test_a_process_that_imports_the_script_forms_no_world(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """multiprocessing does so with the start methods spawn and forkserver, and it has its parent's environment."""
+    import horovod.torch as hvd
+
+    def stock_init(*_: Any) -> None:
+        raise AssertionError("it would take its parent's place")
+
+    monkeypatch.setattr(hvd, "init", stock_init)
+    monkeypatch.setattr(hvd, "is_initialized", lambda: False)
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    horovod_patches.install()
+    with pytest.raises(SystemExit) as ended:
+        hvd.init()
+    assert ended.value.code == Exit.SCRIPT_MISTAKE
+    assert "__main__" in capsys.readouterr().err

@@ -29,6 +29,7 @@ def _process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: WorldMembe
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
     monkeypatch.setattr(world_membership, "THIS_PROCESS", member)
     monkeypatch.setattr(rendezvous_client, "HANDOVER_SECONDS", 0.0)
+    monkeypatch.setattr(run, "enter_world", lambda: None)
 
 
 def reset(state: ElasticState) -> None:

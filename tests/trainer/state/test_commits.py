@@ -15,7 +15,7 @@ from hvd_elastic.trainer.checkpoint import SaveCounts, StoreError
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.commits import FINAL_SECONDS, Commits
 from hvd_elastic.trainer.state.durable.durable_tier import DurableTier, TierSettings
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from tests.trainer.checkpoint.proxy import wait_for
 
 INTERVAL = 3

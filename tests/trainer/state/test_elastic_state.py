@@ -30,10 +30,10 @@ from hvd_elastic.mpijob.contract import (
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
-from hvd_elastic.trainer.state import copies
-from hvd_elastic.trainer.state.copies import Pair
 from hvd_elastic.trainer.state.elastic_state import State
-from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS
+from hvd_elastic.trainer.state.memory import copies
+from hvd_elastic.trainer.state.memory.copies import Pair
+from hvd_elastic.trainer.state.memory.host_memory import VERIFIED_COMMITS
 from hvd_elastic.trainer.state.state_objects import StateError
 from hvd_elastic.trainer.telemetry import events
 
@@ -99,7 +99,7 @@ def data(steps: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("overlap", [True, False])
 def test_restore_undoes_everything_since_the_commit(overlap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Restore twice from the same commit: training that continues from it must not change it."""
-    monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
+    monkeypatch.setattr("hvd_elastic.trainer.state.memory.copies.SYNCHRONOUS_BYTES", 0)
     job, batches = Job(overlap=overlap), data(6)
     job.state.sync()
     for batch in batches[:3]:
@@ -206,7 +206,7 @@ def _commit_interrupted_at(line: int, state: State) -> str:
 
 
 def test_a_compiled_model_goes_back_with_the_one_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
+    monkeypatch.setattr("hvd_elastic.trainer.state.memory.copies.SYNCHRONOUS_BYTES", 0)
     model = nn.Linear(4, 1)
     compiled: Any = torch.compile(model, backend="eager")
     optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
@@ -752,7 +752,7 @@ def test_an_optimizer_wrapped_in_the_training_function_is_found_at_the_first_com
 def test_a_torn_commit_ends_the_script_with_the_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hvd_elastic.trainer.state.copies.SYNCHRONOUS_BYTES", 0)
+    monkeypatch.setattr("hvd_elastic.trainer.state.memory.copies.SYNCHRONOUS_BYTES", 0)
     job = Job(overlap=True)
 
     @run

@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -606,6 +607,46 @@ def test_a_scheduler_that_would_step_twice_is_found(
     job.run(body)
     warned = commits and not guarded
     assert [record.message for record in caplog.records] == [loop_hints.SCHEDULER] * warned
+
+
+def in_a_generator(batches: Iterator[Any]) -> Iterator[Any]:
+    """As tqdm."""
+    yield from batches
+
+
+@pytest.mark.parametrize(
+    ("around", "hint"),
+    [
+        (lambda batches: islice(batches, 1), loop_hints.ISLICE),
+        (lambda batches: islice(enumerate(batches), 1), loop_hints.ISLICE),
+        (lambda batches: zip(islice(batches, 1), "ab", strict=False), loop_hints.ISLICE),
+        (lambda batches: islice(zip(batches, "ab", strict=False), 1), loop_hints.ISLICE),
+        (lambda batches: islice(in_a_generator(batches), 1), loop_hints.ISLICE),
+        (cycle, loop_hints.CYCLE),
+        (enumerate, None),
+        (in_a_generator, None),
+        (list, None),
+    ],
+)
+def test_a_walk_that_a_resize_begins_anew_is_found(
+    around: Callable[[Iterator[Any]], Iterable[Any]], hint: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = State()
+    others = [islice(range(9), 3), cycle("ab"), islice(state.batches(range(8), batch_size=2, name="never begun"), 3)]
+    for state.epoch in state.remaining_epochs(2):
+        for _ in around(state.batches(range(8), batch_size=2)):
+            state.commit()
+            break
+    assert [record.message for record in caplog.records] == [hint] * (hint is not None)
+    assert others
+
+
+def test_a_walk_with_max_steps_counts_over_resizes(caplog: pytest.LogCaptureFixture) -> None:
+    state = State()
+    for state.epoch in state.remaining_epochs(1):
+        for _ in islice(state.batches(range(8), batch_size=2, max_steps=3), 3):
+            state.commit()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("first", [False, True])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from hvd_elastic.trainer.state.state_tree import TensorKind, Tree, clone, leaves, rebuild
 
 

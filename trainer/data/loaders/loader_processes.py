@@ -13,6 +13,7 @@ that signal; multiprocessing knows their exit codes.
 
 import functools
 import logging
+import multiprocessing
 import os
 import signal
 import threading
@@ -23,6 +24,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+
 logger = logging.getLogger(__name__)
 
 _MOST_DEATHS: Final = 3
@@ -31,6 +34,23 @@ _MOST_DEATHS: Final = 3
 _DEATH_REPORT_SECONDS: Final = 5.0
 """If a connection to a loader process breaks because it died, the system knows of the death within this time, however
 busy the machine is."""
+
+NO_GUARD: Final = (
+    "a process that multiprocessing has started (start method spawn or forkserver) runs the script anew, and "
+    "came to hvd.init(). Put all that is not to run there, hvd.init() and elastic.init() too, "
+    'below `if __name__ == "__main__":`'
+)
+
+
+class GuardError(HvdElasticError):
+    """A loader process has trained, because the script has no main guard."""
+
+    exit_code = Exit.SCRIPT_MISTAKE
+
+
+def runs_script_anew() -> bool:
+    """Whether this is a process of multiprocessing that imports the script to find its own function there."""
+    return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
 class LoaderProcesses:
@@ -85,10 +105,15 @@ class LoaderProcesses:
 
         A ConnectionError or EOFError may come before torch's report. From the first death on the training process loads
         the data itself: slower, and without shared memory.
+
+        Raises:
+            GuardError: it has run the script anew, up to `hvd.init()`.
         """
         text = str(error if isinstance(error, RuntimeError) else self._awaited_report())
         if not text.startswith("DataLoader worker (pid"):
             return False
+        if any(each.exitcode == Exit.SCRIPT_MISTAKE for batches in self._of_fork_servers for each in batches._workers):
+            raise GuardError(NO_GUARD) from error
         if not self.deaths:
             logger.warning("%s From now on data is loaded in the training process.", text)
         self.deaths.append(text)

@@ -15,6 +15,11 @@ _REFUSED: Final = re.compile(r"Mismatched |Rank zero tried to |\w+ is not suppor
 """How the coordinator begins when it refuses an operation (`ConstructResponse` of horovod 0.28.1, `controller.cc`).
 Whatever else a rank is told may come of a lost one."""
 
+_SHUT_DOWN: Final = "Horovod has been shut down"
+"""How the other ranks learn of a lost one (`SHUT_DOWN_ERROR` in horovod 0.28.1, `common/common.h`)."""
+_SOURCE_LINE: Final = re.compile(r"\[[^\]\s]*\.(cc|h):\d+\] ")
+"""Where in Gloo's sources an error arose, as it says."""
+
 
 class OperationsError(HvdElasticError):
     """The ranks ask for operations that do not fit together, and will again."""
@@ -47,3 +52,14 @@ class FailedOperations:
 def is_refused(error: str) -> bool:
     """Whether Horovod has refused an operation, rather than lost a rank."""
     return _REFUSED.match(error) is not None
+
+
+def failure_words(error: str) -> str:
+    """Return what the log says of the error that has ended a world. The launcher alone knows of which process, and why.
+
+    In place of Horovod's paragraph about all that can end a world, and of Gloo's own source lines.
+    """
+    if is_refused(error):
+        return f"an operation has failed, back to the last commit: {error}"
+    what = "" if error.startswith(_SHUT_DOWN) else f" ({_SOURCE_LINE.sub('', error)})"
+    return f"a process was lost, back to the last commit: the launcher says which, and why{what}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from hvd_elastic.trainer.collectives.distributed_optimizer import is_wrapped
 from hvd_elastic.trainer.elastic.mistakes.alive import alive
+from hvd_elastic.trainer.elastic.mistakes.refused_optimizers import LAZY, has_lazy
 
 
 def find(state: object) -> list[str]:
@@ -45,7 +46,9 @@ def _look(state: object) -> list[str]:
     models = [value for value in values if isinstance(value, torch.nn.Module)]
     optimizers = [value for value in values if _is_optimizer(value)]
     others = [thing for thing in alive((torch.optim.Optimizer, ElasticSampler)) if not _among(thing, values)]
-    return [*_optimizer_left_out(models, optimizers, others), *_sampler_left_out(others), *_position_in_state(state)]
+    lazy = [LAZY] if any(has_lazy([*model.parameters(), *model.buffers()]) for model in models) else []
+    left_out = _optimizer_left_out(models, optimizers, others)
+    return [*lazy, *left_out, *_sampler_left_out(others), *_position_in_state(state)]
 
 
 def _is_optimizer(value: object) -> bool:

@@ -11,19 +11,20 @@ from hvd_elastic.mpijob.contract import MISTAKE_LINE, Exit
 def leave_if(mistakes: Sequence[str]) -> None:
     """End the program if there are any mistakes. Raises SystemExit."""
     if mistakes:
-        _print(mistakes)
+        say(mistakes)
         raise SystemExit(int(Exit.SCRIPT_MISTAKE))
 
 
 def end_process(mistake: str) -> None:
     """End the process, whatever its main thread waits in. Any thread may call it."""
-    _print([mistake])
+    say([mistake])
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     os._exit(Exit.SCRIPT_MISTAKE)
 
 
-def _print(mistakes: Sequence[str]) -> None:
+def say(mistakes: Sequence[str]) -> None:
+    """Print them. Whoever calls this ends the process with Exit.SCRIPT_MISTAKE."""
     lines = [*(f"hvd-elastic: {mistake}" for mistake in mistakes), MISTAKE_LINE]
     with contextlib.suppress(OSError, ValueError):
         print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201

@@ -5,6 +5,7 @@ computes is told in the same way; but scripts evaluate at every epoch, so a spel
 twice as long as any before.
 """
 
+import math
 from dataclasses import dataclass
 
 from hvd_elastic.trainer.collectives.collective_calls import Occupation
@@ -23,9 +24,10 @@ class StallReport:
 class StallReports:
     """Decides for one rank. Not thread-safe."""
 
-    def __init__(self, after_seconds: float) -> None:
-        """`after_seconds`: how long a spell is before it is told."""
-        self._after = self._computes_after = after_seconds
+    def __init__(self, after_seconds: float, *, tells_computing: bool = True) -> None:
+        """`after_seconds`: how long a spell is before it is told. `tells_computing`: one without an operation, too."""
+        self._after = after_seconds
+        self._computes_after = after_seconds if tells_computing else math.inf
         self._present: Occupation | None = None
         self._next = after_seconds
         """Length of the present spell, in seconds, at which it is told."""

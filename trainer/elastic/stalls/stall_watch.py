@@ -1,10 +1,11 @@
 """Watches whether this rank gets on: says in the log where it waits or computes for too long, and leaves word of it.
 
 A thread looks at what the training thread does (`collective_calls`). If it waits for a rank that has left its training
-function, the process ends: nobody else could end the wait. Each rank knows of itself alone; which ranks wait for which
-is put together by who hears all of them: the sidecar, which asks each worker for its ranks' files while no step gets
-done (`contract.WAIT_FILE`). Only the training function is watched: the start, a resize and the end have waits of their
-own, and so has a commit that must become durable.
+function, or all ranks wait in unlike operations (`deadlock_search`), the process ends: nobody else could end the wait.
+Which ranks wait for which is put together by who hears all of them: the sidecar, which asks each worker for its ranks'
+files while no step gets done (`contract.WAIT_FILE`). Outside the training function only a wait is told, and only in the
+log: a script may load its data there for an hour. Waits for what becomes durable, in a commit or at the end, have a
+report of their own.
 """
 
 import contextlib
@@ -20,10 +21,11 @@ from typing import Final
 from hvd_elastic.mpijob.contract import ENV_STALL_SECONDS, STALL_SECONDS, WAIT_FILE, Exit, HvdElasticError
 from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
-from hvd_elastic.trainer.elastic.mistakes import early_end, script_mistake
+from hvd_elastic.trainer.elastic.mistakes import early_end, script_mistake, swallowed_interrupt
 from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
-from hvd_elastic.trainer.elastic.stalls.code_places import place_of
+from hvd_elastic.trainer.elastic.stalls.deadlock_search import DeadlockSearch, StandingRank
 from hvd_elastic.trainer.elastic.stalls.stall_reports import StallReport, StallReports
+from hvd_elastic.trainer.telemetry.code_places import place_of
 from hvd_elastic.trainer.telemetry.heartbeat import run_dir
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,8 @@ _LOOKS: Final = 4
 """At least so many within the time after which a stall is told."""
 _WORD_SECONDS: Final = 5.0
 """Word is left sooner than the log says it: when the first rank's wait is told, the others have left theirs."""
+OUTSIDE_SECONDS: Final = 10.0
+"""A wait outside the training function is told after so long: nothing that takes time is shared there."""
 _MAX_WORDS: Final = 160
 """Characters of an operation or a place: a script may give any name."""
 
@@ -50,20 +54,34 @@ class StallWatch:
         self,
         calls: CollectiveCalls,
         early_end: EarlyEnd,
+        deadlocks: DeadlockSearch,
         *,
         clock: Callable[[], float] = time.monotonic,
         give_up: Callable[[str], None] = script_mistake.end_process,
     ) -> None:
         """`clock`: the one of `calls`. `give_up` ends the process with a sentence."""
-        self._calls, self._early_end, self._clock, self._give_up = calls, early_end, clock, give_up
+        self._calls, self._early_end, self._deadlocks = calls, early_end, deadlocks
+        self._clock, self._give_up = clock, give_up
         self._reports = StallReports(STALL_SECONDS)
+        self._outside = StallReports(OUTSIDE_SECONDS, tells_computing=False)
         self._after = STALL_SECONDS
         self._rank = self._size = self._local_rank = 0
         self._step: int | None = None
         self._thread = 0
-        self._watching = 0
-        """Above 0: the training function runs, and waits for nothing of ours."""
+        self._is_training = False
+        self._pauses = 0
+        """Above 0: the thread waits for something of ours."""
         self._started = self._has_word = False
+
+    def enter_world(self, rank: int, size: int) -> None:
+        """Watch the calling thread from now on, also outside of `training`: it is `rank` of a new world of `size`."""
+        with contextlib.suppress(StallSettingError):  # `training` raises it, where it is told
+            self._after = stall_seconds()
+        if self._after:
+            self._rank, self._size, self._thread = rank, size, threading.get_ident()
+            self._calls.install()
+            self._calls.restart()
+            self._start()
 
     @contextlib.contextmanager
     def training(self, rank: int, size: int, local_rank: int) -> Iterator[None]:
@@ -76,27 +94,25 @@ class StallWatch:
         if not self._after:
             yield
             return
-        self._rank, self._size, self._local_rank, self._thread = rank, size, local_rank, threading.get_ident()
-        self._calls.install()
-        self._calls.restart()
-        self._start()
-        self._watching = 1
+        self.enter_world(rank, size)
+        self._local_rank = local_rank
+        self._is_training = True
         try:
             yield
         finally:
-            self._watching = 0
+            self._is_training = False
             if self._has_word:
                 self._withdraw_word()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Do not watch for the duration of the block: this wait has a reason, and a report of its own."""
-        self._watching -= 1
+        self._pauses += 1
         try:
             yield
         finally:
             self._calls.mark()
-            self._watching += 1
+            self._pauses -= 1
 
     def note_step(self, step: int) -> None:
         """A commit: the training gets on."""
@@ -105,16 +121,29 @@ class StallWatch:
 
     def look(self) -> None:
         """Say and write what is due. The thread does this every second."""
-        watched = self._watching > 0
-        present, now = self._calls.occupation() if watched else None, self._clock()
-        for report in self._reports.look(present, now):
+        occupation, now = None if self._pauses else self._calls.occupation(), self._clock()
+        present, outside = (occupation, None) if self._is_training else (None, occupation)
+        for report in (*self._reports.look(present, now), *self._outside.look(outside, now)):
             logger.warning("%s", self._sentence(report))
-        if present is not None and now - present.since >= min(_WORD_SECONDS, self._after / 2):
+        is_long = occupation is not None and now - occupation.since >= min(_WORD_SECONDS, self._after / 2)
+        if present is not None and is_long:
             self._leave_word(present, now - present.since)
             if present.operation:
                 self._look_for_early_end(present)
         elif self._has_word:
             self._withdraw_word()
+        if occupation is not None and occupation.operation and is_long:
+            self._look_for_deadlock(occupation)
+
+    def _look_for_deadlock(self, present: Occupation) -> None:
+        operation = present.operation
+        standing = StandingRank.of(present.number, operation, self._place(operation), self._calls.begun())
+        found = self._deadlocks.look(self._rank, self._size, standing) if standing is not None else None
+        if found:
+            self._give_up(
+                f"{found}: neither can ever be done, because each waits for the other. All ranks must call the same "
+                "operations in the same order, and state.commit() is one: decide on all alike with elastic.agree(...)"
+            )
 
     def _look_for_early_end(self, present: Occupation) -> None:
         left = self._early_end.find(present.number)
@@ -148,7 +177,7 @@ class StallWatch:
         return f"rank {self._rank} has computed for {report.seconds:.0f} s without a collective operation{step}{where}"
 
     def _step_words(self) -> str:
-        return "" if self._step is None else f" (step {self._step})"
+        return f" (step {self._step})" if self._is_training and self._step is not None else ""
 
     def _place(self, operation: str) -> str:
         """Where it computes in a library is worth knowing; where it waits in Horovod is known."""
@@ -189,5 +218,7 @@ def stall_seconds() -> float:
     return seconds
 
 
-THIS_PROCESS: Final = StallWatch(CollectiveCalls(), early_end.THIS_PROCESS)
+THIS_PROCESS: Final = StallWatch(
+    CollectiveCalls(failed=swallowed_interrupt.THIS_PROCESS.note), early_end.THIS_PROCESS, DeadlockSearch()
+)
 """`elastic.run` begins the watch and a `State` tells it of steps: a script makes each of them without the other."""

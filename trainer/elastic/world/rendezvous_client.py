@@ -38,7 +38,7 @@ PLACE_TIMEOUT_SECONDS: Final = math.inf
 """The answer comes when a world can be formed again, which may take hours. A launcher whose own limit
 (`--elastic-timeout`) has passed closes the connection, and one whose node is lost is noticed by keep-alives."""
 
-PUBLISHED_MAX_BYTES: Final = 1024
+PUBLISHED_MAX_BYTES: Final = 128 << 10
 """Of what another process has published; the rest is not read."""
 
 JOIN_TIMEOUT_SECONDS: Final = 60.0

@@ -7,7 +7,8 @@ It replaces the work of `hvd.init()` and of the reset inside `hvd.elastic.run`, 
   in a C++ thread and aborts the process (exit 134).
 * Before a world is formed its members meet at the launcher's join barrier, so that a newcomer's death costs a moment
   and not the job. The stock server answers 404: it has no barrier.
-* A member that dies in `hvd.init()` costs the others one more question. Horovod ends them (exit 134); this needs the
+* A member that dies in `hvd.init()`, or before those that join were given what they missed, costs the others one more
+  question. Horovod ends them (exit 134); this needs the
   Horovod that `hvd-elastic install-horovod` builds, whose `hvd.init()` raises instead.
 * A host that is lost without a word is noticed within three seconds (`peer_watch`), not after the Gloo time-out.
 * Gloo's leftover sockets are shut down, so that every survivor of a death learns of it at once.
@@ -43,6 +44,10 @@ _ELASTIC: Final = "HOROVOD_ELASTIC"
 _MPI_VARIABLES: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID")
 
 
+def _nothing() -> None:
+    """Do nothing in a new world."""
+
+
 class WorldMember:
     """A process as a member of one world after the other. All that the process must remember of them is in here."""
 
@@ -53,8 +58,8 @@ class WorldMember:
         self._gate: StandbyGate | None = None
         self._has_reported_synced = False
 
-    def enter(self, init: Callable[[], None]) -> None:
-        """Form this process's first world; `init` is Horovod's own.
+    def enter(self, init: Callable[[], None], formed: Callable[[], None] = _nothing) -> None:
+        """Form this process's first world; `init` is Horovod's own. `formed` is called in each world, as its beginning.
 
         HOROVOD_ELASTIC stays 1 in this call: Horovod's first init does not ask for a place, and it decides here, for
         the life of the process, whether NCCL operations watch for dead peers (`operations.cc`, `SetBoolFromEnv`: a
@@ -65,12 +70,13 @@ class WorldMember:
             RendezvousLost: the server is gone.
         """
         if rendezvous_client.launched():
-            self._arrive(init, form=self._watched)
+            self._arrive(init, form=self._watched, formed=formed)
         else:
             _choose_gloo()
             self._sockets.note(init)
+            formed()
 
-    def reset(self, may_leave: Callable[[], bool] = never) -> None:
+    def reset(self, may_leave: Callable[[], bool] = never, formed: Callable[[], None] = _nothing) -> None:
         """Leave the present world and form the next one. Raises as `enter`.
 
         `may_leave`: whether this process need not wait for a place, because its pod is about to end and nobody needs
@@ -78,16 +84,17 @@ class WorldMember:
         """
         self._leave_world()
         if rendezvous_client.launched():
-            self._meet(self._world.init, may_leave)
+            self._meet(self._world.init, formed, may_leave)
         else:
             self._form(self._world.init)
+            formed()
 
     def enter_alone(self, init: Callable[[], None], gate: StandbyGate) -> None:
         """Form a world of one, which ends in `pass_gate`."""
         gate.form_world_of_one(init)
         self._gate = gate
 
-    def pass_gate(self) -> bool:
+    def pass_gate(self, formed: Callable[[], None] = _nothing) -> bool:
         """Go from the world of one into the job's world, and return True. Any other process gets False at once.
 
         Raises as `enter`.
@@ -97,9 +104,10 @@ class WorldMember:
             return False
         gate.leave_world_of_one()
         if rendezvous_client.launched():
-            self._arrive(self._world.init, form=self._form)
+            self._arrive(self._world.init, form=self._form, formed=formed)
         else:
             self._form(self._world.init)
+            formed()
         return True
 
     def report_synced(self) -> None:
@@ -108,26 +116,33 @@ class WorldMember:
             self._has_reported_synced = True
             rendezvous_client.report_synced()
 
-    def _arrive(self, init: Callable[[], None], *, form: Callable[[Callable[[], None]], None]) -> None:
+    def _arrive(
+        self, init: Callable[[], None], *, form: Callable[[Callable[[], None]], None], formed: Callable[[], None]
+    ) -> None:
         """Form the first world under the launcher, with the place that it gave at the start if that is still valid."""
         if not rendezvous_client.join():
             rendezvous_client.take_place()
-        if not self._is_formed(lambda: form(init)):
-            self._meet(init)
+        if not self._is_formed(lambda: form(init), formed):
+            self._meet(init, formed)
 
-    def _meet(self, init: Callable[[], None], may_leave: Callable[[], bool] = never) -> None:
+    def _meet(
+        self, init: Callable[[], None], formed: Callable[[], None], may_leave: Callable[[], bool] = never
+    ) -> None:
         """Ask for a place in the next world and form it, until a world is formed in which no member dies."""
         for _ in range(FORM_ATTEMPTS):
             rendezvous_client.take_place(may_leave)
-            if self._is_formed(lambda: self._form(init)):
+            if self._is_formed(lambda: self._form(init), formed):
                 return
         raise RendezvousLost
 
-    def _is_formed(self, form: Callable[[], None]) -> bool:
+    def _is_formed(self, form: Callable[[], None], formed: Callable[[], None]) -> bool:
+        from hvd_elastic.trainer.collectives.errors import HorovodInternalError
+
         try:
             form()
-        except ValueError as error:
-            if not is_init_failure(error):
+            formed()
+        except (ValueError, HorovodInternalError) as error:
+            if isinstance(error, ValueError) and not is_init_failure(error):
                 raise
             logger.warning("a member of the new world was lost before it was formed")
             self._leave_world()

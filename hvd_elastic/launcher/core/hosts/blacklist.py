@@ -30,11 +30,11 @@ class Blacklist:
     _until: dict[str, float] = field(default_factory=dict)
     _count: dict[str, int] = field(default_factory=dict)
 
-    def add(self, alias: str, now: float) -> float:
+    def add(self, alias: str, now: float, *, for_good: bool = False) -> float:
         """Leave the alias out from now on. Returns the seconds until it may return (infinite without a range)."""
         count = self._count[alias] = self._count.get(alias, 0) + 1
         delay = math.inf
-        if self.cooldown:
+        if self.cooldown and not for_good:
             low, high = self.cooldown
             delay = max(low, min(high, low * 2.0 ** min(count, 60) + self.random() * low))
         self._until[alias] = now + delay
@@ -65,15 +65,17 @@ class CrashLoops:
         self._last: dict[str, float] = {}
         self._until: dict[str, float] = {}
 
-    def failed(self, uid: str, now: float) -> None:
-        """A process has failed in the pod with this UID."""
+    def failed(self, uid: str, now: float, *, for_good: bool = False) -> None:
+        """A process has failed in the pod with this UID. `for_good`: the pod is not used again."""
         if now >= self._last.get(uid, -math.inf) + _FORGET_AFTER:
             self._count[uid] = 0
         self._count[uid] += 1
         self._last[uid] = now
         extra = self._count[uid] - _FREE_CRASHES
         if extra > 0:
-            self._until[uid] = now + _DELAY.ceiling(extra)
+            self._until[uid] = max(self._until.get(uid, now), now + _DELAY.ceiling(extra))
+        if for_good:
+            self._until[uid] = math.inf
 
     def blocks(self, uid: str, now: float) -> bool:
         """Whether the pod is left out now."""

@@ -49,11 +49,14 @@ class HostPool:
         """Whether the source does not report the host any more."""
         return alias not in self._by_alias
 
-    def blacklist(self, alias: str, now: float, *, failed: bool = True) -> None:
-        """Leave a host out because a process died there, or (`failed` is false) was written off as silent."""
-        self._blacklist.add(alias, now)
+    def blacklist(self, alias: str, now: float, *, failed: bool = True, for_good: bool = False) -> None:
+        """Leave a host out because a process died there, or (`failed` is false) was written off as silent.
+
+        `for_good`: its pod computes wrongly, and is not used again.
+        """
+        self._blacklist.add(alias, now, for_good=for_good)
         if uid := self._pod_of(alias):
-            self._crash_loops.failed(uid, now)
+            self._crash_loops.failed(uid, now, for_good=for_good)
         if failed:
             self._note_failure(alias, now)
 

@@ -29,6 +29,8 @@ class ExitVerdict(StrEnum):
     """The script contains a mistake that would break the job later: the job ends with this code."""
     SCRIPT_ERROR = "script-error"
     """The script itself failed: it would fail on any host."""
+    FAULT = "fault"
+    """It computes or remembers wrongly: its pod must not be used again."""
     DEATH = "death"
     """Killed, out of memory, or its host or connection was lost: not the script's fault, but perhaps the host's."""
 
@@ -43,6 +45,7 @@ def judge(code: int, *, restart_errors: bool = False) -> ExitVerdict:
         Exit.REMOVED: ExitVerdict.REMOVED,
         Exit.HOST_CHANGE: ExitVerdict.HOST_CHANGE,
         Exit.SCRIPT_MISTAKE: ExitVerdict.MISTAKE,
+        Exit.WORKER_DIFFERS: ExitVerdict.FAULT,
     }
     if code in known:
         return known[Exit(code)]

@@ -14,9 +14,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.data.loaders.loader import load
+from hvd_elastic.trainer.data.loaders.loader_processes import GuardError
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 
 BATCHES = 40
@@ -175,3 +177,22 @@ def test_a_loader_that_loses_its_processes_again_and_again_is_an_error() -> None
     error = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
     found = [loader_processes.THIS_PROCESS.is_lost(error) for _ in range(4)]
     assert found == [True, True, True, False]
+
+
+class Unguarded(Dataset[int]):
+    """Ends its process as `hvd.init()` does there."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        os._exit(Exit.SCRIPT_MISTAKE)
+
+
+def test_a_process_that_has_run_the_script_anew_is_a_mistake_of_the_script() -> None:
+    over = iter(DataLoader(Unguarded(), batch_size=None, num_workers=1, multiprocessing_context="fork"))
+    with pytest.raises(RuntimeError) as told:
+        next(over)
+    with pytest.raises(GuardError, match="__main__"):
+        loader_processes.THIS_PROCESS.is_lost(told.value)
+    over._shutdown_workers()  # type: ignore[attr-defined]

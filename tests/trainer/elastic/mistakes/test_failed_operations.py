@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd_elastic.trainer.elastic.mistakes.failed_operations import WORLDS, FailedOperations, is_refused
+from hvd_elastic.trainer.elastic.mistakes.failed_operations import WORLDS, FailedOperations, failure_words, is_refused
 
 REFUSED = "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [1], but another rank sent [2]."
 LOST = "Horovod has been shut down. This was caused by an exception on one of the ranks"
@@ -43,3 +43,11 @@ def test_an_error_of_a_lost_rank_is_no_refusal(error: str) -> None:
 )
 def test_what_the_coordinator_refuses(error: str) -> None:
     assert is_refused(error)
+
+
+def test_what_the_log_says_of_a_lost_process() -> None:
+    lost = "a process was lost, back to the last commit: the launcher says which, and why"
+    assert failure_words("Horovod has been shut down. This was caused by an exception on one of the ranks ...") == lost
+    gloo = "[/build/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:30083: Connection reset by peer"
+    assert failure_words(gloo) == f"{lost} (Read error [127.0.0.1]:30083: Connection reset by peer)"
+    assert failure_words("Mismatched shapes").startswith("an operation has failed")

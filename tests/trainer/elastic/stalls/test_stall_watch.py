@@ -5,13 +5,15 @@ import logging
 import threading
 from pathlib import Path
 
+import horovod.torch as hvd
 import pytest
 
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR, ENV_STALL_SECONDS, STALL_SECONDS
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls
 from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
-from hvd_elastic.trainer.elastic.stalls.code_places import place_of
+from hvd_elastic.trainer.elastic.stalls.deadlock_search import DeadlockSearch, StandingRank
 from hvd_elastic.trainer.elastic.stalls.stall_watch import StallSettingError, StallWatch, stall_seconds
+from hvd_elastic.trainer.telemetry.code_places import place_of
 
 
 class NobodyLeft(EarlyEnd):
@@ -21,6 +23,20 @@ class NobodyLeft(EarlyEnd):
 
     def find(self, _spell: int) -> str | None:
         return self.who
+
+
+class NoDeadlock(DeadlockSearch):
+    """There is none, until `found` is set."""
+
+    found: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[tuple[int, int, StandingRank]] = []
+
+    def look(self, rank: int, size: int, standing: StandingRank) -> str | None:
+        self.looks.append((rank, size, standing))
+        return self.found
 
 
 class Rank:
@@ -34,8 +50,11 @@ class Rank:
         self.calls = CollectiveCalls(clock=lambda: self.now)
         self.left = NobodyLeft()
         self.ended: list[str] = []
-        self.watch = StallWatch(self.calls, self.left, clock=lambda: self.now, give_up=self.ended.append)
-        self.begin = self.calls.named(lambda name: 7, "allreduce")
+        self.deadlocks = NoDeadlock()
+        self.watch = StallWatch(
+            self.calls, self.left, self.deadlocks, clock=lambda: self.now, give_up=self.ended.append
+        )
+        self.begin = self.calls.named(lambda name, process_set: 7, "allreduce")
 
     def waits(self, *looks: float, name: str = "loss") -> None:
         """Wait in an allreduce, with a look after so many seconds each."""
@@ -46,7 +65,7 @@ class Rank:
                 self.now = began + seconds
                 self.watch.look()
 
-        self.calls.watched(wait)(self.begin(name))
+        self.calls.watched(wait)(self.begin(name, process_set=hvd.global_process_set))
 
     def word(self) -> dict[str, object] | None:
         path = self.folder / "wait.0"
@@ -90,13 +109,12 @@ def test_a_rank_that_computes_is_not_said_to_wait(rank: Rank, caplog: pytest.Log
     assert rank.word() is None, "training has ended"
 
 
-def test_a_reset_and_a_wait_for_the_store_are_not_watched(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wait_for_the_store_is_not_watched(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with rank.watch.training(1, 2, 0):
         with rank.watch.paused():
             rank.waits(50.0, 100.0, name="hvd_elastic.durable")
         rank.watch.look()
-    rank.waits(50.0, 100.0, name="hvd_elastic.commits")
     with rank.watch.training(1, 2, 0):
         rank.watch.look()
     assert caplog.messages == []
@@ -154,3 +172,67 @@ def test_a_rank_that_computes_waits_for_nobody(rank: Rank) -> None:
         rank.now += 100.0
         rank.watch.look()
         assert not rank.ended
+
+
+def test_a_wait_outside_of_training_is_told_sooner_and_only_in_the_log(
+    rank: Rank, caplog: pytest.LogCaptureFixture
+) -> None:
+    rank.watch.enter_world(1, 2)
+    rank.waits(9.0, 10.0, 11.0, 20.0, name="vocab")
+    assert rank.word() is None
+    rank.watch.look()
+    said = [record.getMessage().partition(", at")[0] for record in caplog.records]
+    assert said == [
+        "rank 1 has waited 10 s in allreduce vocab",
+        "rank 1 has waited 20 s in allreduce vocab",
+        "rank 1 goes on after 20 s, in which it waited in allreduce vocab",
+    ]
+    assert caplog.messages[0].partition(", at ")[2].startswith("test_stall_watch.py:")
+
+
+def test_outside_of_training_a_rank_may_compute_for_hours(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+    rank.watch.enter_world(1, 2)
+    for _ in range(100):
+        rank.now += 100.0
+        rank.watch.look()
+    with rank.watch.training(1, 2, 0):
+        rank.watch.look()
+    with rank.watch.paused():
+        rank.waits(50.0, 100.0, name="hvd_elastic.end")
+    assert caplog.messages == []
+
+
+def test_outside_of_training_the_watch_can_be_turned_off(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[StallWatch] = []
+
+    def start(watch: StallWatch) -> None:
+        started.append(watch)
+
+    monkeypatch.setattr(StallWatch, "_start", start)
+    monkeypatch.setenv(ENV_STALL_SECONDS, "soon")
+    rank.watch.enter_world(1, 2)
+    assert len(started) == 1, "what is no number is told where training begins"
+    monkeypatch.setenv(ENV_STALL_SECONDS, "0")
+    rank.watch.enter_world(1, 2)
+    assert len(started) == 1
+
+
+def test_a_wait_that_nothing_can_end_ends_the_process(rank: Rank) -> None:
+    rank.deadlocks.found = "rank 0 waits in allreduce a at train.py:1 in train, and rank 1 in barrier at train.py:2"
+    with rank.watch.training(1, 2, 0), rank.watch.paused():
+        rank.waits(100.0)
+    with rank.watch.training(1, 2, 0):
+        rank.now += 100.0
+        rank.watch.look()
+        rank.waits(1.0, 4.0)
+    assert not rank.deadlocks.looks, "a wait of ours, one that computes, and a short wait"
+    with rank.watch.training(1, 2, 0):
+        rank.waits(5.0)
+    rank.watch.enter_world(1, 3)
+    rank.waits(6.0)
+    assert [(each, size, standing.operation) for each, size, standing in rank.deadlocks.looks] == [
+        (1, 2, "allreduce loss"), (1, 3, "allreduce loss"),
+    ]  # fmt: skip
+    assert len(rank.ended) == 2
+    assert rank.ended[0].startswith(f"{rank.deadlocks.found}: neither can ever be done")
+    assert "elastic.agree(...)" in rank.ended[0]

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from hvd_elastic.trainer.collectives.errors import HorovodInternalError
 from hvd_elastic.trainer.elastic.world import world_membership
 from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed, RendezvousLost
 from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
@@ -110,3 +111,21 @@ def test_without_a_launcher_nobody_is_asked(
     assert launcher.asked == []
     assert os.environ["HOROVOD_CONTROLLER"] == "gloo"
     assert launcher.inits[0]["ELASTIC"] == ""
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_member_that_dies_as_a_world_begins_is_followed_by_another_world(
+    horovod: FakeLauncher, member: WorldMember, first: bool
+) -> None:
+    horovod.answers["rank_and_size"] = [ASSIGNED] * 2
+    fails = [HorovodInternalError("a member is lost")]
+
+    def formed() -> None:
+        if fails:
+            raise fails.pop()
+
+    if first:
+        member.enter(horovod.init, formed)
+    else:
+        member.reset(formed=formed)
+    assert len(horovod.inits) == 2

@@ -29,7 +29,7 @@ from hvd_elastic.trainer.checkpoint import (
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable import durable_tier, tier_opening
 from hvd_elastic.trainer.state.durable.durable_tier import START_SECONDS, DurableTier, TierSettings
-from hvd_elastic.trainer.state.host_memory import HostMemory
+from hvd_elastic.trainer.state.memory.host_memory import HostMemory
 from tests.trainer.checkpoint.proxy import wait_for
 
 

@@ -2,6 +2,7 @@
 
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -28,6 +29,15 @@ def place_of(thread: int, *, library: bool = False) -> str:
     if own is innermost or own is None or not library:
         return place
     return f"{place} ({innermost.f_globals.get('__name__', '?')}.{innermost.f_code.co_name})"
+
+
+def script_lines(thread: int) -> Iterator[tuple[str, int]]:
+    """File and line of each frame of the thread that is no library's, the innermost first."""
+    frame: FrameType | None = sys._current_frames().get(thread)
+    while frame is not None:
+        if not _is_library(frame):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
 
 
 def _is_library(frame: FrameType) -> bool:

@@ -1,4 +1,4 @@
-"""The same logic on every device. With a GPU, tests run on both; device code is in `trainer.state.copies`."""
+"""The same logic on every device. With a GPU, tests run on both; device code is in `trainer.state.memory.copies`."""
 
 import threading
 import weakref
@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from hvd_elastic.trainer.state import copies
-from hvd_elastic.trainer.state.copies import Pair
-from hvd_elastic.trainer.state.host_memory import VERIFIED_COMMITS, HostMemory, TornCommitError
+from hvd_elastic.trainer.state.memory import copies
+from hvd_elastic.trainer.state.memory.copies import Pair
+from hvd_elastic.trainer.state.memory.host_memory import VERIFIED_COMMITS, HostMemory, TornCommitError
 from hvd_elastic.trainer.state.state_tree import Tree, clone
 from tests.gpu.machine import devices
 

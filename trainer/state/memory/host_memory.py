@@ -17,7 +17,7 @@ from typing import Final
 import torch
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
-from hvd_elastic.trainer.state.copies import CopyEvent, CopyStream, Pair, copy_stream
+from hvd_elastic.trainer.state.memory.copies import CopyEvent, CopyStream, Pair, copy_stream
 from hvd_elastic.trainer.state.state_tree import PLAIN_TENSOR, Path, TensorKind, Tree, is_dense, rebuild
 
 VERIFIED_COMMITS: Final = 2

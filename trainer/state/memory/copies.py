@@ -1,7 +1,7 @@
 """Copies into host memory that run beside the computation: by threads for host tensors, on a CUDA stream for a GPU's.
 
-`trainer.state.host_memory` decides what is copied and when. It uses both kinds of stream through one interface, so CPU
-and GPU run the same logic; only the code here differs.
+`host_memory` decides what is copied and when. It uses both kinds of stream through one interface, so CPU and GPU run
+the same logic; only the code here differs.
 """
 
 from collections.abc import Iterator, Sequence

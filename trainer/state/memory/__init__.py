@@ -1,0 +1,1 @@
+"""Commits in this process's memory: the first tier."""

@@ -1,0 +1,1 @@
+"""Whether all workers hold the same parameters, as data-parallel training needs: compared at commits by a hash."""
