@@ -38,8 +38,11 @@ options: dict[str, Any] = {"lr": 0.02, "weight_decay": 0.01}
 optimizer = (
     elastic.ShardedOptimizer(model.parameters(), torch.optim.AdamW, **options)
     if "SHARDED" in ENV
-    else hvd.DistributedOptimizer(torch.optim.AdamW(model.parameters(), **options), model.named_parameters())
+    else hvd.DistributedOptimizer(torch.optim.AdamW(model.parameters(), **options), model.named_parameters(), groups=2)
 )
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+scale = hvd.broadcast(torch.full((1,), 3.0 if hvd.rank() == 0 else 0.0).bfloat16(), root_rank=0)
+assert scale.tolist() == [3.0], "a process that joins is given it, too"
 state = elastic.State(model=model, optimizer=optimizer)
 log = (Path(ENV["TEST_LOG"]) / f"{os.getpid()}.jsonl").open("a", buffering=1)
 
