@@ -106,7 +106,8 @@ class Batches:
                 if not run.in_batch:
                     on_step()
                 run.take(micro_batch)
-                self.hints.batch_yielded(run.name, is_limited=options.max_steps is not None)
+                if self._world.rank() == 0:  # all run the same script, and a newcomer would keep the others waiting
+                    self.hints.batch_yielded(run.name, is_limited=options.max_steps is not None)
                 yield batch
                 if account.leave_step(run):
                     commit()

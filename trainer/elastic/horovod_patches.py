@@ -2,15 +2,12 @@
 
 What is looked at where it is made: `hvd.DistributedOptimizer`; and where it is iterated: DistributedSampler of torch.
 
-Its operations take more dtypes, too (`wire_dtypes`).
-
 `elastic.init()`, `elastic.run` and the standby of a worker pod replace them; importing this package does not.
 `hvd_elastic.horovod.patch_set` is another thing: it changes Horovod's source before it is compiled.
 """
 
 from collections.abc import Callable
 
-from hvd_elastic.trainer.collectives import wire_dtypes
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.elastic import distributed_samplers
 from hvd_elastic.trainer.elastic.init_patch import patch_init
@@ -25,7 +22,6 @@ def install(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] | N
     """
     patch_init(wait, solo=solo)
     patch_run()
-    wire_dtypes.install()
     distributed_samplers.THIS_PROCESS.install()
     refused_optimizers.install()
 

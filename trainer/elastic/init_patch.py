@@ -1,5 +1,6 @@
 """`hvd.init()`, replaced: the first call forms the first world as `world_membership` does.
 
+Horovod's operations take more dtypes (`wire_dtypes`) before anything else replaces them for a while.
 From then on this process is watched for waits, and leaves its core to those whom it waits for. What it asks of Horovod
 before its training function is kept for those that join (`setup_calls`).
 """
@@ -8,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from hvd_elastic.trainer.collectives import eased_wait, patch_check, setup_calls
+from hvd_elastic.trainer.collectives import eased_wait, patch_check, setup_calls, wire_dtypes
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -47,6 +48,7 @@ def patch_init(wait: Callable[[], None] | None = None, *, solo: tuple[int, int] 
             setup_calls.THIS_PROCESS.begin(_refuse)
         patch_check.warn_of_missing_patches()
 
+    wire_dtypes.install()
     replace_init(first=first, before_each=check_host_name)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
-from hvd_elastic.trainer.collectives import patch_check, setup_calls, wire_dtypes
+from hvd_elastic.trainer.collectives import patch_check, setup_calls
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -67,7 +67,6 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
     """
     patch_init()
     patch_run()
-    wire_dtypes.install()
     distributed_samplers.THIS_PROCESS.install()
 
     @functools.wraps(func)

@@ -2,6 +2,7 @@
 
 import sys
 import sysconfig
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -29,6 +30,16 @@ def place_of(thread: int, *, library: bool = False) -> str:
     if own is innermost or own is None or not library:
         return place
     return f"{place} ({innermost.f_globals.get('__name__', '?')}.{innermost.f_code.co_name})"
+
+
+def place_of_error(error: BaseException) -> str:
+    """The same of an error: where the script was, or has called what has raised it."""
+    trace = list(traceback.walk_tb(error.__traceback__))
+    own = [each for each in trace if not _is_library(each[0])] or trace
+    if not own:
+        return ""
+    frame, line = own[-1]
+    return f"{Path(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}"
 
 
 def script_lines(thread: int) -> Iterator[tuple[str, int]]:

@@ -27,6 +27,7 @@ from hvd_elastic.mpijob.contract import (
     ENV_STANDBY,
     READY_PORT,
 )
+from hvd_elastic.trainer.collectives.collective_calls import NAMED
 
 DEADLINE_SECONDS: Final = 240.0
 """Of a condition that comes within a second or, for real torch, ten; a machine may be busy with twenty others."""
@@ -55,6 +56,31 @@ def shutdown():
     _up = False
 def is_initialized():
     return _up
+def rank():
+    return 0
+def size():
+    return 1
+local_rank, local_size = rank, size
+Adasum = 2
+def mpi_enabled():
+    return False
+""",
+    "horovod/torch/mpi_ops.py": """
+from horovod.torch import size
+class mpi_lib:
+    pass
+for _name in ("wait_and_clear", "poll", "join", "barrier", "reset"):
+    setattr(mpi_lib, f"horovod_torch_{_name}", lambda *_: 0)
+_handle_map = {}
+"""
+    + "".join(f"def {name}(name=None, process_set=None):\n    return 0\n" for name in NAMED),
+    "horovod/torch/functions.py": "def broadcast_async_(tensor, root_rank, name=None):\n    return 0\n",
+    "horovod/torch/optimizer.py": """
+class _DistributedOptimizer:
+    def __init__(self, params):
+        pass
+class _DistributedAdasumOptimizer(_DistributedOptimizer):
+    pass
 """,
     "horovod/torch/elastic/__init__.py": "def run(func):\n    return func\n",
 }

@@ -4,14 +4,12 @@ The traceback stays: it has the line.
 """
 
 import sys
-import sysconfig
 import traceback
-from pathlib import Path
 from typing import Final
 
 from hvd_elastic.trainer.elastic.mistakes import script_mistake
+from hvd_elastic.trainer.telemetry.code_places import place_of_error
 
-_INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _NO_LINE: Final = "EOF when reading a line"
 """What `input()` says at the end of its input. Other EOFErrors have other words."""
 _TOO_MANY: Final = "Gradients were computed more than backward_passes_per_step times"
@@ -38,7 +36,7 @@ def leave_if_known(error: BaseException, *, began_as: int = 0, rank: int = 0) ->
 
 def find(error: BaseException, *, began_as: int = 0, rank: int = 0) -> str | None:
     """Return the sentence; None: the cause is not known. For the arguments see `leave_if_known`."""
-    place, words = _place(error), str(error)
+    place, words = place_of_error(error), str(error)
     if isinstance(error, EOFError) and words == _NO_LINE and not _has_terminal():
         return (
             f"input() at {place}: a worker has no terminal to read from. Take the answer from the script's arguments "
@@ -70,10 +68,3 @@ def _has_terminal() -> bool:
         return sys.stdin is not None and sys.stdin.isatty()
     except ValueError:  # it is closed
         return False
-
-
-def _place(error: BaseException) -> str:
-    """`train.py:123 in evaluate`: the innermost line that is no library's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith((*_INSTALLED, "<"))] or frames
-    return f"{Path(own[-1].filename).name}:{own[-1].lineno} in {own[-1].name}" if own else "an unknown line"

@@ -80,7 +80,7 @@ def probe_when_idle(fd: int) -> None:
 
     The kernel's own limit is far away: `is_peer_lost` comes first.
     """
-    with _borrowed(fd) as connection:
+    with contextlib.suppress(OSError), _borrowed(fd) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 30)
@@ -116,7 +116,7 @@ class PeerWatch:
 
 
 def _shut_down_if_lost(fd: int) -> None:
-    with _borrowed(fd) as connection:
+    with contextlib.suppress(OSError), _borrowed(fd) as connection:
         if TcpInfo.of(connection).is_peer_lost:
             logger.warning("the host at %s does not answer any more", connection.getpeername()[0])
             connection.shutdown(socket.SHUT_RDWR)
@@ -124,12 +124,12 @@ def _shut_down_if_lost(fd: int) -> None:
 
 @contextlib.contextmanager
 def _borrowed(fd: int) -> Iterator[socket.socket]:
-    """A socket object for a descriptor that another part closes. Errors end the block: it may be closed already, and
-    its number may be another file's.
+    """A socket object for a descriptor that another part closes.
+
+    Raises OSError: it may be closed already, and its number may be another file's.
     """
-    with contextlib.suppress(OSError):
-        connection = socket.socket(fileno=fd)
-        try:
-            yield connection
-        finally:
-            connection.detach()
+    connection = socket.socket(fileno=fd)
+    try:
+        yield connection
+    finally:
+        connection.detach()

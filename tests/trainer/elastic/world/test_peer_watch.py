@@ -6,9 +6,11 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
+from hvd_elastic.trainer.elastic.world import peer_watch
 from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets
 from hvd_elastic.trainer.elastic.world.peer_watch import PeerWatch, TcpInfo
 from testbed.debian_programs import needed
@@ -44,6 +46,17 @@ def test_which_peers_are_lost(probes: int, unacknowledged: int, retransmissions:
     )
     assert info.is_peer_lost is lost
     assert not replace(info, is_established=False).is_peer_lost
+
+
+def test_a_descriptor_that_another_part_has_closed_is_left_alone(tmp_path: Path) -> None:
+    """And one that is a file by now."""
+    with socket.socket() as closed:
+        number = closed.fileno()
+    peer_watch.probe_when_idle(number)
+    peer_watch._shut_down_if_lost(number)
+    with (tmp_path / "file").open("w") as file:
+        peer_watch.probe_when_idle(file.fileno())
+        peer_watch._shut_down_if_lost(file.fileno())
 
 
 def test_other_sockets_are_left_alone() -> None:
