@@ -43,7 +43,7 @@ class Difference:
     def measure(cls, held: Replicated, reference: int, world: TrainingWorld) -> Self:
         """Compare what each rank holds with what the reference does. `reference`: a rank."""
         own = {key: (_form(tensor), fingerprint([tensor])) for key, tensor in held.tensors.items()}
-        everyone = world.allgather_object(own, name="hvd_elastic.replicas.held")
+        everyone = world.allgather_object(own, name="hvd_elastic.replicas_held")
         theirs = everyone[reference]
         keys = [*theirs, *(key for each in everyone for key in each if key not in theirs)]
         for key in dict.fromkeys(keys):
@@ -81,7 +81,7 @@ def _distance(own: torch.Tensor, reference: int, world: TrainingWorld) -> tuple[
     most = gap.masked_fill(same, 0.0).nan_to_num(nan=math.inf).max().item() if gap.numel() else 0.0
     scale = theirs.to("cpu", wide).abs().nan_to_num(posinf=0.0).max().item() if gap.numel() else 0.0
     told = torch.tensor([most, most / scale if scale else math.inf if most else 0.0], dtype=torch.float64)
-    largest = world.allreduce(told, op=ReduceOp.MAX, name="hvd_elastic.replicas.distance").tolist()
+    largest = world.allreduce(told, op=ReduceOp.MAX, name="hvd_elastic.replicas_distance").tolist()
     return largest[0], largest[1]
 
 

@@ -146,7 +146,7 @@ class ReplicaCheck:
         """Do what is to be done about workers that differ. Returns whether the state of any was changed."""
         reference = comparison.reference
         difference = Difference.measure(held, reference, self._world)
-        rates = self._world.allgather_object(dict(held.rates), name="hvd_elastic.replicas.rates")
+        rates = self._world.allgather_object(dict(held.rates), name="hvd_elastic.replicas_rates")
         words = difference_words(comparison, difference, rates, self._objects, step)
         remedy = comparison.remedy(is_rounding=difference.is_rounding)
         if self._mode is ReplicaMode.WARN and remedy is not Remedy.MEND:
