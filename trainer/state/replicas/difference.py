@@ -1,7 +1,7 @@
 """How far apart workers are that should be alike, and in what. Every function here is collective."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -39,6 +39,11 @@ class Difference:
     def is_rounding(self) -> bool:
         return self.first is None
 
+    @property
+    def is_of_shape(self) -> bool:
+        """Whether ranks hold other tensors, or other shapes and types of them: there is nothing to compare."""
+        return self.first is not None and self.most is None
+
     @classmethod
     def measure(cls, held: Replicated, reference: int, world: TrainingWorld) -> Self:
         """Compare what each rank holds with what the reference does. `reference`: a rank."""
@@ -59,16 +64,10 @@ class Difference:
 
 def take_from(reference: int, keys: Sequence[Key], held: Replicated, world: TrainingWorld) -> None:
     """Give every rank the tensors that the reference holds, in their own memory."""
-    for key, tensor in _received(keys, held, reference, world):
-        with torch.no_grad():
-            held.tensors[key].copy_(tensor)
-
-
-def _received(
-    keys: Sequence[Key], held: Replicated, reference: int, world: TrainingWorld
-) -> Iterator[tuple[Key, torch.Tensor]]:
     for key in keys:  # one at a time: together they may be as large as the model
-        yield key, broadcast([held.tensors[key].detach()], reference, into={}, world=world)[0]
+        own = held.tensors[key]
+        with torch.no_grad():
+            own.copy_(broadcast([own.detach()], reference, into={}, world=world)[0])
 
 
 def _distance(own: torch.Tensor, reference: int, world: TrainingWorld) -> tuple[float, float]:

@@ -35,14 +35,12 @@ def difference_words(
         more = f" and {len(difference.differing) - 1} more" if len(difference.differing) > 1 else ""
         what = f"{named}{more} of {_ranks(comparison.differing)} differs from that of rank {reference} by rounding"
     else:
-        named = name_of(difference.first, objects)
-        who = _ranks(comparison.differing)
-        apart = (
+        named, who = name_of(difference.first, objects), _ranks(comparison.differing)
+        what = (
             f"{named} is not on all ranks in the same shape"
             if difference.most is None
             else f"{named} of {who} is up to {difference.most:.3g} from that of rank {reference}"
         )
-        what = apart
     return f"workers differ at step {step}, {_since(comparison)}: {what}"
 
 
@@ -59,7 +57,7 @@ def likely_reason(comparison: Comparison, difference: Difference, objects: State
             f"Likely because state.{plain[0]} is a plain optimizer, so each worker steps by the gradients of its own "
             "samples: wrap it with hvd.DistributedOptimizer before you create the State."
         )
-    if difference.first is not None and difference.most is None:
+    if difference.is_of_shape:
         return "Likely because only some workers have added or released parameters: do it on all, at the same step."
     return (
         "Likely because a part of the step depends on the rank: weights that are made from a generator of its own, "

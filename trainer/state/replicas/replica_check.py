@@ -7,7 +7,7 @@ are: all decide the same from the same reports.
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Final, NoReturn
 from zlib import crc32
@@ -133,14 +133,16 @@ class ReplicaCheck:
         told = torch.tensor([[*own, self._went_back_from, int(is_restorable)]], dtype=torch.int64)
         gathered = self._world.allgather(told, name="hvd_elastic.replicas").tolist()
         comparison = Comparison(reports=[_report(row) for row in gathered])
+        has_changed = False
         if comparison.are_alike:
             self._alike_at = step
             if step > comparison.went_back_from:
                 self._went_back_from = NEVER
-            now = self._clock()
-            self._due_at = now + (now - begun) / COST
-            return False
-        return self._act(comparison, held, step, is_restorable=any(row[-1] for row in gathered))
+        else:
+            has_changed = self._act(comparison, held, step, is_restorable=any(row[-1] for row in gathered))
+        now = self._clock()
+        self._due_at = now + (now - begun) / COST
+        return has_changed
 
     def _act(self, comparison: Comparison, held: Replicated, step: int, *, is_restorable: bool) -> bool:
         """Do what is to be done about workers that differ. Returns whether the state of any was changed."""
@@ -148,7 +150,7 @@ class ReplicaCheck:
         difference = Difference.measure(held, reference, self._world)
         rates = self._world.allgather_object(dict(held.rates), name="hvd_elastic.replicas_rates")
         words = difference_words(comparison, difference, rates, self._objects, step)
-        remedy = comparison.remedy(is_rounding=difference.is_rounding)
+        remedy = comparison.remedy(is_rounding=difference.is_rounding, is_of_shape=difference.is_of_shape)
         if self._mode is ReplicaMode.WARN and remedy is not Remedy.MEND:
             self._say_once(f"{words}. {likely_reason(comparison, difference, self._objects)}")
             return False
@@ -160,13 +162,13 @@ class ReplicaCheck:
             self._warn(f"{words}, and there is no checkpoint to go back to: all go on with what rank {reference} has")
             self._went_back_from = step
         else:
-            self._part(comparison, words, step, is_restorable=is_restorable)
+            leaving = comparison.differing if remedy is Remedy.LEAVE_OUT else ()
+            self._part(leaving, reference, words, step, is_restorable=is_restorable)
         take_from(reference, difference.differing, held, self._world)
         return True
 
-    def _part(self, comparison: Comparison, words: str, step: int, *, is_restorable: bool) -> NoReturn:
-        """End this world: all go back, but for the rank that leaves, if one does."""
-        leaving = comparison.differing if comparison.has_majority else ()
+    def _part(self, leaving: Sequence[int], reference: int, words: str, step: int, *, is_restorable: bool) -> NoReturn:
+        """End this world: all go back, but for the rank that leaves, if one does. The reference says so."""
         if self._world.rank() in leaving:
             logger.error("%s. Memory or a computation of this worker has failed, as far as anybody can tell", words)
             raise WorkerDiffers
@@ -174,7 +176,7 @@ class ReplicaCheck:
         if is_restorable:
             self._go_back()
         back = "the newest durable checkpoint, which was compared" if is_restorable else "the last commit"
-        if self._world.rank() == comparison.reference:
+        if self._world.rank() == reference:
             left = f"rank {leaving[0]} is left out, and all others" if leaving else "all"
             logger.warning("%s. %s go back to %s", words, left, back)
         raise HorovodInternalError(f"workers differ at step {step}")

@@ -57,14 +57,16 @@ class Comparison:
         return len({report.rates for report in self.reports}) > 1
 
     @property
-    def reference(self) -> int:
-        """The lowest rank that holds what most do; rank 0 where no more than half hold the same."""
+    def majority(self) -> tuple[int, int] | None:
+        """What more than half of the ranks hold; None: so many do not hold the same."""
         held, count = Counter(report.held for report in self.reports).most_common(1)[0]
-        return next(rank for rank, report in enumerate(self.reports) if report.held == held) if self._most(count) else 0
+        return held if 2 * count > len(self.reports) else None
 
     @property
-    def has_majority(self) -> bool:
-        return self._most(Counter(report.held for report in self.reports).most_common(1)[0][1])
+    def reference(self) -> int:
+        """The lowest rank that holds what most do; rank 0 where no more than half hold the same."""
+        majority = self.majority
+        return next((rank for rank, report in enumerate(self.reports) if report.held == majority), 0)
 
     @property
     def differing(self) -> tuple[int, ...]:
@@ -75,25 +77,27 @@ class Comparison:
     @property
     def alike_at(self) -> int:
         """Step of the last check at which all that differ were alike; NEVER: at least one of them was at none."""
-        ranks = self.differing if self.has_majority else range(len(self.reports))
+        ranks = self.differing if self.majority is not None else range(len(self.reports))
         return min(self.reports[rank].alike_at for rank in ranks)
 
     @property
     def went_back_from(self) -> int:
         return max(report.went_back_from for report in self.reports)
 
-    def remedy(self, *, is_rounding: bool) -> Remedy:
-        """Decide. `is_rounding`: the differences are of a rounding's size."""
+    def remedy(self, *, is_rounding: bool, is_of_shape: bool = False) -> Remedy:
+        """Decide.
+
+        Args:
+            is_rounding: the differences are of a rounding's size.
+            is_of_shape: ranks hold other tensors. Default False.
+        """
         if self.are_alike:
             return Remedy.NONE
-        # No fault of memory makes another learning rate of one, and rounding seldom does.
-        if self.rates_differ:
+        # No fault of memory makes another learning rate, or another shape, and rounding seldom does.
+        if self.rates_differ or is_of_shape:
             return Remedy.STOP
         if is_rounding:
             return Remedy.MEND
         if self.alike_at == NEVER or self.went_back_from != NEVER:
             return Remedy.STOP
-        return Remedy.LEAVE_OUT if self.has_majority and len(self.differing) == 1 else Remedy.GO_BACK
-
-    def _most(self, count: int) -> bool:
-        return 2 * count > len(self.reports)
+        return Remedy.LEAVE_OUT if self.majority is not None and len(self.differing) == 1 else Remedy.GO_BACK

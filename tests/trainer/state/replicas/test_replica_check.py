@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hvd_elastic.mpijob.contract import ENV_REPLICAS, Exit
+from hvd_elastic.trainer.collectives.any_rank import any_rank
 from hvd_elastic.trainer.collectives.errors import HorovodInternalError
 from hvd_elastic.trainer.state.replicas.replica_check import (
     FIRST_COMMITS,
@@ -169,6 +170,11 @@ def test_without_a_checkpoint_the_others_keep_what_they_have() -> None:
     assert [each.went_back for each in found] == [0, 0, 0]
 
 
+def test_where_two_differ_from_most_at_once_nobody_leaves() -> None:
+    found = checked(5, moved(0.5, 3, 4), first=nothing)
+    assert [(type(each.error), each.went_back) for each in found] == [(HorovodInternalError, 1)] * 5
+
+
 def test_of_two_both_go_back_once() -> None:
     found = checked(2, moved(0.5, 1), first=nothing)
     assert [(type(each.error), each.went_back) for each in found] == [(HorovodInternalError, 1)] * 2
@@ -204,6 +210,30 @@ def test_parameters_that_only_one_worker_has_are_named() -> None:
 
     [words] = errors(checked(2, change))
     assert "is not on all ranks in the same shape" in words
+    [words] = errors(checked(2, change, first=nothing, is_restorable=False))
+    assert "is not on all ranks in the same shape" in words, "no fault of memory, and nothing to be mended"
+
+
+def test_a_warning_does_not_make_checks_more_frequent() -> None:
+    def work(world: ThreadTrainingWorld) -> int:
+        owner, seconds = Owner.make(), iter(range(1000))
+        moved(0.5, 1)(owner, world.rank())
+        check = ReplicaCheck(
+            owner.objects,
+            mode="warn",
+            rank_local=(),
+            go_back=lambda: None,
+            world=world,
+            clock=lambda: float(next(seconds)),
+        )
+        compared = 0
+        for step in range(1, 200):
+            if any_rank(check.is_due(), world=world):
+                check.compare(step, is_restorable=False)
+                compared += 1
+        return compared
+
+    assert in_each_rank(2, work) == [len(FIRST_COMMITS)] * 2, "a check of a second is due again after a thousand"
 
 
 def test_when_workers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
