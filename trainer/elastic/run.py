@@ -109,7 +109,6 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
-            swallowed_interrupt.THIS_PROCESS.taken()  # what failed before was caught here
             return _train(state, func)
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)

@@ -2,10 +2,8 @@
 
 import logging
 
-import torch
-
+from hvd_elastic.trainer.collectives.any_rank import any_rank
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
-from hvd_elastic.trainer.collectives.training_world import ReduceOp
 from hvd_elastic.trainer.sharding.commit_choice import Kept
 from hvd_elastic.trainer.sharding.committed_shares import CommittedShares, SharesLostError
 from hvd_elastic.trainer.state.agreement import agree
@@ -102,10 +100,7 @@ class ShardedCommits:
     def store(self, reason: str) -> None:
         """Make the last commit durable. All workers wait and learn the outcome, so that one that must leave can."""
         self._gather_unstored()
-        durable = self._commits.save_to_store_sync(reason)
-        if HOROVOD.size() > 1:
-            own = torch.tensor([int(durable)])
-            durable = bool(HOROVOD.allreduce(own, op=ReduceOp.MAX, name="hvd_elastic.durable").item())
+        durable = any_rank(self._commits.save_to_store_sync(reason))
         if durable:
             self._commits.mark_durable()
         if HOROVOD.rank() == 0 and self._durable.settings.configured:
