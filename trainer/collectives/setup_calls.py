@@ -162,8 +162,9 @@ class SetupCalls:
             if (size := sum(tensor.nbytes for tensor in kept if tensor is not None)) > self._limit:
                 logger.warning(
                     "hvd.broadcast_parameters has sent %d MiB that are not part of the State: each process keeps them "
-                    "for those that join", size >> 20,
-                )  # fmt: skip
+                    "for those that join",
+                    size >> 20,
+                )
         self._sent.clear()
 
     # --- In place of Horovod's functions -----------------------------------------------------------------------------

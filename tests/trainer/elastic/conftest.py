@@ -3,9 +3,10 @@ from collections.abc import Iterator
 import pytest
 from horovod.runner.http.http_server import RendezvousServer
 
+from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.elastic.world.place import Place
 from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
-from tests.trainer.elastic.fake_launcher import ASSIGNED, FakeLauncher
+from tests.trainer.elastic.fake_launcher import ASSIGNED, FakeLauncher, LauncherStore
 
 
 @pytest.fixture
@@ -44,3 +45,12 @@ def horovod(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> FakeLaun
 @pytest.fixture
 def member() -> WorldMember:
     return WorldMember()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> LauncherStore:
+    store = LauncherStore()
+    monkeypatch.setattr(rendezvous_client, "launched", lambda: True)
+    monkeypatch.setattr(rendezvous_client, "publish", store.publish)
+    monkeypatch.setattr(rendezvous_client, "published", store.published)
+    return store

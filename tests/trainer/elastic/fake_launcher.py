@@ -52,3 +52,16 @@ class FakeLauncher:
                 return queue.pop(0).encode() if queue else None
 
         return Handler
+
+
+class LauncherStore:
+    """What processes leave for each other at a launcher, by key."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str | None] = {}
+
+    def publish(self, _scope: str, key: str, text: str) -> None:
+        self.said[key] = text
+
+    def published(self, _scope: str, key: str) -> str | None:
+        return self.said.get(key)

@@ -8,8 +8,8 @@ It replaces the work of `hvd.init()` and of the reset inside `hvd.elastic.run`, 
 * Before a world is formed its members meet at the launcher's join barrier, so that a newcomer's death costs a moment
   and not the job. The stock server answers 404: it has no barrier.
 * A member that dies in `hvd.init()`, or before those that join were given what they missed, costs the others one more
-  question. Horovod ends them (exit 134); this needs the
-  Horovod that `hvd-elastic install-horovod` builds, whose `hvd.init()` raises instead.
+  question. Horovod ends them (exit 134); this needs the Horovod that `hvd-elastic install-horovod` builds, whose
+  `hvd.init()` raises instead.
 * A host that is lost without a word is noticed within three seconds (`peer_watch`), not after the Gloo time-out.
 * Gloo's leftover sockets are shut down, so that every survivor of a death learns of it at once.
 * A process whose pod is about to end, and whose state is durable or cannot be taken over by anybody, does not wait for

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hvd_elastic.trainer.elastic.stalls import deadlock_search
 from hvd_elastic.trainer.elastic.stalls.deadlock_search import DeadlockSearch, StandingRank, find_apart
 from hvd_elastic.trainer.elastic.world import rendezvous_client
+from tests.trainer.elastic.fake_launcher import LauncherStore
 
 
 def stands(operation: str, *begun: str, spell: int = 1, line: int = 1) -> StandingRank:
@@ -20,29 +21,7 @@ def stands(operation: str, *begun: str, spell: int = 1, line: int = 1) -> Standi
 COMMIT, LOSS = stands("allreduce hvd_elastic.agreement", line=8), stands("allreduce loss", line=5)
 
 
-class Store:
-    """The launcher's."""
-
-    def __init__(self) -> None:
-        self.said: dict[str, str] = {}
-
-    def publish(self, _scope: str, key: str, text: str) -> None:
-        self.said[key] = text
-
-    def published(self, _scope: str, key: str) -> str | None:
-        return self.said.get(key)
-
-
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Store:
-    store = Store()
-    monkeypatch.setattr(rendezvous_client, "launched", lambda: True)
-    monkeypatch.setattr(rendezvous_client, "publish", store.publish)
-    monkeypatch.setattr(rendezvous_client, "published", store.published)
-    return store
-
-
-def test_ranks_in_unlike_operations_are_found(store: Store) -> None:
+def test_ranks_in_unlike_operations_are_found(store: LauncherStore) -> None:
     searches = [DeadlockSearch() for _ in range(3)]
     turns = [rank for _ in range(5) for rank in (1, 2, 0)]
     found = [searches[rank].look(rank, 3, LOSS if rank == 2 else COMMIT) for rank in turns]
@@ -64,7 +43,9 @@ def test_ranks_in_unlike_operations_are_found(store: Store) -> None:
         pytest.param(lambda turn: (turn, stands("allreduce loss", COMMIT.operation)), id="has begun the other"),
     ],
 )
-def test_less_than_certain_is_left_alone(store: Store, other: Callable[[int], tuple[int, StandingRank] | None]) -> None:
+def test_less_than_certain_is_left_alone(
+    store: LauncherStore, other: Callable[[int], tuple[int, StandingRank] | None]
+) -> None:
     search = DeadlockSearch()
     for turn in range(1, 20):
         said = other(turn)
@@ -74,7 +55,7 @@ def test_less_than_certain_is_left_alone(store: Store, other: Callable[[int], tu
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '[1, 1, "a", "b", "xyz"]', '["1", 1, "a", "b", ""]', "[" * 99_999])
-def test_a_strangers_word_is_no_rank(store: Store, text: str) -> None:
+def test_a_strangers_word_is_no_rank(store: LauncherStore, text: str) -> None:
     search = DeadlockSearch()
     for _ in range(9):
         store.publish("", "1", text)
@@ -88,13 +69,13 @@ def test_where_some_ranks_have_an_operation_of_their_own_nothing_is_certain() ->
     assert StandingRank.of(1, "allreduce w", "", [str(each) for each in range(9000)]) is None
 
 
-def test_without_a_launcher_nobody_is_asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_launcher_nobody_is_asked(store: LauncherStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_client, "launched", lambda: False)
     assert DeadlockSearch().look(0, 2, COMMIT) is None
     assert not store.said
 
 
-def test_a_large_world_speaks_more_rarely(store: Store) -> None:
+def test_a_large_world_speaks_more_rarely(store: LauncherStore) -> None:
     search = DeadlockSearch()
     spoke = []
     for _ in range(9):
