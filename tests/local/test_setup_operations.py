@@ -48,10 +48,11 @@ hvd.barrier()
 words = hvd.broadcast_object({{"made by": os.getpid()}}, root_rank=0, name="words")
 pids = hvd.allgather_object(os.getpid(), name="pids")
 total = hvd.allreduce(torch.tensor([float(os.getpid())]), name="total")
+agreed = elastic.agree(os.getpid()), elastic.any_rank(os.getpid() % 2)
 
 @elastic.run
 def train(state):
-    held = words, pids, total.item(), teacher.weight.tolist(), model.weight.tolist()
+    held = words, pids, total.item(), agreed, teacher.weight.tolist(), model.weight.tolist()
     everyone = hvd.allgather_object(held, name="held")
     assert all(each == everyone[0] for each in everyone), everyone
     Path(f"alike-{{hvd.size()}}-{{hvd.rank()}}").touch()
