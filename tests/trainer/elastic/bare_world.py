@@ -30,9 +30,17 @@ def bare_world(
 
 @contextmanager
 def world(
-    script: Sequence[str], size: int, *, handler: type[RendezvousHandler] = RendezvousHandler, **environment: str
+    script: Sequence[str],
+    size: int,
+    *,
+    handler: type[RendezvousHandler] = RendezvousHandler,
+    python: Sequence[str] | None = None,
+    **environment: str,
 ) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start `size` processes of a script with its arguments, by rank. None of them is there afterwards."""
+    """Start `size` processes of a script with its arguments, by rank. None of them is there afterwards.
+
+    `python`: the interpreter's command line, instead of that of the fork server.
+    """
     server = RendezvousServer()
     port = server.start(handler)
     slots = get_host_assignments([HostInfo("localhost", size)], size, size)
@@ -47,7 +55,7 @@ def world(
     }
     processes = [
         subprocess.Popen(
-            [*forkserver.python(), *script],
+            [*(python or forkserver.python()), *script],
             env={**base, **create_slot_env_vars(slot)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
