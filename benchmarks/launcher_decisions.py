@@ -1,51 +1,54 @@
-"""What deciding costs the launcher: CPU of the driver's thread, for worlds of which no process is real.
+"""What deciding and serving cost the launcher: CPU of its two threads, for worlds of which no process is real.
 
     python -m benchmarks.launcher_decisions [--processes 1024 2048 4096] [--slots 8]
 
-The world, the driver and the rendezvous store are the product's. Each process is a thread that asks what a worker
-asks. `first barrier`: from the first list of hosts until all processes are released into `hvd.init()`. `shrink`: one
-host leaves, all others ask for a place and meet again. HTTP is left out: it costs each request the same in a thread of
-its own.
+The world, the driver and the rendezvous server are the product's. Each process is a coroutine that asks over HTTP what
+a worker asks. `first barrier`: from the first list of hosts until all processes are released into `hvd.init()`.
+`shrink`: one host leaves, all others ask for a place and meet again.
 """
 
 import argparse
+import asyncio
 import contextlib
+import resource
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE
+
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher.core.slot_placement import SlotKey
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, WorkerCommand
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import LocalCommandRunner
 from hvd_elastic.launcher.status_report import StatusReport
-from hvd_elastic.mpijob.contract import JoinAnswer
+from hvd_elastic.mpijob.contract import JOIN_SCOPE, RENDEZVOUS_TOKEN_HEADER, SYNCED_SCOPE, JoinAnswer
 
 if TYPE_CHECKING:
     from hvd_elastic.launcher.remote.worker_output import OutputStream
     from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses
 
 SECONDS = 600.0
+TOKEN = "a word"
 
 
 class NoProcesses:
     """Starts nothing."""
 
     def start(self, *_: object, **__: object) -> None:
-        """Its process is a thread of the crowd."""
+        """Its process is a coroutine of the crowd."""
 
     def end(self, number: int, *, at_once: bool) -> None:
         """It has no end of its own."""
 
 
 class Crowd:
-    """A driver, and a thread for each process."""
+    """A driver, its server, and a coroutine for each process."""
 
     def __init__(self, hosts: int, slots: int, folder: Path) -> None:
         self.hosts = tuple(
@@ -66,7 +69,7 @@ class Crowd:
             command=WorkerCommand(argv=(), environment=lambda _: {}, streams=lambda *_: streams),
             report=StatusReport(folder),
         )
-        self.server = RendezvousServer("127.0.0.1", self.driver, token="")
+        self.server = RendezvousServer("127.0.0.1", self.driver, token=TOKEN)
         self.thread = threading.Thread(target=self.driver.run, args=(self.server,), daemon=True)
 
     @contextlib.contextmanager
@@ -79,34 +82,43 @@ class Crowd:
         self.thread.join()
         self.server.stop()
 
-    def cpu(self) -> float:
-        """CPU seconds of the driver's thread so far."""
-        assert self.thread.ident is not None
-        return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident))
+    def cpu(self) -> tuple[float, float]:
+        """CPU seconds so far: of the thread that decides, and of the one that serves."""
+        serving = next(each for each in threading.enumerate() if each.name == "rendezvous")
+        decides, serves = (
+            time.clock_gettime(time.pthread_getcpuclockid(each.ident)) for each in (self.thread, serving) if each.ident
+        )
+        return decides, serves
 
-    def keys(self, hosts: Sequence[Host]) -> list[SlotKey]:
-        """The processes on the hosts."""
-        return [(host.alias, local_rank) for host in hosts for local_rank in range(host.slots)]
+    def all_do(self, hosts: Sequence[Host], what: Callable[[str], Coroutine[None, None, object]]) -> None:
+        """Have each process on the hosts do something at once, and wait for all."""
+        keys = [f"{host.alias}:{local_rank}" for host in hosts for local_rank in range(host.slots)]
 
-    def all_do(self, hosts: Sequence[Host], what: Callable[[SlotKey], None]) -> None:
-        """Have each process do something in a thread of its own, and wait for all."""
-        threads = [threading.Thread(target=what, args=(key,)) for key in self.keys(hosts)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        async def together() -> None:
+            await asyncio.gather(*map(what, keys))
 
-    def arrive(self, key: SlotKey) -> None:
+        asyncio.run(together())
+
+    async def ask(self, scope: str, key: str) -> str:
+        """What the server answers."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        writer.write(f"GET /{scope}/{key} HTTP/1.0\r\n{RENDEZVOUS_TOKEN_HEADER}: {TOKEN}\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        head, _, body = answer.decode().partition("\r\n\r\n")
+        assert " 200 " in head, head
+        return body
+
+    async def arrive(self, key: str) -> None:
         """What `hvd.init()` does of a worker of this project, up to its release."""
-        while (answer := self.driver.wait_at_barrier(key)) != JoinAnswer.GO:
+        while (answer := await self.ask(JOIN_SCOPE, key)) != JoinAnswer.GO:
             if answer == JoinAnswer.AGAIN:
-                self.driver.request_place(key)
+                await self.ask(GET_RANK_AND_SIZE, key)
 
-    def reset(self, key: SlotKey) -> None:
+    async def reset(self, key: str) -> None:
         """Ask for a place in the next world, and arrive there if there is one."""
-        place = self.driver.request_place(key)
-        if place and not place.startswith("-1"):
-            self.arrive(key)
+        if not (await self.ask(GET_RANK_AND_SIZE, key)).startswith("-1"):
+            await self.arrive(key)
 
     def first_barrier(self) -> None:
         """All processes start and meet."""
@@ -115,9 +127,10 @@ class Crowd:
 
     def sync(self) -> None:
         """All processes say that they have the state. None registers: none could be notified here."""
-        for key in self.keys(self.hosts):
-            self.driver.synced(key)
-        self.driver.request_place(("nobody", 0))  # answered when all of it is known
+        self.all_do(self.hosts, lambda key: self.ask(SYNCED_SCOPE, key))
+        known = threading.Event()
+        self.driver.request_place(("nobody", 0), lambda _: known.set())  # answered when all of it is known
+        known.wait()
 
     def shrink(self) -> None:
         """The last host leaves."""
@@ -132,7 +145,8 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=8, help="processes of a host")
     flags = parser.parse_args()
     record = Record(name="launcher_decisions", question="What does deciding cost the launcher at many processes?")
-    threading.stack_size(256 << 10)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # both ends of all connections are in this process
     rows: list[list[Value]] = []
     for processes in flags.processes:
         with tempfile.TemporaryDirectory() as folder:
@@ -142,13 +156,17 @@ def main() -> None:
                 for part in (crowd.first_barrier, crowd.sync, crowd.shrink):
                     before = crowd.cpu()
                     part()
-                    parts.append(crowd.cpu() - before)
+                    parts += (end - begin for begin, end in zip(before, crowd.cpu(), strict=True))
         rows.append([processes, *parts])
     columns = (
         Column(title="processes", format="d"),
-        *(Column(title=title, format=".2f") for title in ("first barrier", "sync", "shrink by a host")),
+        *(
+            Column(title=f"{part}: {work}", format=".2f")
+            for part in ("first barrier", "sync", "shrink by a host")
+            for work in ("deciding", "serving")
+        ),
     )
-    title = "CPU seconds of the driver"
+    title = "CPU seconds of the launcher"
     record.add(Table(name="launcher-decisions", title=title, columns=columns, rows=rows))
     record.write()
 

@@ -33,7 +33,7 @@ from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.notifier import Notifier
 from hvd_elastic.launcher.protocol.process_pings import ProcessPings
-from hvd_elastic.launcher.protocol.rendezvous_server import HeldRequests, RendezvousServer
+from hvd_elastic.launcher.protocol.rendezvous_server import HeldRequests, RendezvousServer, Reply
 from hvd_elastic.launcher.remote.command_runner import CommandRunner, start_failure_code
 from hvd_elastic.launcher.remote.worker_output import OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses
@@ -144,26 +144,25 @@ class Driver:
         """End the job. A signal handler may call this."""
         self._events.put(lambda: self._world.stop(exit_code, reason))
 
-    def request_place(self, key: SlotKey) -> str | None:
+    def request_place(self, key: SlotKey, reply: Reply) -> None:
         """See RendezvousRequests."""
-        return self._ask(lambda ticket: self._world.place_requested(key, ticket, self._clock()))
+        self._ask(lambda ticket: self._world.place_requested(key, ticket, self._clock()), reply)
 
-    def wait_at_barrier(self, key: SlotKey) -> str | None:
+    def wait_at_barrier(self, key: SlotKey, reply: Reply) -> None:
         """See RendezvousRequests."""
-        return self._ask(lambda ticket: self._world.barrier_reached(key, ticket, self._clock()))
+        self._ask(lambda ticket: self._world.barrier_reached(key, ticket, self._clock()), reply)
 
-    def synced(self, key: SlotKey) -> str:
+    def initialising(self, rank: int, reply: Reply) -> None:
+        """See RendezvousRequests."""
+        self._ask(lambda ticket: self._world.initialising(rank, ticket, self._clock()), reply)
+
+    def synced(self, key: SlotKey) -> None:
         """See RendezvousRequests."""
         self._events.put(lambda: self._world.synced(key, self._clock()))
-        return ""
 
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         """See RendezvousRequests."""
         self._events.put(lambda: self._register(key, registration, proven=proven))
-
-    def initialising(self, rank: int) -> None:
-        """See RendezvousRequests."""
-        self._ask(lambda ticket: self._world.initialising(rank, ticket, self._clock()))
 
     def _ended(self, number: int, code: int, message: str) -> None:
         self._events.put(lambda: self._world.exited(number, code, self._clock(), message))
@@ -174,8 +173,9 @@ class Driver:
     def _pinged(self, number: int, outcome: PingOutcome) -> None:
         self._events.put(lambda: self._world.pinged(number, outcome, self._clock()))
 
-    def _ask(self, question: Callable[[Ticket], None]) -> str:
-        return self._requests.ask(lambda ticket: self._events.put(lambda: question(ticket)))
+    def _ask(self, question: Callable[[Ticket], None], reply: Reply) -> None:
+        ticket = self._requests.hold(reply)
+        self._events.put(lambda: question(ticket))
 
     # --- The thread that owns the world ------------------------------------------------------------------------------
 
@@ -250,7 +250,8 @@ class Driver:
     @_do.register
     def _(self, action: FailFormation) -> None:
         assert self._server is not None
-        self._server.broken = self._world.processes.generation == action.generation
+        if self._world.processes.generation == action.generation:
+            self._server.fail_formation()
 
     @_do.register
     def _(self, action: StartProcess) -> None:

@@ -122,14 +122,13 @@ class _Launch:
         """Callbacks are pushed once what they undo was done, so an error on the way leaves nothing behind."""
         stopping = threading.Event()
         with contextlib.ExitStack() as stack:
-            stack.callback(self._server.server_close)
+            stack.callback(self._server.stop)
             stack.enter_context(_signals_stop(self._driver, self._workers))
             if self._settings.metrics_port is not None:
                 stack.callback(self._serve_metrics(self._settings.metrics_port))
             self._outputs.start()
             stack.callback(self._outputs.drain, 1.0)
             self._server.start()
-            stack.callback(self._server.stop)
             stack.callback(self._runner.close)
             stack.callback(self._workers.end_all)
             stack.callback(stopping.set)

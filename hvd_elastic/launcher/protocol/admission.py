@@ -1,7 +1,6 @@
 """Which requests at the rendezvous server are believed."""
 
 import hmac
-import threading
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
@@ -27,7 +26,7 @@ class Proof(StrEnum):
 
 
 class Admission:
-    """Tells the job's own processes from strangers by the job's token. Any thread may call it.
+    """Tells the job's own processes from strangers by the job's token.
 
     Stock Horovod shows no token. So a request without one is believed as long as nothing says that a process of the job
     would have shown it: all workers run the same command, and each says at the barrier whether its Horovod has the
@@ -36,7 +35,6 @@ class Admission:
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
-        self._lock = threading.Lock()
         self._workers_show_it = False
         """Whether any worker has shown the token: they are this project's."""
         self._silent: set[SlotKey] | None = None
@@ -51,27 +49,24 @@ class Admission:
 
     def form(self, members: Iterable[SlotKey]) -> None:
         """A new world forms. Each of its members comes to the barrier before any of them looks for the others."""
-        with self._lock:
-            self._silent = set(members)
+        self._silent = set(members)
 
     def admits(self, scope: str, proof: Proof) -> bool:
         """Whether a request in this scope is believed. Scopes that are not named here are those of Horovod's C++."""
-        with self._lock:
-            if proof is Proof.RIGHT:
-                self._workers_show_it = True
-            if proof is not Proof.NONE:
-                return proof is Proof.RIGHT
-            if scope in OWN_SCOPES:
-                return False
-            return not (self._workers_show_it if scope in WORKER_SCOPES else self._horovod_shows_it())
+        if proof is Proof.RIGHT:
+            self._workers_show_it = True
+        if proof is not Proof.NONE:
+            return proof is Proof.RIGHT
+        if scope in OWN_SCOPES:
+            return False
+        return not (self._workers_show_it if scope in WORKER_SCOPES else self._horovod_shows_it())
 
     def horovod_of(self, member: SlotKey, *, shows_token: bool) -> bool:
         """Note what a process says of its Horovod. Whether it was the last member to say that it shows the token."""
-        with self._lock:
-            if not shows_token or not self._silent or member not in self._silent:
-                return False
-            self._silent.discard(member)
-            return self._horovod_shows_it()
+        if not shows_token or not self._silent or member not in self._silent:
+            return False
+        self._silent.discard(member)
+        return self._horovod_shows_it()
 
     def _horovod_shows_it(self) -> bool:
         return self._silent is not None and not self._silent

@@ -1,16 +1,18 @@
-"""The rendezvous server: Horovod's, with requests that are held, a barrier, and a token against strangers."""
+"""The rendezvous server: Horovod's, with requests that are held, a barrier, and a token against strangers.
 
-import _thread
+One thread serves all connections. A request that waits for the driver's answer is a future, and holds no thread: those
+of thousands of workers wait at once, and each blocked thread would take the GIL when it wakes.
+"""
+
+import asyncio
 import itertools
 import logging
-import queue
 import re
-import socketserver
+import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 
@@ -19,6 +21,14 @@ from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.admission import Admission, Proof
 from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
+from hvd_elastic.launcher.protocol.http_requests import (
+    HEAD_LIMIT_BYTES,
+    RefusedRequestError,
+    RequestHead,
+    read_body,
+    read_head,
+    response,
+)
 from hvd_elastic.mpijob.contract import (
     JOIN_SCOPE,
     RENDEZVOUS_TOKEN_HEADER,
@@ -31,9 +41,9 @@ logger = logging.getLogger(__name__)
 GLOO_SCOPE: Final = re.compile(r"global.*|local_.*|cross_.*")
 """Scopes in which Gloo's processes find each other (`gloo_context.h`); those of a process set have a suffix."""
 
-READ_SECONDS: Final = 30.0
-"""How long a client may keep a read waiting. Horovod's server waits 3 s: a worker on a busy host may need longer from
-the connection to its request, and is reset then. Whoever only connects costs a thread for so long."""
+CLIENT_SECONDS: Final = 30.0
+"""How long a client may take to send its request, and to take the response. Horovod's server waits 3 s: a worker on a
+busy host may need longer from the connection to its request, and is reset then."""
 
 BACKLOG: Final = 65_535
 """Connections that may wait to be accepted: as many as the kernel allows, which caps it to net.core.somaxconn (4,096
@@ -42,221 +52,217 @@ again, a second and more."""
 
 _PATH: Final = re.compile(r"/([^/]{1,512})/([^/]{1,512})")
 _KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,4})")
-_LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+Reply = Callable[[str], None]
+"""Answers a held request. Any thread may call it, once."""
 
 
 class RendezvousRequests(Protocol):
-    """What the server asks for the workers.
+    """What the server asks for the workers. It is called in the server's thread, and must not block."""
 
-    `request_place`, `wait_at_barrier` and `initialising` block until there is an answer; None means 404.
-    """
-
-    def request_place(self, key: SlotKey) -> str | None: ...
-    def wait_at_barrier(self, key: SlotKey) -> str | None: ...
-    def synced(self, key: SlotKey) -> str | None: ...
+    def request_place(self, key: SlotKey, reply: Reply) -> None: ...
+    def wait_at_barrier(self, key: SlotKey, reply: Reply) -> None: ...
+    def initialising(self, rank: int, reply: Reply) -> None: ...
+    def synced(self, key: SlotKey) -> None: ...
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...
-    def initialising(self, rank: int) -> None: ...
 
 
 class HeldRequests:
-    """Each request waits in a thread of its own, in `ask`, until the driver's thread answers its ticket."""
+    """Requests that wait for the driver's answer, by ticket. Any thread may call it."""
 
     def __init__(self) -> None:
-        self._answers: dict[Ticket, queue.SimpleQueue[str]] = {}
+        self._replies: dict[Ticket, Reply] = {}
         self._numbers = itertools.count(1)
 
-    def ask(self, submit: Callable[[Ticket], None]) -> str:
-        """Hand a new ticket to `submit` and wait for its answer."""
-        answer: queue.SimpleQueue[str] = queue.SimpleQueue()
+    def hold(self, reply: Reply) -> Ticket:
+        """Keep a request until `answer`."""
         ticket = next(self._numbers)
-        self._answers[ticket] = answer
-        submit(ticket)
-        return answer.get()
+        self._replies[ticket] = reply
+        return ticket
 
     def answer(self, ticket: Ticket, text: str) -> None:
         """Answer a request; does nothing if that was done already."""
-        answer = self._answers.pop(ticket, None)
-        if answer:
-            answer.put(text)
+        reply = self._replies.pop(ticket, None)
+        if reply:
+            reply(text)
 
     def answer_all(self, text: str) -> None:
         """Give all open requests the same answer."""
-        for ticket in list(self._answers):
+        for ticket in list(self._replies):
             self.answer(ticket, text)
 
 
-class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
+class RendezvousServer:
     """The server that Horovod's C++ side and the workers ask, able to serve many of them at once.
 
     Horovod's own listens on all interfaces and with a backlog of 5: of 64 workers that come together most wait a second
     until TCP tries again. It answers HEAD with what it knows of the files in its working directory.
+
+    Its methods only tell its thread what to do, in the order of the calls.
     """
 
-    request_queue_size = BACKLOG
-
     def __init__(self, address: str, requests: RendezvousRequests, *, token: str) -> None:
-        super().__init__((address, 0), RendezvousRequestHandler)
-        self.requests = requests
-        self.admission = Admission(token)
-        self.store = GlooStore()
-        self.broken = False
+        self._requests = requests
+        self._admission = Admission(token)
+        self._store = GlooStore()
+        self._is_broken = False
         """Whether a member of the forming world has died."""
-        self._thread = threading.Thread(target=self.serve_forever, name="rendezvous", daemon=True)
+        self._socket = socket.create_server((address, 0), backlog=BACKLOG)
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="rendezvous", daemon=True)
 
     @property
     def port(self) -> int:
-        return int(self.server_address[1])
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own. `threading.Thread` would also wait until it runs, each time."""
-        _thread.start_new_thread(self.process_request_thread, (request, client_address))
-
-    def server_bind(self) -> None:
-        """Bind without HTTPServer's look-up of the host's full name, which takes seconds without a DNS server."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A worker that hangs up has died, and its end is reported elsewhere."""
-        logger.debug("request of %s failed", client_address)
+        return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
         self._thread.start()
 
     def form(self, slots: tuple[Slot, ...]) -> None:
         """Forget what the last world's processes left and expect those of the new one."""
-        self.admission.form(slot.key for slot in slots)
+        self._loop.call_soon_threadsafe(self._form, slots)
+
+    def fail_formation(self) -> None:
+        """A member of the forming world has died: let the others give up."""
+        self._loop.call_soon_threadsafe(self._break)
+
+    def stop(self) -> None:
+        """Stop serving, once all replies that were given are sent. Requests that are still held are reset."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopped.set)
+            self._thread.join()
+        self._runner.close()
+        self._socket.close()
+
+    # --- The server's thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._connected, sock=self._socket, backlog=BACKLOG, limit=HEAD_LIMIT_BYTES)
+        await self._stopped.wait()
+        server.close()
+
+    def _form(self, slots: tuple[Slot, ...]) -> None:
+        self._admission.form(slot.key for slot in slots)
         sizes = {}
         for slot in slots:
             sizes["global"] = slot.size
             sizes[f"local_{slot.host.alias}"] = slot.local_size
             sizes[f"cross_{slot.local_rank}"] = slot.cross_size
-        self.store.form(sizes, len(slots))
-        self.broken = False
+        self._store.form(sizes, len(slots))
+        self._is_broken = False
 
-    def stop(self) -> None:
-        """Stop serving. Requests that are still held lose their connections when the launcher ends."""
-        self.shutdown()
-        self.server_close()
-        self._thread.join()
+    def _break(self) -> None:
+        self._is_broken = True
 
-
-class RendezvousRequestHandler(BaseHTTPRequestHandler):
-    """Handles one request, as Horovod's elastic `RendezvousHandler` does."""
-
-    server: RendezvousServer
-    timeout = READ_SECONDS
-
-    def do_GET(self) -> None:
-        """Answer a worker's question, or with what is stored.
-
-        Gloo would look for a process that has died while the world was forming until the Gloo time-out. Any status but
-        200 and 404 makes it give up after three tries (`http_store.cc`). test_rendezvous_server.py,
-        test_a_broken_world_fails_at_once.
-        """
-        request = self._admitted()
-        if request is None:
-            return
-        scope, key, _ = request
-        if self.server.broken and GLOO_SCOPE.fullmatch(scope):
-            self._answer(HTTPStatus.GONE)
-            return
-        value = self._value(scope, key)
-        self._answer(HTTPStatus.NOT_FOUND if value is None else HTTPStatus.OK, value or b"")
-
-    def do_PUT(self) -> None:
-        """Store a body of at most VALUE_LIMIT_BYTES, or take a registration."""
-        request, length = self._admitted(), self.headers.get("Content-Length", "")
-        if request is None:
-            return
-        if not _LENGTH.fullmatch(length):
-            self._answer(HTTPStatus.LENGTH_REQUIRED)
-            return
-        if int(length) > VALUE_LIMIT_BYTES:
-            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-            return
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one request. A worker that hangs up has died, and its end is reported elsewhere."""
+        client = str(writer.get_extra_info("peername", ("a lost client",))[0])
         try:
-            value = self.rfile.read(int(length))
+            status, body = await self._answer(reader, client)
+            writer.write(response(status, body))
+            writer.close()
+            async with asyncio.timeout(CLIENT_SECONDS):
+                await writer.wait_closed()
+        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError) as error:
+            logger.debug("request of %s failed: %r", client, error)
+        except asyncio.CancelledError:
+            logger.debug("request of %s was still held when the server stopped", client)
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, client: str) -> tuple[HTTPStatus, bytes]:
+        try:
+            async with asyncio.timeout(CLIENT_SECONDS):
+                head = await read_head(reader)
+                scope, key, proof = self._admitted(head, client)
+                is_put = head.method == "PUT"
+                value = await read_body(reader, head, limit_bytes=VALUE_LIMIT_BYTES) if is_put else b""
+        except RefusedRequestError as error:
+            return error.status, b""
         except TimeoutError:
-            self._answer(HTTPStatus.REQUEST_TIMEOUT)
-            return
-        if len(value) < int(length):
-            self._answer(HTTPStatus.BAD_REQUEST)
-            return
-        self._answer(self._put(*request, value))
+            return HTTPStatus.REQUEST_TIMEOUT, b""
+        if is_put:
+            return await self._put(scope, key, proof, value, client), b""
+        if head.method == "DELETE":  # a process has found all others of a scope
+            self._store.delete(scope, key)
+            return HTTPStatus.OK, b""
+        if self._is_broken and GLOO_SCOPE.fullmatch(scope):
+            # Gloo would look for a process that has died while the world was forming until the Gloo time-out. Any
+            # status but 200 and 404 makes it give up after three tries (`http_store.cc`).
+            return HTTPStatus.GONE, b""
+        found = await self._value(scope, key, head)
+        return (HTTPStatus.NOT_FOUND, b"") if found is None else (HTTPStatus.OK, found)
 
-    def do_DELETE(self) -> None:
-        """A process has found all others of a scope."""
-        request = self._admitted()
-        if request is not None:
-            scope, key, _ = request
-            self.server.store.delete(scope, key)
-            self._answer(HTTPStatus.OK)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log nothing: there are several requests for each pair of processes."""
-
-    def _admitted(self) -> tuple[str, str, Proof] | None:
-        """The request's scope, key and proof, if it is believed. If not, it is answered."""
-        match = _PATH.fullmatch(self.path)
+    def _admitted(self, head: RequestHead, client: str) -> tuple[str, str, Proof]:
+        """The request's scope, key and proof. Raises RefusedRequestError if it is not believed."""
+        match = _PATH.fullmatch(head.path)
         if match is None:
-            self._answer(HTTPStatus.BAD_REQUEST)
-            return None
-        admission, scope, key = self.server.admission, match[1], match[2]
-        proof = admission.proof(self.headers.get(RENDEZVOUS_TOKEN_HEADER))
-        if not admission.admits(scope, proof):
-            logger.debug("refused %s %s from %s", self.command, self.path, self.client_address[0])
-            self._answer(HTTPStatus.FORBIDDEN)
-            return None
+            raise RefusedRequestError(HTTPStatus.BAD_REQUEST)
+        scope, key = match[1], match[2]
+        proof = self._admission.proof(head.headers.get(RENDEZVOUS_TOKEN_HEADER.lower()))
+        if not self._admission.admits(scope, proof):
+            logger.debug("refused %s %s from %s", head.method, head.path, client)
+            raise RefusedRequestError(HTTPStatus.FORBIDDEN)
         return scope, key, proof
 
-    def _answer(self, status: HTTPStatus, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _value(self, scope: str, key: str) -> bytes | None:
-        requests = self.server.requests
-        methods = {
-            GET_RANK_AND_SIZE: requests.request_place,
-            JOIN_SCOPE: requests.wait_at_barrier,
-            SYNCED_SCOPE: requests.synced,
-        }
-        if scope not in methods:
-            return self.server.store.get(scope, key)
+    async def _value(self, scope: str, key: str, head: RequestHead) -> bytes | None:
+        if scope not in {GET_RANK_AND_SIZE, JOIN_SCOPE, SYNCED_SCOPE}:
+            return self._store.get(scope, key)
         slot = _slot_key(key)
         if slot is None:
             return None
-        if scope == JOIN_SCOPE:
-            says_so = self.headers.get(SHOWS_TOKEN_HEADER) == "1"
-            if self.server.admission.horovod_of(slot, shows_token=says_so):
-                self.server.store.forget_unproven()
-        answer = methods[scope](slot)
-        return None if answer is None else answer.encode("ascii")
+        if scope == SYNCED_SCOPE:
+            self._requests.synced(slot)
+            return b""
+        if scope == GET_RANK_AND_SIZE:
+            return await self._asked(lambda reply: self._requests.request_place(slot, reply))
+        says_so = head.headers.get(SHOWS_TOKEN_HEADER.lower()) == "1"
+        if self._admission.horovod_of(slot, shows_token=says_so):
+            self._store.forget_unproven()
+        return await self._asked(lambda reply: self._requests.wait_at_barrier(slot, reply))
 
-    def _put(self, scope: str, key: str, proof: Proof, value: bytes) -> HTTPStatus:
+    async def _put(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> HTTPStatus:
+        """Store a value, or take a registration."""
         if scope == PUT_WORKER_ADDRESSES:
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
-            self._register(key, proof, value)
+            self._register(key, proof, value, client)
             return HTTPStatus.OK
         if scope == "global" and key.isdecimal():
-            self.server.requests.initialising(int(key))
+            await self._asked(lambda reply: self._requests.initialising(int(key), reply))
         # A stock worker may have waited above, and what it says belongs to the world that it was waiting for.
         try:
-            self.server.store.put(scope, key, value, proven=proof is Proof.RIGHT)
+            self._store.put(scope, key, value, proven=proof is Proof.RIGHT)
         except GlooStoreFullError:
-            logger.warning("refused %s/%s from %s: too much is stored", scope, key, self.client_address[0])
+            logger.warning("refused %s/%s from %s: too much is stored", scope, key, client)
             return HTTPStatus.INSUFFICIENT_STORAGE
         return HTTPStatus.OK
 
-    def _register(self, key: str, proof: Proof, value: bytes) -> None:
+    def _register(self, key: str, proof: Proof, value: bytes, client: str) -> None:
         slot = _slot_key(key)
         try:
             if slot:
-                self.server.requests.register(slot, Registration.parse(value), proven=proof is Proof.RIGHT)
+                self._requests.register(slot, Registration.parse(value), proven=proof is Proof.RIGHT)
         except HorovodMessageError as error:
-            logger.warning("refused a registration for %s from %s: %s", key, self.client_address[0], error)
+            logger.warning("refused a registration for %s from %s: %s", key, client, error)
+
+    async def _asked(self, question: Callable[[Reply], None]) -> bytes:
+        """Ask, and wait for the reply."""
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+
+        def take(text: str) -> None:
+            if not answer.done():  # cancelled when the server stops
+                answer.set_result(text.encode("ascii"))
+
+        def reply(text: str) -> None:
+            self._loop.call_soon_threadsafe(take, text)
+
+        question(reply)
+        return await answer
 
 
 def _slot_key(key: str) -> SlotKey | None:

@@ -1,8 +1,10 @@
 """The server, over HTTP, as workers and Horovod's C++ side use it."""
 
 import base64
+import contextlib
 import http.client
 import pickle
+import queue
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,9 +15,10 @@ from horovod.runner.http.http_client import put_data_into_kvstore
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.slot_placement import SlotKey, place
+from hvd_elastic.launcher.protocol import rendezvous_server
 from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
-from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
+from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer, Reply
 
 WORD = "the job's word"
 OURS = {"X-Horovod-Token": WORD}
@@ -33,30 +36,35 @@ class Requests:
         self.places_asked: list[SlotKey] = []
         self.initialised: list[int] = []
         self.has_synced: list[SlotKey] = []
-        self.meeting = threading.Barrier(64)
-        self.is_held, self.holds = threading.Event(), threading.Event()
-        self.holds.set()
+        self.meet = 64
+        """So many come to the barrier before any of them is answered."""
+        self.waiting: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        self.held: queue.Queue[Reply] | None = None
+        """Those inside init, if they are held."""
 
-    def request_place(self, key: SlotKey) -> str | None:
+    def request_place(self, key: SlotKey, reply: Reply) -> None:
         self.places_asked.append(key)
-        return f"0,1,{key[1]},1,0,1"
+        reply(f"0,1,{key[1]},1,0,1")
 
-    def wait_at_barrier(self, key: SlotKey) -> str | None:
-        self.meeting.wait(20)
-        return "go"
+    def wait_at_barrier(self, key: SlotKey, reply: Reply) -> None:
+        self.waiting.put(reply)
+        if self.waiting.qsize() == self.meet:
+            for _ in range(self.meet):
+                self.waiting.get()("go")
 
-    def synced(self, key: SlotKey) -> str | None:
+    def synced(self, key: SlotKey) -> None:
         self.has_synced.append(key)
-        return ""
 
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         self.proven.append(proven)
         self.registered[key] = registration
 
-    def initialising(self, rank: int) -> None:
-        self.is_held.set()
-        self.holds.wait(20)
+    def initialising(self, rank: int, reply: Reply) -> None:
         self.initialised.append(rank)
+        if self.held is None:
+            reply("")
+        else:
+            self.held.put(reply)
 
 
 @pytest.fixture
@@ -108,6 +116,41 @@ def test_sixty_four_workers_wait_at_once(server: RendezvousServer) -> None:
     assert answers == [(200, b"go")] * 64
 
 
+def test_a_request_that_waits_holds_no_thread(server: RendezvousServer, requests: Requests) -> None:
+    requests.meet = 200
+    before = threading.active_count()
+    connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=30) for _ in range(requests.meet)]
+    for number, connection in enumerate(connections[1:]):
+        connection.request("GET", f"/join/h{number}:0", headers=OURS)
+    assert ask(server, "GET", "/rank_and_size/a:0", headers=OURS)[0] == 200, "nor the server"
+    assert threading.active_count() == before
+    connections[0].request("GET", "/join/last:0", headers=OURS)
+    assert [connection.getresponse().read() for connection in connections] == [b"go"] * requests.meet
+    for connection in connections:
+        connection.close()
+
+
+def test_a_server_that_stops_has_sent_its_answers_and_resets_what_waits(requests: Requests) -> None:
+    server = RendezvousServer("127.0.0.1", requests, token=WORD)
+    server.start()
+    connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=30) for _ in range(2)]
+    for number, connection in enumerate(connections):
+        connection.request("GET", f"/join/a:{number}", headers=OURS)
+    replies = [requests.waiting.get(timeout=20) for _ in connections]
+    replies[0]("again")
+    server.stop()
+    assert {outcome(connection) for connection in connections} == {b"again", None}
+
+
+def outcome(connection: http.client.HTTPConnection) -> bytes | None:
+    """What has been answered; None if the connection was closed without a word."""
+    with contextlib.closing(connection):
+        try:
+            return connection.getresponse().read()
+        except ConnectionError:
+            return None
+
+
 def test_horovods_own_client_registers_and_the_key_cannot_be_read_back(
     server: RendezvousServer, requests: Requests
 ) -> None:
@@ -135,19 +178,19 @@ def test_gloos_store(server: RendezvousServer, requests: Requests) -> None:
 def test_a_worker_is_held_inside_init_and_what_it_says_belongs_to_the_world_that_it_waited_for(
     server: RendezvousServer, requests: Requests
 ) -> None:
-    requests.holds.clear()
+    requests.held = queue.Queue()
     worker = threading.Thread(target=ask, args=(server, "PUT", "/global/0", b"address"))
     worker.start()
-    assert requests.is_held.wait(20)
+    reply = requests.held.get(timeout=20)
     server.form(place([Host(alias="a", address="x", slots=2)], None))
-    requests.holds.set()
+    reply("")
     worker.join(20)
     assert ask(server, "GET", "/global/0") == (200, b"address")
 
 
 def test_a_broken_world_fails_at_once(server: RendezvousServer) -> None:
     ask(server, "PUT", "/global/0", b"address")
-    server.broken = True
+    server.fail_formation()
     for scope in ("global", "local_a", "cross_0"):
         assert ask(server, "GET", f"/{scope}/0")[0] == 410
     assert ask(server, "GET", "/global_process_set_hash_7/0")[0] == 410
@@ -162,6 +205,20 @@ def test_a_body_without_end_is_not_taken(server: RendezvousServer) -> None:
         connection.endheaders()
         assert connection.getresponse().status == status
         connection.close()
+
+
+def test_a_head_without_end_is_not_taken(server: RendezvousServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(b"GET /global/0 HTTP/1.1\r\n" + b"X: y\r\n" * 20_000)
+        assert connection.recv(100).split()[1] == b"431"
+
+
+def test_who_connects_and_says_nothing_is_left(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous_server, "CLIENT_SECONDS", 0.01)
+    for said in (b"", b"PUT /global/0 HTTP/1.1\r\nContent-Length: 8\r\n\r\nhalf"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(said)
+            assert connection.recv(100).split()[1] == b"408"
 
 
 def test_a_body_that_ends_early_is_not_stored(server: RendezvousServer) -> None:
@@ -214,7 +271,7 @@ def test_once_a_worker_shows_the_token_nobody_asks_for_a_place_without(
 
 def come(server: RendezvousServer, requests: Requests, *headers: dict[str, str]) -> None:
     """The members a:0, a:1 ... come to the barrier together."""
-    requests.meeting = threading.Barrier(len(headers))
+    requests.meet = len(headers)
     threads = [
         threading.Thread(target=ask, args=(server, "GET", f"/join/a:{n}", None, shown))
         for n, shown in enumerate(headers)

@@ -7,7 +7,7 @@ from horovod.runner.http.http_client import put_data_into_kvstore
 
 from hvd_elastic.launcher.core.slot_placement import SlotKey
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
-from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
+from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer, Reply
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.trainer.collectives import notifications
 from hvd_elastic.trainer.elastic.world import rendezvous_client
@@ -18,15 +18,18 @@ from tests.trainer.elastic.fake_launcher import ASSIGNED, HELD, FakeLauncher
 class Nobody:
     """The world behind a server that believes nobody: nothing reaches it."""
 
-    def request_place(self, key: SlotKey) -> str | None:
+    def request_place(self, key: SlotKey, reply: Reply) -> None:
         raise AssertionError(key)
 
-    wait_at_barrier = synced = request_place
+    wait_at_barrier = request_place
+
+    def synced(self, key: SlotKey) -> None:
+        raise AssertionError(key)
 
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         raise AssertionError(key)
 
-    def initialising(self, rank: int) -> None:
+    def initialising(self, rank: int, reply: Reply) -> None:
         raise AssertionError(rank)
 
 
