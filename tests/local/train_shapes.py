@@ -23,7 +23,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import TensorDataset
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 import hvd_elastic as elastic
 
@@ -63,7 +63,7 @@ def sgd(model: nn.Module, rate: float = 0.02, **options: Any) -> Any:
 
 
 def backward(loss: torch.Tensor) -> None:
-    (loss * state.weight).backward()  # type: ignore[no-untyped-call]
+    (loss * state.weight).backward()
 
 
 def plain(**options: Any) -> tuple[dict[str, Any], Step]:
@@ -202,11 +202,11 @@ def helpers() -> tuple[dict[str, Any], Step]:
     model, optimizer = values["model"], values["optimizer"]
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30, gamma=0.7)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=20)
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.95))
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.95))  # type: ignore[no-untyped-call]
 
     def step(_: int, __: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> None:
         optimizer.zero_grad()
-        scaler.scale(mse_loss(model(x), y) * state.weight).backward()  # type: ignore[no-untyped-call]
+        scaler.scale(mse_loss(model(x), y) * state.weight).backward()
         optimizer.synchronize()
         with optimizer.skip_synchronize():
             scaler.step(optimizer)
@@ -305,12 +305,12 @@ trainings = {shape: made(shape) for shape in ENV.get("SHAPES", ",".join(SHAPES))
 
 
 def batches() -> Iterable[Any]:
-    per_worker = {"batch_size": 4} if "EACH" in ENV else {"global_batch_size": BATCH}
+    per_worker: dict[str, Any] = {"batch_size": 4} if "EACH" in ENV else {"global_batch_size": BATCH}
     found: Iterable[Any] = state.batches(dataset, **per_worker)
     match LOOP:
         case "tqdm":
             generated = (batch for _, batch in enumerate(found))
-            return tqdm(generated, total=SAMPLES // BATCH, disable=hvd.rank() != 0)
+            found = tqdm(generated, total=SAMPLES // BATCH, disable=hvd.rank() != 0)
         case "list":
             return list(found)
     return found
@@ -344,7 +344,7 @@ def hold() -> None:
 
 
 @elastic.run
-def train(state: elastic.State) -> None:
+def train(state: Any) -> None:
     taken: list[int] = []
     for number, batch in enumerate(by_steps() if LOOP == "next" else by_epochs()):
         for _, step in trainings.values():
@@ -369,5 +369,5 @@ def weights_of(values: dict[str, Any]) -> list[float]:
 
 LOG = Path(ENV["TEST_LOG"])
 held = {f"{shape}_{name}": value for shape, (values, _) in trainings.items() for name, value in values.items()}
-state = elastic.State(taken=0, **held)
+state: Any = elastic.State(taken=0, **held)
 train(state)
