@@ -107,7 +107,7 @@ REFUSED = {
     "join": "hvd.join(): a rank whose data has ended",
     "left-out": "the scheduler StepLR",
     "load": "the training function loads weights",
-    "not-finite": "rank 1",
+    "not-finite": "neither can ever be done",
     "spawn-for-all": 'below `if __name__ == "__main__":`',
     "sum": "adds the gradients",
     "writer": "was rank 1 at the beginning, and is rank 0 since a resize",
