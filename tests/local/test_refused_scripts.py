@@ -1,13 +1,11 @@
 """`hvd-elastic run` with scripts that cannot work: one sentence with the way out, and exit 79, under both launchers."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
+from testbed.local import script_run
 
 pytestmark = pytest.mark.process
 
@@ -24,6 +22,8 @@ how, folder = sys.argv[1], Path(sys.argv[2])
 def main():
     if how == "input":
         input("overwrite? ")
+    if how == "spawn-for-all":
+        torch.multiprocessing.set_start_method("spawn", force=True)
     elastic.init()
     model = torch.nn.LazyLinear(4) if how == "lazy" else torch.nn.Linear(4, 4)
     if "lbfgs" in how:
@@ -31,10 +31,15 @@ def main():
     else:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     if how != "plain-lbfgs":
-        options = {"op": hvd.Adasum} if how == "adasum" else {}
+        options = {"op": {"adasum": hvd.Adasum, "sum": hvd.Sum}[how]} if how in ("adasum", "sum") else {}
         optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
     writer = [].append if hvd.rank() == 0 else None
-    loading = {"num_workers": 1, "multiprocessing_context": "spawn"} if "spawn" in how else {}
+    skipped = []
+    loading = {"num_workers": 1} if "spawn" in how else {}
+    if how in ("spawn", "guarded-spawn"):
+        loading["multiprocessing_context"] = "spawn"
+    scheduler, scaler = torch.optim.lr_scheduler.StepLR(optimizer, 30), torch.amp.GradScaler("cpu")
+    average = torch.optim.swa_utils.AveragedModel(model) if how == "left-out" else None
 
     def closure():
         optimizer.zero_grad()
@@ -46,6 +51,8 @@ def main():
 
     @elastic.run
     def train(state):
+        if how == "load" and (folder / "last.pt").exists():
+            model.load_state_dict(torch.load(folder / "last.pt"))
         for state.epoch in state.remaining_epochs(2):
             data = torch.utils.data.TensorDataset(torch.ones(24, 4))
             for (x,) in state.batches(data, global_batch_size=4, **loading):
@@ -62,13 +69,24 @@ def main():
                     x.requires_grad_(True)
                     for _ in range(2):
                         x = checkpoint(model, x, use_reentrant=True) if how == "checkpoint" else model(x)
-                    x.sum().backward()
+                    loss = x.sum() * state.weight
+                    if how == "not-finite" and hvd.rank() == 1 and state.step_count == 2 and not skipped:
+                        skipped.append(True)
+                        continue
+                    (scaler.scale(loss) if how == "left-out" else loss).backward()
                     optimizer.step()
+                if how == "left-out":
+                    scheduler.step()
+                    average.update_parameters(model)
                 if how == "writer" and hvd.rank() == 0:
                     writer.__call__(state.step_count)
-                    if hvd.size() == 2 and state.step_count == 3:
-                        os.kill(os.getpid(), signal.SIGKILL)
+                if how == "load" and hvd.rank() == 0 and state.step_count == 1:
+                    torch.save(model.state_dict(), folder / "last.pt")
+                if how in ("load", "writer") and (hvd.rank(), hvd.size(), state.step_count) == (0, 2, 3):
+                    os.kill(os.getpid(), signal.SIGKILL)
                 state.commit()
+            if how == "join":
+                hvd.join()
         weights = torch.cat([weight.detach().flatten() for weight in model.parameters()])
         assert torch.equal(hvd.broadcast(weights, 0), weights)
     train(elastic.State(model=model, optimizer=optimizer))
@@ -86,22 +104,19 @@ REFUSED = {
     "input": "input() at train.py:12 in main: a worker has no terminal",
     "pdb": "the debugger has stopped at train.py:",
     "checkpoint": "use_reentrant=False",
+    "join": "hvd.join(): a rank whose data has ended",
+    "left-out": "the scheduler StepLR",
+    "load": "the training function loads weights",
+    "not-finite": "neither can ever be done",
+    "spawn-for-all": 'below `if __name__ == "__main__":`',
+    "sum": "adds the gradients",
     "writer": "was rank 1 at the beginning, and is rank 0 since a resize",
 }
 
 
-def run(folder: Path, how: str, launcher: str) -> "subprocess.CompletedProcess[str]":
-    (folder / "train.py").write_text(SCRIPT)
-    command = ["python", str(folder / "train.py"), how, str(folder)]
-    return subprocess.run(
-        [sys.executable, "-m", "hvd_elastic.cli", "run", "--workers", "1:2:2", "--launcher", launcher, "--", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        check=False,
-        timeout=280,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+def run(folder: Path, how: str, launcher: str) -> tuple[int, str]:
+    return script_run.ended(
+        script_run.start(folder, SCRIPT, how, options=("--workers", "1:2:2", "--launcher", launcher))
     )
 
 
@@ -116,18 +131,18 @@ CASES = [
     [pytest.param(*case, marks=[pytest.mark.core] if case == ("spawn", "launch") else []) for case in CASES],
 )
 def test_one_sentence_with_the_way_out(how: str, launcher: str, tmp_path: Path) -> None:
-    done = run(tmp_path, how, launcher)
+    code, said = run(tmp_path, how, launcher)
 
-    assert done.returncode == Exit.SCRIPT_MISTAKE, done.stdout
-    assert REFUSED[how] in done.stdout, done.stdout
+    assert code == Exit.SCRIPT_MISTAKE, said
+    assert REFUSED[how] in said, said
     assert not list(tmp_path.glob("done-*"))
 
 
 @pytest.mark.parametrize("how", ["plain-lbfgs", "guarded-spawn", "skip"])
 def test_the_way_out_works(how: str, tmp_path: Path) -> None:
-    done = run(tmp_path, how, "launch")
+    code, said = run(tmp_path, how, "launch")
 
-    assert done.returncode == Exit.OK, done.stdout
-    assert len(list(tmp_path.glob("done-*"))) == 2, done.stdout
+    assert code == Exit.OK, said
+    assert len(list(tmp_path.glob("done-*"))) == 2, said
     skipped = {file.name for file in tmp_path.glob("skipped-*")}
     assert skipped == ({"skipped-0", "skipped-1"} if how == "skip" else set())

@@ -1,21 +1,19 @@
 """`hvd-elastic run` with scripts whose workers come to differ: by the script's doing, or by a fault of one of them."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
+from testbed.local import script_run
 
 pytestmark = pytest.mark.process
 
 STORED_EVERY = 10
 STEPS = 60
 SCRIPT = f"""\
-import os, sys
+import os, signal, sys
 from pathlib import Path
 import torch
 import horovod.torch as hvd
@@ -29,14 +27,30 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 if how != "plain":
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
 
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=2)
+more = {{"scheduler": scheduler}} if how == "plateau" else {{}}
+steps_here = 0
+
 @elastic.run
 def train(state):
+    global steps_here
     while state.step < {STEPS}:
         optimizer.zero_grad()
         torch.manual_seed(100 * state.step + hvd.rank())
-        model(torch.randn(8, 4)).square().mean().backward()
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
         optimizer.step()
+        if how == "plateau":
+            scheduler.step(loss.item())
         state.step += 1
+        steps_here += 1
+        if how == "counter":
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 * 0.9**steps_here
+            if (state.step, hvd.rank(), hvd.size(), steps_here) == (10, 1, 2, 10):
+                os.kill(os.getpid(), signal.SIGKILL)
+            while state.step == 12 and hvd.size() == 1:
+                state.commit()
         flipped = folder / "flipped"
         if how == "flip" and state.step == 25 and hvd.rank() == hvd.size() - 1 and not flipped.exists():
             flipped.touch()
@@ -48,24 +62,14 @@ def train(state):
     weights = torch.cat([each.detach().flatten() for each in model.parameters()])
     (folder / f"weights-{{hvd.rank()}}").write_text(repr(weights.tolist()))
 
-train(elastic.State(model=model, optimizer=optimizer, step=0))
+train(elastic.State(model=model, optimizer=optimizer, step=0, **more))
 """
 
 
-def ended(folder: Path, how: str, *options: str, **env: str) -> "subprocess.CompletedProcess[str]":
+def ended(folder: Path, how: str, *options: str, **environment: str) -> tuple[int, str]:
     folder.mkdir(exist_ok=True)
-    (folder / "train.py").write_text(SCRIPT)
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "hvd_elastic.cli", "run", *options),
-            *("--", "python", str(folder / "train.py"), how, str(folder)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "HVD_ELASTIC_CHECKPOINT_STEPS": str(STORED_EVERY), **env},
-    )
+    environment = {"HVD_ELASTIC_CHECKPOINT_STEPS": str(STORED_EVERY), **environment}
+    return script_run.ended(script_run.start(folder, SCRIPT, how, options=options, **environment))
 
 
 def weights(folder: Path) -> set[str]:
@@ -74,17 +78,25 @@ def weights(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
 def test_workers_that_nothing_keeps_alike_end_the_job(launcher: str, tmp_path: Path) -> None:
-    job = ended(tmp_path, "plain", "--workers", "2", "--launcher", launcher)
-    said = job.stdout + job.stderr
-    assert job.returncode == Exit.SCRIPT_MISTAKE, said
+    code, said = ended(tmp_path, "plain", "--workers", "2", "--launcher", launcher)
+    assert code == Exit.SCRIPT_MISTAKE, said
     assert "workers differ at step 1, and have since the beginning: model.0.weight of rank 1 is up to" in said
     assert "state.optimizer is a plain optimizer" in said
 
 
+@pytest.mark.parametrize(
+    ("how", "since"), [("plateau", "and were alike at step"), ("counter", "since one of them has joined")]
+)
+def test_rates_that_each_worker_makes_for_itself_end_the_job(how: str, since: str, tmp_path: Path) -> None:
+    code, said = ended(tmp_path, how, "--workers", "1:2:2")
+    assert code == Exit.SCRIPT_MISTAKE, said
+    assert "workers differ at step" in said
+    assert since in said, said
+
+
 def test_a_job_may_only_be_warned(tmp_path: Path) -> None:
-    job = ended(tmp_path, "plain", "--workers", "2", HVD_ELASTIC_REPLICAS="warn")
-    said = job.stdout + job.stderr
-    assert job.returncode == Exit.OK, said
+    code, said = ended(tmp_path, "plain", "--workers", "2", HVD_ELASTIC_REPLICAS="warn")
+    assert code == Exit.OK, said
     assert said.count("workers differ") == 1
     assert len(weights(tmp_path)) == 2
 
@@ -92,11 +104,10 @@ def test_a_job_may_only_be_warned(tmp_path: Path) -> None:
 @pytest.mark.core
 def test_a_flipped_bit_of_one_worker_of_three_costs_its_place(tmp_path: Path) -> None:
     undisturbed = tmp_path / "undisturbed"
-    assert ended(undisturbed, "none", "--workers", "2").returncode == Exit.OK
+    assert ended(undisturbed, "none", "--workers", "2")[0] == Exit.OK
     folder = tmp_path / "disturbed"
-    job = ended(folder, "flip", "--workers", "2:3:3", "--checkpoint", f"file://{tmp_path}/kept")
-    said = job.stdout + job.stderr
-    assert job.returncode == Exit.OK, said
+    code, said = ended(folder, "flip", "--workers", "2:3:3", "--checkpoint", f"file://{tmp_path}/kept")
+    assert code == Exit.OK, said
     assert "workers differ at step 30, and were alike at step 20: model.1.weight of rank 2 is up to" in said
     assert "rank 2 is left out, and all others go back to the newest durable checkpoint" in said
     assert f"exit code {int(Exit.WORKER_DIFFERS)}" in said
@@ -108,11 +119,12 @@ def test_a_flipped_bit_of_one_worker_of_three_costs_its_place(tmp_path: Path) ->
 
 @pytest.mark.parametrize("launcher", ["launch", "horovodrun"])
 def test_of_two_workers_both_go_back(launcher: str, tmp_path: Path) -> None:
-    job = ended(tmp_path, "flip", "--workers", "2", "--launcher", launcher, "--checkpoint", f"file://{tmp_path}/kept")
-    said = job.stdout + job.stderr
-    assert job.returncode == Exit.OK, said
+    code, said = ended(
+        tmp_path, "flip", "--workers", "2", "--launcher", launcher, "--checkpoint", f"file://{tmp_path}/kept"
+    )
+    assert code == Exit.OK, said
     assert "all go back to the newest durable checkpoint" in said
     assert len(weights(tmp_path)) == 1
     alone = tmp_path / "undisturbed"
-    assert ended(alone, "none", "--workers", "2", "--launcher", launcher).returncode == Exit.OK
+    assert ended(alone, "none", "--workers", "2", "--launcher", launcher)[0] == Exit.OK
     assert weights(alone) == weights(tmp_path), "as if no bit had flipped"

@@ -73,12 +73,13 @@ def processes(mark: str) -> list[str]:
     return found
 
 
-def start(mark: str, *arguments: str) -> subprocess.Popen[str]:
+def start(mark: str, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "hvd_elastic.cli", "run", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        cwd=folder,
         env=os.environ | {"HVD_ELASTIC_TEST_MARK": mark, "OMP_NUM_THREADS": "1"},
     )
 
@@ -109,9 +110,25 @@ def test_an_interrupt_ends_every_process(number: signal.Signals, script: str, ma
     assert processes(mark) == []
 
 
-@pytest.mark.core
-def test_hosts_go_and_come_back_while_it_runs(script: str, mark: str) -> None:
-    job = start(mark, "--workers", "1:2:2", "--resize", "6:1,12:2", "--", "python", script, "100000", "-1", "-")
+@pytest.fixture
+def module(tmp_path: Path) -> str:
+    """The script as a module of a package that imports from it, and goes into a folder of its own, as hydra does."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "folders.py").write_text("def folder(name): return f'outputs/{name}'\n")
+    changes = "from .folders import folder\nos.makedirs(folder(os.getpid()))\nos.chdir(folder(os.getpid()))\n"
+    (package / "train.py").write_text(SCRIPT.replace("hvd.init()\n", f"hvd.init()\n{changes}"))
+    return "package.train"
+
+
+@pytest.mark.parametrize("program", [pytest.param("script", marks=pytest.mark.core), "module"])
+def test_hosts_go_and_come_back_while_it_runs(
+    program: str, script: str, module: str, tmp_path: Path, mark: str
+) -> None:
+    command = ["python", "-m", module] if program == "module" else ["python", script]
+    resized = ["--workers", "1:2:2", "--resize", "6:1,12:2"]
+    job = start(mark, *resized, "--", *command, "100000", "-1", "-", folder=tmp_path)
     assert job.stdout is not None
     sizes: list[str] = []
     for line in job.stdout:

@@ -3,13 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hvd_elastic.mpijob.contract import Exit
 from testbed.kube import waiting
+from testbed.local import script_run
 
 pytestmark = pytest.mark.process
 
@@ -28,8 +28,8 @@ stopped = []
 
 def on_sigterm(*_):
     hvd.rank()
-    if how == "sigterm-exit":
-        sys.exit(143)
+    if how.startswith("sigterm-exit"):
+        sys.exit(143 if how == "sigterm-exit" else 0)
     stopped.append(True)
 
 if how.startswith("sigterm"):
@@ -51,6 +51,8 @@ def train(state):
                 os._exit(0)
             if how in ("return", "all-return"):
                 return
+            if how == "error":
+                raise ValueError("a broken sample")
             if how == "mismatch":
                 hvd.allreduce(torch.zeros(2), name="loss")
         elif how == "mismatch" and state.step == 20:
@@ -58,6 +60,8 @@ def train(state):
         if how.startswith("sigterm"):
             import time; time.sleep(0.05)
         if how == "rank-0-commits" and (hvd.rank() or state.step % 10):
+            continue
+        if how == "unlike-clocks" and state.step % (10 + hvd.rank()):
             continue
         state.commit()
         if stopped:
@@ -69,15 +73,8 @@ train(elastic.State(model=model, optimizer=optimizer, step=0))
 
 
 def start(folder: Path, how: str, launcher: str = "launch") -> subprocess.Popen[str]:
-    (folder / "train.py").write_text(SCRIPT)
-    command = ["python", str(folder / "train.py"), how, str(folder)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "hvd_elastic.cli", "run", "--workers", "2", "--launcher", launcher, "--", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "HVD_ELASTIC_STALL_SECONDS": "2"},
-    )
+    options = ("--workers", "2", "--launcher", launcher)
+    return script_run.start(folder, SCRIPT, how, options=options, HVD_ELASTIC_STALL_SECONDS="2")
 
 
 def written(file: Path) -> bool:
@@ -89,33 +86,49 @@ def written(file: Path) -> bool:
 def test_a_rank_that_leaves_alone_is_no_success(how: str, launcher: str, tmp_path: Path) -> None:
     job = start(tmp_path, how, launcher)
 
-    output = job.communicate(timeout=280)[0]
+    code, output = script_run.ended(job)
 
-    assert job.returncode == Exit.SCRIPT_MISTAKE, output
+    assert code == Exit.SCRIPT_MISTAKE, output
     assert "rank 1 has " in output, output
     assert "elastic.agree" in output
     assert "after step 19" in output or "after step 20" in output, "which step it had reached"
+
+
+def test_an_error_of_one_rank_ends_the_job_with_its_words(tmp_path: Path) -> None:
+    job = start(tmp_path, "error")
+
+    code, output = script_run.ended(job)
+
+    assert code == 1, output
+    assert "ValueError: a broken sample" in output
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
 def test_operations_that_never_fit_end_the_job(launcher: str, tmp_path: Path) -> None:
     job = start(tmp_path, "mismatch", launcher)
 
-    output = job.communicate(timeout=280)[0]
+    code, output = script_run.ended(job)
 
-    assert job.returncode == Exit.SCRIPT_MISTAKE, output
+    assert code == Exit.SCRIPT_MISTAKE, output
     assert "Mismatched ALLREDUCE tensor shapes" in output
     assert "in 3 worlds" in output
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
-def test_ranks_in_unlike_operations_end_the_job(launcher: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "launcher"),
+    [
+        pytest.param("rank-0-commits", "launch", marks=pytest.mark.core),
+        ("rank-0-commits", "horovodrun"),
+        ("unlike-clocks", "launch"),
+    ],
+)
+def test_ranks_in_unlike_operations_end_the_job(how: str, launcher: str, tmp_path: Path) -> None:
     lines = {line.strip(): number for number, line in enumerate(SCRIPT.splitlines(), 1)}
-    job = start(tmp_path, "rank-0-commits", launcher)
+    job = start(tmp_path, how, launcher)
 
-    output = job.communicate(timeout=280)[0]
+    code, output = script_run.ended(job)
 
-    assert job.returncode == Exit.SCRIPT_MISTAKE, output
+    assert code == Exit.SCRIPT_MISTAKE, output
     commits = f"rank 0 waits in allreduce hvd_elastic.agreement at train.py:{lines['state.commit()']} in train"
     assert f"{commits}, and rank 1 in allreduce " in output
     assert f" at train.py:{lines['optimizer.step()']} in train: neither can ever be done" in output
@@ -125,20 +138,20 @@ def test_ranks_in_unlike_operations_end_the_job(launcher: str, tmp_path: Path) -
 def test_all_ranks_may_leave_at_the_same_step(how: str, tmp_path: Path) -> None:
     job = start(tmp_path, how)
 
-    output = job.communicate(timeout=280)[0]
+    code, output = script_run.ended(job)
 
-    assert job.returncode == Exit.OK, output
+    assert code == Exit.OK, output
     assert len(list(tmp_path.glob("after-*"))) == (2 if how == "all-return" else 0)
 
 
-@pytest.mark.parametrize("how", ["sigterm-exit", "sigterm-return"])
+@pytest.mark.parametrize("how", ["sigterm-exit", "sigterm-exit-0", "sigterm-return"])
 def test_after_sigterm_a_rank_leaves_and_the_others_train_on(how: str, tmp_path: Path) -> None:
     job = start(tmp_path, how)
     waiting.until("rank 1 is at step 20", lambda: written(tmp_path / "at-20"), within_seconds=200)
 
     os.kill(int((tmp_path / "at-20").read_text()), signal.SIGTERM)
-    output = job.communicate(timeout=280)[0]
+    code, output = script_run.ended(job)
 
-    assert job.returncode == Exit.OK, output
+    assert code == Exit.OK, output
     assert "left: exit code 77" in output
     assert len(list(tmp_path.glob("after-*"))) >= 1
