@@ -149,6 +149,9 @@ def delete(*, sweep: str, volumes: bool, yes: bool, chosen: ChosenCluster) -> No
     if not volumes and (stays := [str(part) for job in plan.jobs for part in job.volumes]):
         click.echo(f"stays (--volumes deletes it): {', '.join(stays)}", err=True)
     confirm(f"Delete {len(plan.jobs)} jobs of {sweep}?", yes=yes)
+    for job in plan.jobs:
+        if job.ending:
+            click.echo(f"{job.name}: waiting for {job.ending}", err=True)
     delete_sweep(cluster, plan, volumes=volumes, sleep=time.sleep, report=click.echo)
 
 
