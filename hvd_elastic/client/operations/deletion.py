@@ -8,8 +8,8 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterE
 from hvd_elastic.client.job_lookup import UnknownJobError
 from hvd_elastic.client.operations.resource_paths import VOLUME_KINDS, collection_path, mpijob_path, object_path
 from hvd_elastic.client.operations.submitted_job import find_submitted
-from hvd_elastic.client.report.words.time_words import count_words
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
+from hvd_elastic.system.plain_words import count_words
 
 _NAMESPACED: Final = (
     ("v1", "Pod"),

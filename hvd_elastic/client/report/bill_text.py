@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvd_elastic.client.report.bill import Bill, MachineBill
 from hvd_elastic.client.report.prices import PriceList
-from hvd_elastic.client.report.words.time_words import count_words, duration_words
+from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.rules.cluster_views import LABEL_MACHINE
+from hvd_elastic.system.plain_words import count_words
 
 _HOUR = 3600
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from hvd_elastic.client.report.job_state import JobState
 from hvd_elastic.client.report.job_status import JobStatus
 from hvd_elastic.client.report.stage_status import stage_line
-from hvd_elastic.client.report.words.time_words import clock_words, count_words, duration_words
+from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus
+from hvd_elastic.system.plain_words import count_words
 
 
 def status_text(status: JobStatus, *, wide: bool = False) -> str:
