@@ -7,7 +7,7 @@ def count_words(count: int, thing: str) -> str:
         return f"{count} {thing}"
     if thing.endswith("y"):
         return f"{count} {thing[:-1]}ies"
-    return f"{count} {thing}{'es' if thing.endswith(('s', 'ch')) else 's'}"
+    return f"{count} {thing}{'es' if thing.endswith(('s', 'tch')) else 's'}"
 
 
 def cut_middle(text: str, longest: int) -> str:

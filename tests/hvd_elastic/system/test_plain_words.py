@@ -44,11 +44,16 @@ def test_one_thing_and_several() -> None:
         "0 resizes",
         "2 resizes",
     ]
-    assert [count_words(2, "batch"), count_words(2, "class"), count_words(2, "entry")] == [
-        "2 batches",
-        "2 classes",
-        "2 entries",
-    ]
+    many = [count_words(2, thing) for thing in ("batch", "class", "entry", "epoch")]
+    assert many == ["2 batches", "2 classes", "2 entries", "2 epochs"]
+
+
+def test_what_is_submitted_and_applied_is_applied_in_the_same_way() -> None:
+    """Without `--server-side` kubectl warns of what `submit` wrote."""
+    told = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "hvd_elastic" / "cli").rglob("*.py")]
+    lines = [line for path in told for line in path.read_text().splitlines() if "generate job.yaml | kubectl" in line]
+    assert len(lines) >= 3
+    assert [line for line in lines if "apply --server-side" not in line] == []
 
 
 def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
