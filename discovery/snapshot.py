@@ -15,6 +15,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import SNAPSHOT_FILE, SNAPSHOT_MAX_AGE_SECONDS, HvdElasticError, SnapshotState
 from hvd_elastic.system.atomic_file import replace_file
+from hvd_elastic.system.plain_words import count_words
 
 _HOST: Final = re.compile(r"host ([A-Za-z0-9._-]+) ([1-9][0-9]*) ([A-Za-z0-9._-]+) ([A-Za-z0-9._-]+)", re.ASCII)
 _END: Final = re.compile(r"end ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([a-z]+)", re.ASCII)
@@ -126,7 +127,7 @@ def parse(text: str) -> Snapshot:
     if not end or end[5] not in set(SnapshotState):
         raise TornSnapshotError(f"the snapshot's last line is not an end line: {last!r}")
     if len(lines) != int(end[2]):
-        raise TornSnapshotError(f"the snapshot has {len(lines)} hosts, but its end line says {end[2]}")
+        raise TornSnapshotError(f"the snapshot has {count_words(len(lines), 'host')}, but its end line says {end[2]}")
     return Snapshot(
         hosts=tuple(map(_parse_host, lines)),
         generation=int(end[1]),

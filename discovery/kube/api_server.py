@@ -124,7 +124,7 @@ class ApiServer:
                 yield lines
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
         except BaseException:
             self.close()
             raise
@@ -134,6 +134,10 @@ class ApiServer:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _unreachable(self, error: Exception) -> ApiUnreachableError:
+        where = f"{self._access.host}:{self._access.port}"
+        return ApiUnreachableError(f"the API server {where}: {type(error).__name__}: {error}")
 
     def _has_more(self, response: http.client.HTTPResponse) -> bool:
         """Whether the next read would find something, which then joins the same batch."""
@@ -158,7 +162,7 @@ class ApiServer:
             return answer
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
 
     def _send(
         self, method: str, path: str, body: Json | None = None, content: str = "application/json"
@@ -213,7 +217,3 @@ def _status_error(response: http.client.HTTPResponse) -> ApiStatusError:
     except (ValueError, KeyError, TypeError):
         message = text[:200] or response.reason
     return ApiStatusError(response.status, message, float(after) if after.isdecimal() else None)
-
-
-def _unreachable(error: Exception) -> ApiUnreachableError:
-    return ApiUnreachableError(f"{type(error).__name__}: {error}")

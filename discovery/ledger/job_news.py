@@ -18,6 +18,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorldChanged,
 )
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.system.plain_words import count_words, cut_middle
 
 GAP_SECONDS: Final = 10.0
 """At least, between two Events."""
@@ -77,7 +78,7 @@ class JobNews:
                 case LauncherEnded():
                     self._causes.append(_launcher_ended(entry))
                 case RanksStalled():
-                    self._news = "RanksStalled", f"training waits for ranks: {entry.words[:MAX_STALL]}", True
+                    self._news = "RanksStalled", f"training waits for ranks: {cut_middle(entry.words, MAX_STALL)}", True
                 case WorldChanged():
                     self._change(entry)
                 case JobEnded():
@@ -85,7 +86,8 @@ class JobNews:
 
     def stall(self, seconds: float) -> None:
         """Workers are in training, and no step has been done for so long."""
-        self._news = "Stalled", f"no step for {seconds:.0f} s, with {len(self._world)} workers in training", True
+        training = count_words(len(self._world), "worker")
+        self._news = "Stalled", f"no step for {seconds:.0f} s, with {training} in training", True
 
     def due(self, now: float) -> News | None:
         """What is to be told now, once. The end of a job is told at once."""
@@ -122,12 +124,12 @@ def _departed(entry: WorkerLeaving) -> str:
     if entry.why is Departure.PREEMPTED:
         by = f" by {entry.by.replace('uid:', 'the pod with UID ')}" if entry.by else ""
         return f"{entry.pod} was preempted{by}"
-    detail = f" ({entry.detail[:MAX_DETAIL]})" if entry.detail else ""
+    detail = f" ({cut_middle(entry.detail, MAX_DETAIL)})" if entry.detail else ""
     return f"{entry.pod} {_WORDS[entry.why]}{detail}"
 
 
 def _launcher_ended(entry: LauncherEnded) -> str:
     if entry.exit_code is None:
         return f"the launcher was taken away ({entry.reason or 'it is gone'})"
-    detail = f": {entry.reason[:MAX_DETAIL]}" if entry.reason else ""
+    detail = f": {cut_middle(entry.reason, MAX_DETAIL)}" if entry.reason else ""
     return f"the launcher ended with exit code {entry.exit_code}{detail}"

@@ -42,7 +42,7 @@ def plan_scale(
         return ScalePlan()
     wanted = int(job.wanted) if job.wanted.isascii() and job.wanted.isdigit() else -1
     if not min_workers <= wanted <= max_workers:
-        return ScalePlan(refusal=f"{job.wanted} workers wanted, but the job has {min_workers} to {max_workers}")
+        return ScalePlan(refusal=f"wanted: {job.wanted}, but the job has {min_workers} to {max_workers} workers")
     if wanted >= job.replicas:
         return ScalePlan(replicas=wanted if wanted > job.replicas else None)
     victims = [pod for pod in pods if pod.index is not None and pod.index >= wanted]

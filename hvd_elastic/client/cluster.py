@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
+from hvd_elastic.client.doctor.checks import operator_checks
 from hvd_elastic.client.doctor.diagnosis import Diagnosis
 from hvd_elastic.client.doctor.examination import examine
 from hvd_elastic.client.doctor.fact_reader import FactReader
@@ -97,6 +98,10 @@ class Cluster:
     def resume(self, name: str) -> suspension.Suspension:
         """Have the pods of a suspended job made again."""
         return suspension.resume(self.client, name)
+
+    def resume_warning(self) -> str:
+        """Why a job that has run before may not be resumed here, and the way out; empty: it is."""
+        return operator_checks.resume_warning(FactReader(self.client, self.namespace).read_operators())
 
     def scale(
         self, name: str, workers: int, *, approve: Callable[[scaling.Scaling], None] = lambda _scaling: None

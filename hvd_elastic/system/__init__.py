@@ -1,1 +1,1 @@
-"""What every room needs of the operating system, over the standard library alone: whole files, processes, retries."""
+"""What every room needs, over the standard library alone: whole files, processes, retries, and plain words."""

@@ -19,6 +19,7 @@ from hvd_elastic.mpijob.contract import (
     drain_seconds,
 )
 from hvd_elastic.system import child_processes, job_key
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.worker import answers, drain
 from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.early_exit import reported_exit, take_mark
@@ -240,7 +241,7 @@ class EntryPoint:
 
     def _on_client(self, client: AdoptClient) -> None:
         if client.local_rank >= len(self._slots):
-            client.say(f"local rank {client.local_rank}, but this worker has {len(self._slots)} slots")
+            client.say(f"local rank {client.local_rank}, but this worker has {count_words(len(self._slots), 'slot')}")
             client.finish(Exit.BAD_INPUT)
         elif self._leaving:
             client.say("this worker is about to end")

@@ -7,6 +7,7 @@ from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
@@ -22,11 +23,11 @@ def problems(spec: JobSpec) -> Iterator[Problem]:
 def _gpus(spec: JobSpec) -> Iterator[Problem]:
     workers = spec.workers
     if workers.gpus and workers.slots > workers.gpus:
-        what = f"is more than the {workers.gpus} GPUs of a worker: each process needs one"
+        what = f"is more than a worker's {count_words(workers.gpus, 'GPU')}: each process needs one"
         yield Problem(path="workers.slots", value=workers.slots, what=what, way_out=f"write {workers.gpus}")
     loaders = workers.slots * workers.loaders
     if quantity.parse(workers.cpu) < loaders:
-        what = f"is less than the {loaders} loader processes of a worker (slots x loaders)"
+        what = f"is less than a worker's {count_words(loaders, 'loader process')} (slots x loaders)"
         yield Problem(path="workers.cpu", value=workers.cpu, what=what, way_out=f"write {loaders} or more")
     if spec.gpu_type is None:
         return

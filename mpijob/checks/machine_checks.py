@@ -14,6 +14,7 @@ from hvd_elastic.mpijob.clouds.machine_types import MachineType, efa_adapters, f
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 _OR_SAY: Final = "or say with `machine` what the nodes have"
 
@@ -116,7 +117,7 @@ def _no_machine_for(spec: JobSpec, gpu: str) -> Iterator[Problem]:
 
 def _wants(spec: JobSpec) -> str:
     workers = spec.workers
-    return f"{workers.gpus} GPUs, {workers.cpu} CPUs and {workers.memory} of memory"
+    return f"{count_words(workers.gpus, 'GPU')}, {workers.cpu} of CPU and {workers.memory} of memory"
 
 
 def _names(cloud: str, gpu: str) -> str:

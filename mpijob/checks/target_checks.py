@@ -16,6 +16,7 @@ from hvd_elastic.mpijob.description.mounts import mounts
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 _NO_LAUNCHER: Final = "has no effect: a PyTorchJob has no launcher, torchrun runs in each worker"
 _NOT_HOROVOD: Final = "has no effect: it is a setting of Horovod's, and torchrun starts this job"
@@ -135,7 +136,7 @@ def _shares(spec: JobSpec, autoscale: AutoscaleSpec) -> Iterator[Problem]:
         what, way_out = "shares GPUs, and the workers have none", "set workers.gpus, or leave autoscale out"
         yield Problem(path="autoscale", value=_text(autoscale), what=what, way_out=way_out)
     if autoscale.quota is not None and autoscale.quota < workers.min * workers.gpus:
-        what = f"is below the {workers.min * workers.gpus} GPUs of workers.min"
+        what = f"is below what workers.min has: {count_words(workers.min * workers.gpus, 'GPU')}"
         yield Problem(
             path="autoscale.quota", value=autoscale.quota, what=what, way_out="raise it, or lower workers.min"
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.data.batch_policy import BatchError
@@ -185,9 +186,9 @@ def _set_length(cursor: Cursor, length: int, *, name: str) -> None:
         return
     if cursor.position and cursor.length not in (None, length):
         raise BatchError(
-            f"batches({name!r}): the data set has {length} samples, but this epoch was begun with {cursor.length}, "
-            f"of which {cursor.position} were taken: continue with the same data set, or begin the next epoch "
-            "(state.epoch += 1) with the other one"
+            f"batches({name!r}): the data set has {count_words(length, 'sample')}, but this epoch was begun with "
+            f"{cursor.length}, of which {cursor.position} were taken: continue with the same data set, or begin the "
+            "next epoch (state.epoch += 1) with the other one"
         )
     cursor.length = length
 
@@ -206,4 +207,4 @@ def _prefetched(pairs: Iterator[tuple[Any, MicroBatch]], prefetcher: Prefetcher)
             raise BatchError("prefetcher: it yielded more batches than it was given")
         yield batch, ahead.popleft()
     if ahead:
-        raise BatchError(f"prefetcher: it was exhausted while it still held {len(ahead)} batches")
+        raise BatchError(f"prefetcher: it was exhausted while it still held {count_words(len(ahead), 'batch')}")

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.data.batch_policy import BatchError
@@ -57,8 +58,9 @@ def check_order(
     if order is None:
         if cursor.position and cursor.order_count:
             raise BatchError(
-                f"batches({name!r}): this epoch was begun with the order of a sampler, of which {cursor.position} "
-                "samples were taken: continue with it, or begin the next epoch (state.epoch += 1) without"
+                f"batches({name!r}): this epoch was begun with the order of a sampler, of which "
+                f"{count_words(cursor.position, 'sample')} were taken: continue with it, or begin the next "
+                "epoch (state.epoch += 1) without"
             )
         return
     report = report_of(order, cursor)
@@ -88,7 +90,7 @@ def disagreement(reports: Sequence[Report], *, name: str, what: str, taken: int)
     if not all(each.as_before for each in reports):
         return (
             f"batches({name!r}): {what} gives another order than the one with which this epoch was begun, of which "
-            f"{taken} samples were taken"
+            f"{count_words(taken, 'sample')} were taken"
         )
     return None
 

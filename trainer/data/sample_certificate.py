@@ -186,9 +186,7 @@ def examine(certificate: Certificate) -> CertificateFinding:
     shown = certificate.copy()
     shown.put_together(latest + 1)
     words = [_words(each, latest) for each in shown.passes if each.told]
-    by_plan = (
-        f" ({certificate.by_plan:,} of them by the plan: a worker died before it told)" if certificate.by_plan else ""
-    )
+    by_plan = f" ({certificate.by_plan:,} of them in the step in which a worker died)" if certificate.by_plan else ""
     return CertificateFinding(holds=True, words="; ".join(words) + by_plan if words else "no samples yet")
 
 

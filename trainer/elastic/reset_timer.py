@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.state_protocol import ElasticState
@@ -88,6 +89,6 @@ class ResetTimer:
 
 def _goes_on(*, size: int, step: int, seconds: float, cause: events.PauseCause) -> str:
     """The sentence for the end of a pause. Its seconds are those of the event, and so of `status` and of the bill."""
-    workers = f"{size} worker" if size == 1 else f"{size} workers"
     why = "hosts were added or removed" if cause is events.PauseCause.HOSTS else "a process was lost"
+    workers = count_words(size, "worker")
     return f"training goes on with {workers} after step {step}; it stood still for {seconds:.2f} s: {why}"

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.fit.fit_progress import FitProgress
 
 
@@ -64,8 +65,9 @@ def why_ended(progress: FitProgress, *, early_stop: EarlyStop | None, max_steps:
     if progress.stopped:
         return progress.stopped
     if max_steps is not None and progress.step >= max_steps:
-        return f"all {max_steps} steps are done"
+        return f"max_steps is reached: {max_steps}"
     if early_stop is not None and progress.misses >= early_stop.patience:
         best = "no number so far" if progress.stop_best is None else f"the best is {progress.stop_best:.4g}"
-        return f"stopped early: {early_stop.metric} has not improved in {progress.misses} evaluations, {best}"
+        misses = count_words(progress.misses, "evaluation")
+        return f"stopped early: {early_stop.metric} has not improved in {misses}, {best}"
     return ""

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_OUTPUT, ENV_TENSORBOARD
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.horovod_classes import DistributedOptimizer
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
@@ -221,7 +222,7 @@ class Trainer:
     def _outcome(self) -> FitOutcome:
         return FitOutcome(
             steps=self._progress.step,
-            why=self._why_ended() or f"all {self._epochs} epochs are done",
+            why=self._why_ended() or f"{count_words(self._epochs, 'epoch')} done",
             evaluation=self._progress.evaluation,
             best=self._reporter.best,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.batches import Batches, count_samples
@@ -55,10 +56,8 @@ class EpochsMixin:
             total: number of epochs of the whole job, over all restarts.
         """
         if self.epoch >= total and self._beginning.restored_step == self.step_count:
-            words = (
-                f"all {total} epochs were done before this start, at step {self.step_count}: nothing is left to train"
-            )
-            say(logger, words)
+            done = f"{count_words(total, 'epoch')} of training ended before this start, at step {self.step_count}"
+            say(logger, f"{done}: nothing is left to train")
         while self.epoch < total:
             emit(events.Kind.EPOCH, self._present.progress, epoch=self.epoch)
             account = self._batches.account

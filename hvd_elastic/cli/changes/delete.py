@@ -29,6 +29,8 @@ def command(*, jobs: Sequence[str], volumes: bool, yes: bool, chosen: ChosenClus
         _tell(plan, volumes=volumes)
     confirm(f"Delete {', '.join(plan.name for plan in plans)}?", yes=yes)
     for plan in plans:
+        if plan.ending:
+            click.echo(f"{plan.name}: waiting for {plan.ending}", err=True)
         try:
             deleted = cluster.delete(plan, volumes=volumes)
         except KeyboardInterrupt:

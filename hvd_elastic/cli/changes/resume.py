@@ -10,9 +10,11 @@ from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 @cluster_options
 def command(*, job: str, chosen: ChosenCluster) -> None:
     """Start a suspended job again, from its durable checkpoint."""
-    done = chosen.cluster().resume(job)
-    click.echo(f"{job} is resumed" if done.changed else f"{job} is not suspended", err=True)
-    if done.changed and done.job.has_launched:
-        click.echo(
-            "if workers run and no launcher comes, the MPI Operator lacks a right: hvd-elastic operator-role", err=True
-        )
+    cluster = chosen.cluster()
+    done = cluster.resume(job)
+    if not done.changed:
+        click.echo(f"{job} is not suspended", err=True)
+        return
+    click.echo(f"{job} is resumed; its pods come next: hvd-elastic status {job} --wait-for training", err=True)
+    if done.job.has_launched and (warning := cluster.resume_warning()):
+        click.echo(warning, err=True)

@@ -9,6 +9,7 @@ import click
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,7 @@ def _show(findings: "Sequence[Diagnosis]", output: Format) -> None:
     if output is Format.TABLE:
         for row in faulty:
             click.echo(f"\n{row['check']}: {row['fix']}")
-        click.echo(f"{errors} errors, {len(faulty) - errors} warnings, {len(rows) - len(faulty)} ok", err=True)
+        warnings = count_words(len(faulty) - errors, "warning")
+        click.echo(f"{count_words(errors, 'error')}, {warnings}, {len(rows) - len(faulty)} ok", err=True)
     if errors:
         sys.exit(Exit.ERROR)

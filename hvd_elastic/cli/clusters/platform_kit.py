@@ -62,9 +62,9 @@ def command(
 ) -> None:
     """Write what a platform team sets up once for all jobs to the folder DIR, as a kustomize base.
 
-    Classes and the MPI Operator's right; with --allow the guard, with --image the autoscaler. The guard of MPIJobs,
-    alert rules and the dashboard are components: name them in an overlay, or with --with. The same options write the
-    same files.
+    Classes and the MPI Operator's right; with --allow the guard, with --image the autoscaler. Roles of people, the
+    guard of MPIJobs, alert rules and the dashboard are components: name them in an overlay, or with --with. The same
+    options write the same files.
 
     hvd-elastic platform-kit kit --allow serving --quota serving=16 --with alerts
 

@@ -9,6 +9,7 @@ from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard,
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import PriorityClass, Problem, guard_manifests, manifest
+from hvd_elastic.system.plain_words import count_words
 
 _COLUMNS = (
     Column(title="name", key="name"),
@@ -80,4 +81,4 @@ def _purpose(one: dict[str, Any]) -> str:
     if one["kind"] != "ResourceQuota":
         return f"{one['kind']}: who may use the class"
     (gpus,) = one["spec"]["hard"].values()
-    return f"ResourceQuota: {gpus} GPUs in {one['metadata']['namespace']}"
+    return f"ResourceQuota: {count_words(int(gpus), 'GPU')} in {one['metadata']['namespace']}"

@@ -10,6 +10,7 @@ import click
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, render, show, table
 from hvd_elastic.cli.size_options import SizeVisits, size_options, visited_profile
+from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
     from hvd_elastic.client.bench.allreduce.allreduce_measurement import AllreduceRow
@@ -196,7 +197,8 @@ def _show_nccl_output(text: str, source: str, expect: str | None, output: Format
     }
     show(Result(data=nccl_document(found), written=written), output)
     if found.wrong:
-        raise WrongNumbersError(f"{source}: {found.wrong} numbers came out wrong: how fast it was does not matter")
+        wrong = count_words(found.wrong, "wrong number")
+        raise WrongNumbersError(f"{source}: {wrong}: how fast it was does not matter")
     if expect is not None:
         check_network(found.networks, Network(expect))
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hvd_elastic.system.plain_words import count_words
+
 if TYPE_CHECKING:
     from hvd_elastic.decide.simulate.day import Day
     from hvd_elastic.decide.simulate.inputs.simulated_jobs import JobPlan
@@ -48,10 +50,8 @@ def day_facts(day: "Day") -> dict[str, Any]:
 
 def tell_day(day: "Day", remarks: Sequence[str]) -> None:
     """What was simulated, and what was assumed, for people."""
-    pods = f"{len(day.pods)} inference pods" if day.pods else "no inference"
-    click.echo(
-        f"{day.source}; {day.seconds / 3600:.3g} hours, {len(day.nodes)} nodes (one that returns counts again), {pods}",
-        err=True,
-    )
+    pods = count_words(len(day.pods), "inference pod") if day.pods else "no inference"
+    nodes = f"{count_words(len(day.nodes), 'node')} (one that returns counts again)"
+    click.echo(f"{day.source}; {day.seconds / 3600:.3g} h, {nodes}, {pods}", err=True)
     for remark in remarks:
         click.echo(f"  {remark}", err=True)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hvd_elastic.cli.default_command import GroupWithDefault
+from hvd_elastic.cli.inspection.checkpoint_place import place_argument
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show, table
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
     from hvd_elastic.trainer.checkpoint import Checkpoint, CheckpointReader, Rejected
@@ -41,18 +43,19 @@ _FORMATS: Final = ("safetensors", "torch", "dcp")
 def command() -> None:
     """List, show, verify, export and import durable checkpoints.
 
-    URL is the prefix of one job: that of its description with /NAMESPACE/NAME added. VERSION is the number of a step or
-    the name of a manifest, as `list` shows them; by default the newest. Nothing but `import` claims or writes.
+    JOB is the name of a job in the cluster. URL is the prefix of one: that of its description with /NAMESPACE/NAME
+    added. VERSION is the number of a step or the name of a manifest, as `list` shows them; by default the newest.
+    Nothing but `import` claims or writes.
 
     Without a command it is `list`.
     """
 
 
 @command.command("list")
-@click.argument("url")
+@place_argument
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 def list_command(*, url: str, output: Format) -> None:
-    """List the checkpoints at URL, newest first. `latest` is the one with which the job would go on."""
+    """List the checkpoints of JOB or at URL, newest first. `latest` is the one with which the job would go on."""
     from hvd_elastic.trainer.checkpoint import read_checkpoints
 
     with read_checkpoints(url) as reader:
@@ -62,7 +65,7 @@ def list_command(*, url: str, output: Format) -> None:
 
 
 @command.command()
-@click.argument("url")
+@place_argument
 @click.argument("version", required=False)
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 def verify(*, url: str, version: str | None, output: Format) -> None:
@@ -84,7 +87,7 @@ def verify(*, url: str, version: str | None, output: Format) -> None:
 
 
 @command.command("show")
-@click.argument("url")
+@place_argument
 @click.argument("version", required=False)
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 def show_command(*, url: str, version: str | None, output: Format) -> None:
@@ -116,14 +119,15 @@ def show_command(*, url: str, version: str | None, output: Format) -> None:
 
 def _heading(facts: dict[str, Any]) -> str:
     writer = ", ".join(f"{name} {version}" for name, version in facts["writer"].items())
+    workers = count_words(facts["workers"], "worker")
     return (
-        f"{facts['progress']}, stored {facts['written']} with {facts['workers']} workers ({facts['reason']})\n"
+        f"{facts['progress']}, stored {facts['written']} with {workers} ({facts['reason']})\n"
         f"{facts['manifest']}, {facts['mib']} MiB, written by {writer or 'an earlier version'}\n\n"
     )
 
 
 @command.command()
-@click.argument("url")
+@place_argument
 @click.argument("version", required=False)
 @click.option("--to", "path", type=click.Path(path_type=Path), required=True, help="The file; with dcp the folder.")
 @click.option("--format", "file_format", type=click.Choice(_FORMATS),

@@ -56,7 +56,7 @@ def command(
     Machines whose price is not known are named, and not in the cost.
     """
     from hvd_elastic.client.report.bill import bill, bills
-    from hvd_elastic.client.report.bill_text import bill_text
+    from hvd_elastic.client.report.bill_text import bill_text, pricing_ways
     from hvd_elastic.client.report.prices import read_prices
 
     if bool(job) == (all_jobs or all_namespaces):
@@ -80,6 +80,8 @@ def command(
         click.echo(
             f"jobs: {len(rows)}, {held / 3600:.2f} GPU-hours, {cost:.2f} {prices.currency}, saved {saved:.2f}", err=True
         )
+        for way in pricing_ways(machine for one in found_bills for machine in one.machines):
+            click.echo(f"unpriced: {way}", err=True)
 
 
 def _plain(bill: "Bill") -> dict[str, Any]:

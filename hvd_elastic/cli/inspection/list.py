@@ -7,6 +7,7 @@ import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
     from hvd_elastic.client.report.job_list import ListedJob
@@ -49,7 +50,7 @@ def command(*, chosen: ChosenCluster, all_namespaces: bool, output: Format) -> N
     if table:
         sums = total(jobs)
         click.echo(
-            f"jobs: {sums.jobs}, training: {sums.training} with {sums.workers} workers; "
+            f"jobs: {sums.jobs}, training: {sums.training} with {count_words(sums.workers, 'worker')}; "
             f"{sums.gpu_seconds / 3600:.1f} GPU-hours held, {sums.lent_gpu_seconds / 3600:.1f} lent, "
             f"preemptions: {sums.preemptions}",
             err=True,

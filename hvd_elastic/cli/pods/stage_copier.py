@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hvd_elastic.cli.progress import progress_bar
+from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
     from hvd_elastic.staging import StageProgress
@@ -46,10 +47,10 @@ def command(*, source: str, into: Path, endpoint: str | None, threads: int, rear
             begun = True
 
         done = stage(source, into, endpoint=endpoint, threads=threads, rearrange=rearrange, report=report)
-    whole = f"{done.marker.objects} objects, {_gib(done.marker.size_bytes)} GiB"
+    whole = f"{count_words(done.marker.objects, 'object')}, {_gib(done.marker.size_bytes)} GiB"
     click.echo(f"{source} is whole in {into}: {whole}; {done.copied} copied, {done.kept} kept, {done.removed} removed")
     if done.marker.unverified:
-        click.echo(f"{done.marker.unverified} objects have an ETag that does not follow from their bytes", err=True)
+        click.echo(f"their bytes do not give the ETag of {count_words(done.marker.unverified, 'object')}", err=True)
     if rearrange:
         click.echo("rearranged" if done.rearranged else "rearranged before")
 

@@ -52,7 +52,7 @@ def command(
 
     FILE is a job description (`-`: standard input). Every key of it is also a flag, and flags win.
 
-    hvd-elastic generate job.yaml | kubectl apply -f -
+    hvd-elastic generate job.yaml | kubectl apply --server-side -f -
     """
     manifests = render(job_from(file, flags), Target(target))
     if output_dir is None:

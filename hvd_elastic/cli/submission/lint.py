@@ -19,6 +19,7 @@ from hvd_elastic.mpijob.lint.lint_settings import SETTINGS_FILE, FailOn, LintSet
 from hvd_elastic.mpijob.lint.report import lint_report, rule_pages, sarif
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 
 @click.command("lint", short_help="List the hazards of any MPIJob.")
@@ -127,7 +128,7 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
             click.echo(f"{stale} of {settings.baseline} no longer found: --write-baseline removes them", err=True)
     _show(found, problems, output, documents if fix and not problems else None)
     if output is Format.TEXT and descriptions:
-        click.echo(f"{descriptions} job description{'s' if descriptions > 1 else ''} without problems", err=True)
+        click.echo(f"{count_words(descriptions, 'job description')} without problems", err=True)
     _show_fixed(fixed)
     if problems:
         raise InvalidInputError(problems)
@@ -163,7 +164,7 @@ def _write(baseline: Baseline, path: Path) -> None:
         path.write_text(baseline.text(), encoding="utf-8")
     except OSError as error:
         raise InvalidInputError([Problem(path=str(path), value=..., what=error.strerror or str(error))]) from error
-    click.echo(f"{sum(baseline.known.values())} findings are known from now on: {path}", err=True)
+    click.echo(f"known from now on: {count_words(sum(baseline.known.values()), 'finding')}, in {path}", err=True)
 
 
 def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed: list[lint.Document] | None) -> None:

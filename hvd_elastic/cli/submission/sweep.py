@@ -16,6 +16,7 @@ from hvd_elastic.cli.job_options import JobCommand, job_input, job_options, only
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
     from hvd_elastic.client.sweep.grid import Point
@@ -148,7 +149,10 @@ def delete(*, sweep: str, volumes: bool, yes: bool, chosen: ChosenCluster) -> No
     click.echo(f"{sweep} in namespace {cluster.namespace}: goes: {goes}", err=True)
     if not volumes and (stays := [str(part) for job in plan.jobs for part in job.volumes]):
         click.echo(f"stays (--volumes deletes it): {', '.join(stays)}", err=True)
-    confirm(f"Delete {len(plan.jobs)} jobs of {sweep}?", yes=yes)
+    confirm(f"Delete {count_words(len(plan.jobs), 'job')} of {sweep}?", yes=yes)
+    for job in plan.jobs:
+        if job.ending:
+            click.echo(f"{job.name}: waiting for {job.ending}", err=True)
     delete_sweep(cluster, plan, volumes=volumes, sleep=time.sleep, report=click.echo)
 
 
@@ -219,4 +223,4 @@ def _summary(found: "SweepStatus", metric: str) -> str:
     stopped = "; stopped: hvd-elastic sweep resume goes on" if found.stopped else ""
     logged = sorted({name for row in found.rows for name in row.metrics})
     others = f"; logged: {', '.join(logged)}" if logged and metric not in logged else ""
-    return f"{len(found.rows)} jobs: {counts}{cap}{stopped}{others}"
+    return f"{count_words(len(found.rows), 'job')}: {counts}{cap}{stopped}{others}"

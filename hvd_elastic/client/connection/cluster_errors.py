@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+from hvd_elastic.client.connection.people_roles import role_with
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 
@@ -93,7 +94,9 @@ def _grant(said: str) -> str:
         return ""
     role = "Role" if lacks["where"] else "ClusterRole"
     rule = {"apiGroups": [lacks["group"]], "resources": [lacks["resource"]], "verbs": [lacks["verb"]]}
-    return f": a {role} with the rule {json.dumps(rule)} would grant it"
+    ours = role_with(group=lacks["group"], resource=lacks["resource"], verb=lacks["verb"])
+    kit = f", and so does {ours} of hvd-elastic platform-kit to all who have {ours.rpartition('-')[2]}" if ours else ""
+    return f": a {role} with the rule {json.dumps(rule)} would grant it{kit}"
 
 
 def _status(text: bytes) -> dict[str, Any]:

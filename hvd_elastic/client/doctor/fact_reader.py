@@ -1,6 +1,7 @@
 """Reads what the checks judge. What may not be read is noted, and costs only the checks that need it."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -61,25 +62,11 @@ class FactReader:
         version = self._cluster.ask("GET", "/version")
         offset = (version.time - datetime.now(UTC)).total_seconds() if version.time else 0.0
 
-        def ask(fact: Fact, question: Callable[[], _T], otherwise: _T) -> _T:
-            try:
-                return question()
-            except NotFoundError:
-                return otherwise
-            except ForbiddenError as error:
-                self._unreadable[fact] = str(error)
-                return otherwise
-
-        def listed(fact: Fact, path: str) -> list[Json]:
-            return ask(fact, lambda: list(self._cluster.list(path)), [])
-
+        ask, listed = self._ask, self._listed
         here = f"/api/v1/namespaces/{self._namespace}"
-        roles = {one["metadata"]["name"]: one for one in listed(Fact.CLUSTER_ROLES, f"{_RBAC}/clusterroles")}
-        bindings = listed(Fact.CLUSTER_ROLE_BINDINGS, f"{_RBAC}/clusterrolebindings")
         namespace = ask(Fact.NAMESPACE, lambda: self._cluster.get(here), None)
-        accounts = operator_accounts(roles, bindings)
-        return ClusterFacts(
-            namespace=self._namespace,
+        return replace(
+            self.read_operators(),
             version=str(version.body.get("gitVersion", "")),
             clock_offset_seconds=offset,
             nodes=listed(Fact.NODES, "/api/v1/nodes"),
@@ -88,25 +75,46 @@ class FactReader:
                 one["metadata"]["name"]: one
                 for one in listed(Fact.CRDS, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
             },
-            deployments=listed(Fact.DEPLOYMENTS, "/apis/apps/v1/deployments"),
             daemon_sets=listed(Fact.DAEMON_SETS, "/apis/apps/v1/daemonsets"),
-            cluster_roles=roles,
-            cluster_role_bindings=bindings,
             storage_classes=listed(Fact.STORAGE_CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
             namespace_object=namespace,
             quotas=listed(Fact.QUOTAS, f"{here}/resourcequotas"),
             limit_ranges=listed(Fact.LIMIT_RANGES, f"{here}/limitranges"),
             webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks(namespace), []),
             rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
-            resume_rights=ask(Fact.RESUME_RIGHTS, lambda: self._resume_rights(accounts), {}),
             mpijobs=listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs"),
             kueue_configuration=ask(Fact.CONFIG_MAPS, self._kueue_configuration, ""),
+        )
+
+    def read_operators(self) -> ClusterFacts:
+        """Who drives MPIJobs, and whether it may resume one. Raises ClusterError."""
+        roles = {one["metadata"]["name"]: one for one in self._listed(Fact.CLUSTER_ROLES, f"{_RBAC}/clusterroles")}
+        bindings = self._listed(Fact.CLUSTER_ROLE_BINDINGS, f"{_RBAC}/clusterrolebindings")
+        accounts = operator_accounts(roles, bindings)
+        return ClusterFacts(
+            namespace=self._namespace,
+            deployments=self._listed(Fact.DEPLOYMENTS, "/apis/apps/v1/deployments"),
+            cluster_roles=roles,
+            cluster_role_bindings=bindings,
+            resume_rights=self._ask(Fact.RESUME_RIGHTS, lambda: self._resume_rights(accounts), {}),
             unreadable=self._unreadable,
         )
 
     def may(self, right: Right) -> bool:
         """Whether the caller may do this in the namespace. Raises ClusterError."""
         return self._allowed("SelfSubjectAccessReview", right, {})
+
+    def _ask(self, fact: Fact, question: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return question()
+        except NotFoundError:
+            return otherwise
+        except ForbiddenError as error:
+            self._unreadable[fact] = str(error)
+            return otherwise
+
+    def _listed(self, fact: Fact, path: str) -> list[Json]:
+        return self._ask(fact, lambda: list(self._cluster.list(path)), [])
 
     def _resume_rights(self, accounts: Iterable[ServiceAccount]) -> dict[ServiceAccount, bool]:
         return {account: self._allowed("SubjectAccessReview", RESUME, _subject(account)) for account in accounts}

@@ -8,7 +8,8 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterE
 from hvd_elastic.client.job_lookup import UnknownJobError
 from hvd_elastic.client.operations.resource_paths import VOLUME_KINDS, collection_path, mpijob_path, object_path
 from hvd_elastic.client.operations.submitted_job import find_submitted
-from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
+from hvd_elastic.system.plain_words import count_words
 
 _NAMESPACED: Final = (
     ("v1", "Pod"),
@@ -56,6 +57,8 @@ class DeletionPlan:
     pods: Sequence[Part]
     """The operator's: they go with the MPIJob."""
     beside: Sequence[Part]
+    ending: str
+    """Pods whose end is waited for, in words; empty: there are none."""
     volumes: Sequence[Part]
     """Claims, volumes and classes that were made for this job. They go only if that is asked for."""
 
@@ -86,8 +89,24 @@ def plan_deletion(cluster: ClusterClient, name: str) -> DeletionPlan:
         job=job,
         pods=[part for part in parts if part.kind == "Pod"],
         beside=[part for part in parts if part.kind != "Pod" and part.kind not in VOLUME_KINDS],
+        ending=pods_ending(cluster, name),
         volumes=[part for part in parts if part.kind in VOLUME_KINDS],
     )
+
+
+def pods_ending(cluster: ClusterClient, name: str) -> str:
+    """`4 pods, each with 60 s to end`; empty: no pod of the job runs, or the caller may not read them."""
+    read = Read(
+        path=collection_path("v1", "Pod", cluster.namespace), query={"labelSelector": f"{LABEL_JOB_NAME}={name}"}
+    )
+    (answer,) = cluster.gather([read])
+    pods = [] if isinstance(answer, ClusterError) else answer["items"]
+    graces = [
+        int(pod["spec"].get("terminationGracePeriodSeconds", 30))
+        for pod in pods
+        if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}
+    ]
+    return f"{count_words(len(graces), 'pod')}, each with {max(graces)} s to end" if graces else ""
 
 
 def delete(

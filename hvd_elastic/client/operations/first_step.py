@@ -9,6 +9,7 @@ from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, LABEL_JOB_NAME, LABEL_JOB_ROLE, Exit, Role
+from hvd_elastic.system.plain_words import cut_middle
 
 POLL_SECONDS: Final = 1.0
 _LONGEST: Final = 120
@@ -128,4 +129,4 @@ def _held_up(pod: Mapping[str, Any]) -> str:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
             said.append(f"{waiting['reason']} {waiting.get('message', '')}".strip())
-    return f"{pod['metadata']['name']}: {' '.join(said[0].split())[:_LONGEST]}" if said else ""
+    return f"{pod['metadata']['name']}: {cut_middle(' '.join(said[0].split()), _LONGEST)}" if said else ""

@@ -10,6 +10,7 @@ from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob, find_submitted
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, ANNOTATION_WANTED_WORKERS
+from hvd_elastic.system.plain_words import count_words
 
 POLL_SECONDS: Final = 1.0
 
@@ -55,7 +56,7 @@ class SizeProgress:
 
     def __str__(self) -> str:
         """One line for people."""
-        return f"{self.training} workers train, {self.workers} wanted"
+        return f"{count_words(self.training, 'worker')} in training, {self.workers} wanted"
 
 
 def scale(
@@ -116,4 +117,4 @@ def wait_for_size(
             report(seen)
             told = seen
         if job.ended and not seen.is_reached:
-            raise JobFailedError(f"{name} has {job.ended} before it had {workers} workers")
+            raise JobFailedError(f"{name} has {job.ended} before it had {count_words(workers, 'worker')}")

@@ -1,8 +1,9 @@
 """Suspending and resuming a job: `spec.runPolicy.suspend`. The operator deletes the pods, and makes them again."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
+from hvd_elastic.client.operations.deletion import pods_ending
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob, find_submitted
 
@@ -15,6 +16,8 @@ class Suspension:
     """Before it was done."""
     suspended: bool
     changed: bool
+    ending: str = ""
+    """Pods that go by it, in words; empty: there are none."""
 
 
 def suspend(cluster: ClusterClient, name: str) -> Suspension:
@@ -48,6 +51,8 @@ def suspension_of(job: SubmittedJob, *, suspended: bool) -> Suspension:
 def _set(cluster: ClusterClient, name: str, *, suspended: bool) -> Suspension:
     decided = suspension_of(find_submitted(cluster, name), suspended=suspended)
     if decided.changed:
+        if suspended:
+            decided = replace(decided, ending=pods_ending(cluster, name))
         # The UID in a merge patch is a precondition: another job of this name is left alone.
         change = {"metadata": {"uid": decided.job.uid}, "spec": {"runPolicy": {"suspend": suspended}}}
         cluster.patch(mpijob_path(cluster.namespace, name), change, fieldManager="hvd-elastic")

@@ -17,7 +17,7 @@ def profile_text(profile: JobProfile, table: str) -> str:
     )
     known = profile.batch
     batch = f"{known.total:g} samples a step" if known.total else f"{known.per_worker:g} samples a step of each worker"
-    return f"{table}{profile.job}: seen with {seen} workers; {batch}\n{error}\n"
+    return f"{table}{profile.job}: sizes seen, in workers: {seen}; {batch}\n{error}\n"
 
 
 def profile_csv(profile: JobProfile) -> str:

@@ -14,6 +14,7 @@ from hvd_elastic.client.report.job_facts import JobFactReader
 from hvd_elastic.discovery.ledger.entries import WorldChanged
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
+from hvd_elastic.system.plain_words import count_words
 
 STEPS: Final = 50
 """At each size, unless the caller says another number."""
@@ -35,7 +36,7 @@ class StepProgress:
 
     def __str__(self) -> str:
         """One line for people."""
-        return f"{self.done} of {self.wanted} steps with {self.workers} workers"
+        return f"{self.done} of {self.wanted} steps with {count_words(self.workers, 'worker')}"
 
 
 def visit_sizes(
@@ -86,7 +87,8 @@ def _wait_for_steps(
             sleep(POLL_SECONDS)
         body = cluster.get(mpijob_path(cluster.namespace, name))
         if ended := SubmittedJob.from_json(body).ended:
-            raise JobFailedError(f"{name} has {ended} before it did {steps} steps with {workers} workers")
+            wanted = f"{count_words(steps, 'step')} with {count_words(workers, 'worker')}"
+            raise JobFailedError(f"{name} has {ended} before it did {wanted}")
         status = LiveStatus.from_json((body["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS, ""))
         step = status.step if status and status.workers == workers else -1
         first = step if first is None and step >= 0 else first

@@ -1,10 +1,12 @@
 """A bill as a person reads it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hvd_elastic.client.report.bill import Bill, MachineBill
 from hvd_elastic.client.report.prices import PriceList
-from hvd_elastic.client.report.words.time_words import count_words, duration_words
+from hvd_elastic.client.report.words.time_words import duration_words
+from hvd_elastic.discovery.rules.cluster_views import LABEL_MACHINE
+from hvd_elastic.system.plain_words import count_words
 
 _HOUR = 3600
 
@@ -19,7 +21,8 @@ def _lines(bill: Bill, prices: PriceList) -> Iterator[str]:
     yield f"{bill.namespace}/{bill.name}: held {_hours(bill.gpu_seconds)}, trained {trained}"
     for machine in bill.machines:
         yield f"  {_machine_words(machine, bill.currency)}"
-    yield f"  lent to others {_hours(bill.lent_gpu_seconds)} in {count_words(bill.preemptions, 'preemption')}"
+    if bill.preemptions:
+        yield f"  lent to others {_hours(bill.lent_gpu_seconds)} in {count_words(bill.preemptions, 'preemption')}"
     yield f"  lost to stalls {_hours(bill.stalled_gpu_seconds)}, to repeated steps {_hours(bill.repeated_gpu_seconds)}"
     if bill.gpu_seconds > bill.unpriced_gpu_seconds:
         as_of = f" (prices of {prices.as_of})" if prices.as_of else ""
@@ -28,7 +31,21 @@ def _lines(bill: Bill, prices: PriceList) -> Iterator[str]:
             f"saved {bill.saved:.2f}{as_of}"
         )
     if bill.unpriced_gpu_seconds:
-        yield f"  not in the cost: {_hours(bill.unpriced_gpu_seconds)} without a known price; give it with --prices"
+        ways = "; ".join(pricing_ways(bill.machines))
+        yield f"  not in the cost: {_hours(bill.unpriced_gpu_seconds)}. {ways}"
+
+
+def pricing_ways(machines: Iterable[MachineBill]) -> Sequence[str]:
+    """What would price the machines that have no price, a sentence for each way."""
+    return list(dict.fromkeys(_pricing_way(one) for one in machines if one.cost is None))
+
+
+def _pricing_way(machine: MachineBill) -> str:
+    if not machine.machine:
+        return f"`read_nodes: true` in the job reads from then on what its machines are, by their label {LABEL_MACHINE}"
+    if machine.kind == "unknown":
+        return f"No label of a node, {machine.machine}, says whether it is spot"
+    return f"Give the price of {machine.machine}, {machine.kind}, with --prices"
 
 
 def _machine_words(machine: MachineBill, currency: str) -> str:

@@ -8,11 +8,12 @@ from typing import Final
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import QUEUE_LABEL, JobFacts
 from hvd_elastic.client.report.words.cause_words import placement_words
-from hvd_elastic.client.report.words.time_words import count_words, duration_words
+from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
+from hvd_elastic.system.plain_words import count_words
 
 STALE_SECONDS: Final = 90.0
 """The sidecar writes every half minute: it has missed three times."""

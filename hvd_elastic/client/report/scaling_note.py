@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hvd_elastic.client.report.words.time_words import count_words, duration_words
+from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER
+from hvd_elastic.system.plain_words import count_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

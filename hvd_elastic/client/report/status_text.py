@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from hvd_elastic.client.report.job_state import JobState
 from hvd_elastic.client.report.job_status import JobStatus
 from hvd_elastic.client.report.stage_status import stage_line
-from hvd_elastic.client.report.words.time_words import clock_words, count_words, duration_words
+from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus
+from hvd_elastic.system.plain_words import count_words
 
 
 def status_text(status: JobStatus, *, wide: bool = False) -> str:
@@ -41,15 +42,23 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  durable checkpoint: step {status.durable_step}, {duration_words(status.durable_age_seconds)} ago"
     if status.samples:
         yield f"  samples: {status.samples}"
-    if status.resizes or status.preemptions:
-        yield (
-            f"  {count_words(status.resizes, 'resize')} cost {duration_words(status.pause_seconds)} and "
-            f"{count_words(status.repeated_steps, 'repeated step')}; {count_words(status.preemptions, 'preemption')}"
-        )
+    if happened := "; ".join(_happened(status)):
+        yield f"  {happened}"
     if status.autoscaler is not None:
         yield f"  autoscaler: {status.autoscaler.words(status.now)}"
     left = max(0, status.restarts - status.restarts_used)
     yield f"  restarts: {status.restarts_used} used, {left} left (launchers that were taken away do not count)"
+
+
+def _happened(status: JobStatus) -> Iterator[str]:
+    """What has happened, and nothing of what has not."""
+    if status.resizes:
+        yield (
+            f"{count_words(status.resizes, 'resize')} cost {duration_words(status.pause_seconds)} and "
+            f"{count_words(status.repeated_steps, 'repeated step')}"
+        )
+    if status.preemptions:
+        yield count_words(status.preemptions, "preemption")
 
 
 def _pace(status: JobStatus) -> str:

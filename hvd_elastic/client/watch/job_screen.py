@@ -5,18 +5,21 @@ from operator import attrgetter
 from typing import Final
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from hvd_elastic.client.report.status_text import fact_lines, headline
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus
 from hvd_elastic.client.watch.screen_state import SPANS, ScreenState
+from hvd_elastic.client.watch.screen_text import line, visible, wrapped
 from hvd_elastic.client.watch.watched_job import WatchedJob
 from hvd_elastic.client.watch.world_chart import Window, chart, first_change, legend
+from hvd_elastic.system.plain_words import count_words, cut_middle
 
 CHART_HEIGHT: Final = 5
-STORY_LINES: Final = 6
+"""On a screen of 24 lines; a quarter of what a higher one has more goes to the chart."""
+STORY_LINES: Final = 4
+"""That the workers leave to the story; it has all that they do not take."""
 KEYS: Final = "up/down choose  enter log  s sort  / filter  +/- zoom  esc back  q quit"
 _SORTS: Final = ("pod", "state", "node", "since")
 _STYLES: Final = {
@@ -32,12 +35,19 @@ _STYLES: Final = {
 
 def job_screen(view: WatchedJob, state: ScreenState, *, width: int, height: int) -> Group:
     """At most `height` lines of at most `width` characters."""
-    head = [*_head(view), *_chart(view, state, width)]
-    told = view.story[-STORY_LINES:]
-    room = max(1, height - len(head) - len(told) - 4)
-    story = [f"{clock_words(one.unix, view.status.now)} {one.about} {one.what}" for one in told]
-    workers = _worker_table(view, state, width, room)
-    return Group(*map(_line, head), workers, _line(""), *map(_line, story), _footer(state))
+    head = [*_head(view, width), *_chart(view, state, width, CHART_HEIGHT + max(0, height - 24) // 4)]
+    story = [
+        wrapped(f"{clock_words(one.unix, view.status.now)} {one.about} {one.what}", width, indent="  ")
+        for one in view.story[-height:]
+    ]
+    room = height - len(head) - 3  # the titles, a line between, the keys
+    titles, workers = _workers(view, state, width)
+    least = min(STORY_LINES, sum(map(len, story)))
+    seen = visible([len(block) for block in workers], state.row, max(3, room - least))
+    shown = [words for number in seen for words in workers[number]]
+    last = visible([len(one) for one in story], len(story), room - len(shown))
+    told = [line(words) for number in last for words in story[number]]
+    return Group(*map(line, head), titles, *shown, line(""), *told, _footer(state))
 
 
 def worker_rows(view: WatchedJob, state: ScreenState) -> Sequence[WorkerStatus]:
@@ -50,21 +60,18 @@ def worker_rows(view: WatchedJob, state: ScreenState) -> Sequence[WorkerStatus]:
     return sorted(shown, key=lambda worker: str(attrgetter(key)(worker) or ""))
 
 
-def first_row(row: int, rows: int, room: int) -> int:
-    """Which row is at the top, so that row number `row` of `rows` is seen in `room` lines."""
-    return max(0, min(row - room // 2, rows - room))
-
-
-def _head(view: WatchedJob) -> Iterator[str]:
-    yield headline(view.status)
-    yield from fact_lines(view.status)
+def _head(view: WatchedJob, width: int) -> Iterator[str]:
+    yield from wrapped(headline(view.status), width, indent="  ")
+    yield from (cut_middle(words, width) for words in fact_lines(view.status))
     if view.demand:
         where = "" if view.demand.everywhere else " (of this namespace; others may not be read)"
-        yield f"  inference: {view.demand.waiting} pods wait, {view.demand.served} are served{where}"
-    yield from (f"  note: {note}" for note in view.status.notes)
+        waiting = count_words(view.demand.waiting, "pod")
+        yield cut_middle(f"  inference: {waiting} waiting, {view.demand.served} served{where}", width)
+    for note in view.status.notes:
+        yield from wrapped(f"  note: {note}", width, indent="    ")
 
 
-def _chart(view: WatchedJob, state: ScreenState, width: int) -> Iterator[str]:
+def _chart(view: WatchedJob, state: ScreenState, width: int, height: int) -> Iterator[str]:
     if not view.entries:
         return
     began = first_change(view.entries) or view.entries[0].unix
@@ -72,38 +79,39 @@ def _chart(view: WatchedJob, state: ScreenState, width: int) -> Iterator[str]:
     highest = max(view.status.max_workers, 1)
     margin = len(str(highest)) + 1
     window = Window(end=view.status.now, seconds=seconds, width=max(10, width - margin))
-    rows = chart(view.entries, window, highest=highest, height=CHART_HEIGHT)
+    rows = chart(view.entries, window, highest=highest, height=height)
     for number, row in enumerate(rows):
-        label = str(highest) if number == 0 else "0" if number == CHART_HEIGHT - 1 else ""
+        label = str(highest) if number == 0 else "0" if number == height - 1 else ""
         yield f"{label:>{margin - 1}} {row}"
-    yield f"workers that train, the last {duration_words(seconds)}   {legend(rows[-1])}"
+    yield cut_middle(f"workers that train, the last {duration_words(seconds)}   {legend(rows[-1])}", width)
 
 
-def _worker_table(view: WatchedJob, state: ScreenState, width: int, room: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), width=width, header_style="bold")
-    for title in ("", "worker", "state", "node", "since"):
-        table.add_column(title.upper(), no_wrap=True)
-    table.add_column("WHY", no_wrap=True, overflow="ellipsis", ratio=1)
-    rows = worker_rows(view, state)
-    first = first_row(state.row, len(rows), room)
-    for number, worker in enumerate(rows[first : first + room], start=first):
-        why = worker.why or (f"the one before was {worker.before}" if worker.before else "")
-        table.add_row(
-            ">" if number == state.row else " ",
-            Text(worker.pod),
-            Text(worker.state, style=_STYLES[worker.state]),
-            Text(worker.node or "-"),
-            clock_words(worker.since, view.status.now) if worker.since else "-",
-            Text(why),
-        )
-    return table
+def _workers(view: WatchedJob, state: ScreenState, width: int) -> tuple[Text, list[list[Text]]]:
+    """The line of titles, and of each worker its line, with the reason beside it, or below it where one is too long."""
+    rows, now = worker_rows(view, state), view.status.now
+    cells = [
+        (row.pod, str(row.state), row.node or "-", clock_words(row.since, now) if row.since else "-") for row in rows
+    ]
+    titles = ("WORKER", "STATE", "NODE", "SINCE")
+    pod, doing, node, since = (max(map(len, column)) for column in zip(titles, *cells, strict=True))
+    node = max(len("NODE"), min(node, width - pod - doing - since - 5))
+    reasons = [row.why or (f"the one before was {row.before}" if row.before else "") for row in rows]
+    beside = pod + doing + node + since + 6 + max(map(len, reasons), default=0) <= width
+
+    def cut(row: tuple[str, str, str, str]) -> str:
+        return f"{row[0]:{pod}} {row[1]:{doing}} {cut_middle(row[2], node):{node}} {row[3]:{since}}"
+
+    blocks = []
+    for number, (worker, row, why) in enumerate(zip(rows, cells, reasons, strict=True)):
+        mark = "> " if number == state.row else "  "
+        text = line(f"{mark}{cut(row)} {why if beside else ''}".rstrip())
+        text.stylize(_STYLES[worker.state], len(mark) + pod + 1, len(mark) + pod + 1 + doing)
+        below = wrapped(f"    {why}", width, indent="    ") if why and not beside else []
+        blocks.append([text, *map(line, below)])
+    return line(f"  {cut(titles)}{' WHY' if beside else ''}".rstrip(), "bold"), blocks
 
 
 def _footer(state: ScreenState) -> Text:
     typed = f"filter: {state.words}_  (enter keeps, esc clears)" if state.is_typing else ""
     kept = f"  [filter: {state.words}]" if state.words else ""
     return Text(typed or KEYS + kept, style="reverse", no_wrap=True, overflow="ellipsis")
-
-
-def _line(text: str) -> Text:
-    return Text(text, no_wrap=True, overflow="ellipsis")

@@ -10,8 +10,9 @@ from rich.text import Text
 from hvd_elastic.client.report.job_list import ListedJob, total
 from hvd_elastic.client.report.job_state import JobState
 from hvd_elastic.client.report.words.time_words import duration_words
-from hvd_elastic.client.watch.job_screen import first_row
 from hvd_elastic.client.watch.screen_state import ScreenState
+from hvd_elastic.client.watch.screen_text import line, visible, wrapped
+from hvd_elastic.system.plain_words import count_words
 
 KEYS: Final = "up/down choose  enter open  s sort  / filter  q quit"
 _SORTS: Final = ("name", "state", "size", "gpu_seconds", "preemptions")
@@ -27,24 +28,24 @@ _STYLES: Final = {
 def list_screen(jobs: Sequence[ListedJob], state: ScreenState, *, width: int, height: int) -> Group:
     """At most `height` lines of at most `width` characters."""
     rows, sums = job_rows(jobs, state), total(jobs)
-    room = max(1, height - 4)
+    room = max(1, height - 4)  # titles, two lines of sums, keys
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), width=width, header_style="bold")
     table.add_column("", no_wrap=True)
     table.add_column("JOB", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column("STATE", no_wrap=True)
     for title in ("SIZE", "STEP", "TRAINED", "GPU-HOURS", "TAKEN"):
         table.add_column(title, justify="right", no_wrap=True)
-    first = first_row(state.row, len(rows), room)
-    for number, job in enumerate(rows[first : first + room], start=first):
-        table.add_row(">" if number == state.row else " ", *_cells(job))
+    for number in visible([1] * len(rows), state.row, room):
+        table.add_row(">" if number == state.row else " ", *_cells(rows[number]))
+    trains = f"{sums.training} in training with {count_words(sums.workers, 'worker')}"
     summary = (
-        f"{sums.jobs} jobs, {sums.training} train with {sums.workers} workers; {sums.gpu_seconds / 3600:.1f} GPU-hours "
-        f"held, {sums.lent_gpu_seconds / 3600:.1f} lent, {sums.preemptions} preemptions"
+        f"{count_words(sums.jobs, 'job')}, {trains}; {sums.gpu_seconds / 3600:.1f} GPU-hours held, "
+        f"{sums.lent_gpu_seconds / 3600:.1f} lent, {count_words(sums.preemptions, 'preemption')}"
     )
     footer = f"filter: {state.words}_  (enter keeps, esc clears)" if state.is_typing else KEYS
     return Group(
         table,
-        Text(summary, no_wrap=True, overflow="ellipsis"),
+        *map(line, wrapped(summary, width)),
         Text(footer, style="reverse", no_wrap=True, overflow="ellipsis"),
     )
 

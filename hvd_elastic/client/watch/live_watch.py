@@ -90,7 +90,8 @@ class LiveWatch:
             case Screen.LOG, [*lines]:
                 drawn = _log_screen(state.pod, [str(line) for line in lines], room)
             case _:
-                drawn = Group(Text("reading ..."))
+                subject = "/".join(state.job or (self._namespace or "all namespaces",))
+                drawn = Group(Text(f"reading {state.pod or subject} from {self._cluster.server} ..."))
         return Group(*warning, drawn)
 
     def _read_on(self) -> None:
@@ -99,7 +100,7 @@ class LiveWatch:
         while True:
             with self._lock:
                 state = self._state
-            if reader is None or subject != _subject(state):
+            if first := reader is None or subject != _subject(state):
                 subject, reader = _subject(state), self._reader(state)
             try:
                 shown, trouble = reader(), ""
@@ -109,7 +110,7 @@ class LiveWatch:
                 if subject == _subject(self._state):
                     self._shown, self._trouble = shown if shown is not None else self._shown, trouble
             os.write(self._waker, b"x")
-            self._turn.wait(READ_SECONDS)
+            self._turn.wait(0 if first else READ_SECONDS)
             self._turn.clear()
 
     def _reader(self, state: ScreenState) -> Callable[[], Shown]:

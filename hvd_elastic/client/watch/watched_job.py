@@ -20,7 +20,7 @@ class WatchedJob:
     story: tuple[Happening, ...] = ()
     """Oldest first."""
     demand: InferenceDemand | None = None
-    """None: no worker's pod says what the job asks for, or the caller may see no pods."""
+    """None: no worker's pod says what the job asks for, the caller may see no pods, or this is the first answer."""
 
 
 class WatchedJobReader:
@@ -30,13 +30,17 @@ class WatchedJobReader:
         self._cluster, self._name, self._namespace = cluster, name, namespace
         self._demand = DemandReader(cluster, namespace)
         self._claim: AcceleratorClaim | None = None
+        self._has_read = False
 
     def read(self) -> WatchedJob:
-        """The job now. Raises UnknownJobError, ForeignJobError or another ClusterError."""
+        """The job now. Raises UnknownJobError, ForeignJobError or another ClusterError.
+
+        The first answer comes without the demand, for which all pods of the cluster are read.
+        """
         facts = JobFactReader(self._cluster).read(self._name, self._namespace)
-        return WatchedJob(
-            status=job_status(facts), entries=facts.ledger or (), story=tell(facts), demand=self._read_demand(facts)
-        )
+        demand = self._read_demand(facts) if self._has_read else None
+        self._has_read = True
+        return WatchedJob(status=job_status(facts), entries=facts.ledger or (), story=tell(facts), demand=demand)
 
     def _read_demand(self, facts: JobFacts) -> InferenceDemand | None:
         workers = facts.pods_of(Role.WORKER)

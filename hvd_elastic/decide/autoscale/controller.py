@@ -14,11 +14,11 @@ from typing import Final
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, ConflictError, Json
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
-from hvd_elastic.client.report.words.time_words import count_words
 from hvd_elastic.decide.autoscale.decision import QUANTILE, AutoscalerMemory, ScaleDecision, decide
 from hvd_elastic.decide.autoscale.demand_store import DemandStore
 from hvd_elastic.decide.autoscale.state_reader import StateReader
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER, ANNOTATION_WANTED_WORKERS
+from hvd_elastic.system.plain_words import count_words
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from math import ceil
 from typing import Final
 
 from hvd_elastic.client.report.scaling_note import ScalingNote
-from hvd_elastic.client.report.words.time_words import count_words
 from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.node_pool import NodePool, pools_of
 from hvd_elastic.decide.autoscale.observed_speeds import ObservedSpeeds
@@ -19,6 +18,7 @@ from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod
 from hvd_elastic.policy.reserve import DemandHistory, reserve
 from hvd_elastic.policy.sharing import most_workers, share
 from hvd_elastic.policy.victims import PlacedJob, victims, victims_anywhere
+from hvd_elastic.system.plain_words import count_words
 
 QUANTILE: Final = 0.95
 """The share of five-minute windows in which the reserve should be enough."""

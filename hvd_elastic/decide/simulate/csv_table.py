@@ -8,6 +8,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 _MOST_SHOWN: Final = 20
 """A file of another kind is wrong in each of its lines."""
@@ -35,7 +36,7 @@ class CsvTable:
             if len(row) == len(self.columns):
                 yield dict(zip(self.columns, row, strict=True))
             else:
-                self.wrong(",".join(row), f"has {len(row)} fields", f"write {', '.join(self.columns)}")
+                self.wrong(",".join(row), f"has {count_words(len(row), 'field')}", f"write {', '.join(self.columns)}")
 
     def number(self, text: str, what: str, *, least: int = 0) -> float | None:
         """None for what is not a number from `least` on, which is noted."""
@@ -65,7 +66,8 @@ class CsvTable:
         if not self._problems:
             return
         shown, left = self._problems[:_MOST_SHOWN], len(self._problems) - _MOST_SHOWN
-        more = [Problem(path=str(self.path), value=..., what=f"{left} more lines are wrong")] if left > 0 else []
+        what = f"is wrong in {count_words(left, 'more line')}"
+        more = [Problem(path=str(self.path), value=..., what=what)] if left > 0 else []
         raise InvalidInputError([*shown, *more])
 
 

@@ -24,6 +24,7 @@ from hvd_elastic.local.local_job import LocalJob, local_cluster, local_job, warm
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_OUTPUT, HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
+from hvd_elastic.system.plain_words import count_words
 
 UNDISTURBED: Final = "undisturbed"
 LOOK_SECONDS: Final = 0.1
@@ -144,7 +145,7 @@ def _run(
     }
     log = folder / "output.log"
     with log.open("wb") as output, local_cluster(spec, environment=environment) as cluster:
-        display.say(f"{title}: starting {spec.workers.max} workers")
+        display.say(f"{title}: starting {count_words(spec.workers.max, 'worker')}")
         warm_up(cluster, spec, lambda _: None)
         with local_job(spec, cluster, stdout=output.fileno(), environment=environment, bare=bare) as job:
             watcher = RunWatcher(title=title, job=job, load=load, tail=EventTail(events_folder), display=display)

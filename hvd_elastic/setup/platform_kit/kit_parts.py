@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hvd_elastic.client.connection import people_roles
 from hvd_elastic.decide.autoscale import controller_manifests
 from hvd_elastic.mpijob.manifests import operator_role
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
@@ -23,8 +24,10 @@ from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
 ALERTS: Final = "alerts"
 DASHBOARD: Final = "dashboard"
 MPIJOB_GUARD: Final = "mpijob-guard"
-COMPONENTS: Final = (MPIJOB_GUARD, ALERTS, DASHBOARD)
-"""The parts that not every cluster can use: one of Kubernetes 1.29, or without Prometheus Operator and Grafana."""
+PEOPLE_ROLES: Final = "people-roles"
+COMPONENTS: Final = (PEOPLE_ROLES, MPIJOB_GUARD, ALERTS, DASHBOARD)
+"""The parts that are asked for: they widen rights, or not every cluster can use them (one of Kubernetes 1.29, or
+without Prometheus Operator and Grafana)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,11 @@ def _parts(settings: KitSettings) -> Iterator[KitPart]:
         manifests=controller_manifests.manifests(image=settings.image, namespace=settings.autoscaler_namespace)
         if settings.image
         else (),
+    )
+    yield KitPart(
+        name=PEOPLE_ROLES,
+        purpose="lets those with view see jobs, and those with edit submit them",
+        manifests=people_roles.manifests(),
     )
     yield KitPart(
         name=MPIJOB_GUARD,

@@ -9,6 +9,7 @@ from hvd_elastic.mpijob.lint.check import LintReport
 from hvd_elastic.mpijob.lint.document.manifest_view import json_path
 from hvd_elastic.mpijob.lint.rule import Finding, Rule, Severity
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 _MAX_VALUE_LENGTH = 60
 
@@ -72,8 +73,7 @@ def _silenced(report: LintReport) -> list[str]:
 
 
 def _counted(number: int, noun: str) -> str:
-    plural = "" if number == 1 or noun == Severity.INFO else "s"
-    return f"{number} {noun}{plural}"
+    return f"{number} {noun}" if noun == Severity.INFO else count_words(number, noun)
 
 
 def as_json(report: LintReport, problems: Sequence[Problem]) -> str:

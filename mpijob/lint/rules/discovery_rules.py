@@ -10,6 +10,7 @@ from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.discovery_script import DiscoveryScript, ScriptOrigin, discovery_script
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, runs_hvd_elastic
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
+from hvd_elastic.system.plain_words import count_words
 
 _SWALLOWED: Final = re.compile(r"\|\|\s*(true|:|exit\s+0|echo)|^\s*exit\s+0\s*$")
 _HARD_LIMIT: Final = re.compile(r"\btimeout\b|--request-timeout|--max-time|\bcurl\b.*\s-m\s")
@@ -91,7 +92,7 @@ def static_host_list(job: LintedJob) -> Iterator[Violation]:
     """Finds discovery scripts in a ConfigMap that only print literal hosts."""
     script = discovery_script(job)
     if script and script.static_hosts:
-        yield _on_script(script, f"prints {len(script.static_hosts)} literal hosts from a ConfigMap")
+        yield _on_script(script, f"prints {count_words(len(script.static_hosts), 'literal host')} from a ConfigMap")
 
 
 @rule(

@@ -10,6 +10,7 @@ from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
+from hvd_elastic.system.plain_words import count_words
 
 _EFA: Final = "vpc.amazonaws.com/efa"
 _HUGE_PAGES: Final = "hugepages-2Mi"
@@ -137,7 +138,7 @@ def too_many_efa(job: LintedJob) -> Iterator[Violation]:
     instance = job.worker.pod.spec.get("nodeSelector", _INSTANCE_TYPE).text or ""
     has = efa_adapters().get(instance)
     if efa.amount is not None and has is not None and efa.amount > Decimal(has):
-        yield violation(efa, f"{instance} has {has} adapters")
+        yield violation(efa, f"{instance} has {count_words(has, 'adapter')}")
 
 
 @rule(

@@ -8,6 +8,7 @@ from hvd_elastic.mpijob.lint.job.flag_edits import add_flag
 from hvd_elastic.mpijob.lint.job.launcher_command_line import LauncherProgram
 from hvd_elastic.mpijob.lint.job.linted_job import GPU_RESOURCES, LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
+from hvd_elastic.system.plain_words import count_words
 
 _BASE = "--network-interface, eth0, --host-discovery-script, /run/hvd-elastic/discover-hosts, python, train.py]"
 
@@ -19,6 +20,11 @@ def _on_flag(job: LintedJob, name: str, message: str) -> Violation:
         return Violation(path=flag.values[0].path, value=flag.text, message=message)
     head = job.command_line.program_words[-1]
     return Violation(path=head.path, value=head.text, message=message)
+
+
+def _capacity_words(job: LintedJob) -> str:
+    workers, slots = count_words(job.worker.replicas or 0, "worker"), count_words(job.host_slots or 0, "slot")
+    return f"{workers} x {slots} make only {count_words(job.capacity or 0, 'process')}"
 
 
 @rule(
@@ -63,9 +69,7 @@ def never_starts(job: LintedJob) -> Iterator[Violation]:
     for name in ("-np", "--min-np"):
         number = job.command_line.number(name)
         if job.elastic and capacity is not None and number is not None and number > capacity:
-            yield _on_flag(
-                job, name, f"{job.worker.replicas} workers x {job.host_slots} slots make only {capacity} processes"
-            )
+            yield _on_flag(job, name, _capacity_words(job))
 
 
 @rule(
@@ -83,8 +87,7 @@ def max_above_capacity(job: LintedJob) -> Iterator[Violation]:
     """Finds `--max-np` above worker replicas x slots."""
     capacity, high = job.capacity, job.command_line.number("--max-np")
     if job.elastic and capacity is not None and high is not None and high > capacity:
-        message = f"{job.worker.replicas} workers x {job.host_slots} slots make only {capacity} processes"
-        yield _on_flag(job, "--max-np", message)
+        yield _on_flag(job, "--max-np", _capacity_words(job))
 
 
 @rule(
@@ -178,7 +181,8 @@ def slots_not_gpus(job: LintedJob) -> Iterator[Violation]:
         limit = job.worker.pod.main.resource(name)
         gpus = limit.amount
         if gpus and slots is not None and gpus != slots:
-            yield violation(limit, f"{gpus} GPUs, but {slots} processes per worker", choice=True)
+            what = f"{count_words(int(gpus), 'GPU')}, but {count_words(slots, 'process')} per worker"
+            yield violation(limit, what, choice=True)
 
 
 @rule(

@@ -154,9 +154,9 @@ T, W = WorkerState.TRAINING, WorkerState.WAITING
         ("1", (T, W, W), 0.0, ScalePlan(victims=frozenset("12"), replicas=1)),
         ("1", (T, T, T), LEAVE_SECONDS, ScalePlan(victims=frozenset("12"), replicas=1)),
         ("4", (T, T, T), 0.0, ScalePlan(replicas=4)),
-        ("5", (T, T, T), 0.0, ScalePlan(refusal="5 workers wanted, but the job has 1 to 4")),
-        ("0", (T, T, T), 0.0, ScalePlan(refusal="0 workers wanted, but the job has 1 to 4")),
-        ("few", (T, T, T), 0.0, ScalePlan(refusal="few workers wanted, but the job has 1 to 4")),
+        ("5", (T, T, T), 0.0, ScalePlan(refusal="wanted: 5, but the job has 1 to 4 workers")),
+        ("0", (T, T, T), 0.0, ScalePlan(refusal="wanted: 0, but the job has 1 to 4 workers")),
+        ("few", (T, T, T), 0.0, ScalePlan(refusal="wanted: few, but the job has 1 to 4 workers")),
     ],
 )
 def test_victims_leave_before_the_replicas_are_lowered(

@@ -35,4 +35,4 @@ def test_resizes_around_an_evaluation_in_mid_epoch_leave_nothing_out(tmp_path: P
     holds, words = end["certified"]
     assert holds
     whole = "train, epochs 0-1: each of 240 samples once; second, epochs 0-1: each of 50 samples once"
-    assert re.sub(r" \(\d+ of them by the plan: .*\)", "", words) == whole
+    assert re.sub(r" \(\d+ of them in the step in which a worker died\)", "", words) == whole

@@ -136,7 +136,7 @@ def test_what_is_said(one: dict[str, object], words: str) -> None:
     assert examine(certificate) == sample_certificate.CertificateFinding(holds=True, words=words)
     if certified.told:
         certificate.by_plan = 64
-        assert examine(certificate).words == f"{words} (64 of them by the plan: a worker died before it told)"
+        assert examine(certificate).words == f"{words} (64 of them in the step in which a worker died)"
         certificate.digest ^= 1
         assert examine(certificate).words == "samples were left out or used more than once"
 

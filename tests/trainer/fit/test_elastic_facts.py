@@ -152,11 +152,11 @@ def test_a_restart_goes_on_as_if_nothing_had_been(
 def test_a_number_of_steps_ends_the_job_and_more_of_them_go_on(tmp_path: Path) -> None:
     durable = {ENV_CHECKPOINT: f"file://{tmp_path}/checkpoints"}
     first = alone(tmp_path, durable, MAX_STEPS="13", EVALUATE_EVERY="0", COMMIT_EVERY="4")
-    assert (first["steps"], first["why"]) == (13, "all 13 steps are done")
+    assert (first["steps"], first["why"]) == (13, "max_steps is reached: 13")
     evaluated = [m["step"] for m in first["moments"] if m["kind"] == "evaluation"]
     assert evaluated == [8, 13], "at the end of the epoch, and of training"
     second = alone(tmp_path, durable, MAX_STEPS="100", EPOCHS="3", EVALUATE_EVERY="0", COMMIT_EVERY="4")
-    assert (second["steps"], second["why"]) == (24, "all 3 epochs are done"), "the epoch went on where it was"
+    assert (second["steps"], second["why"]) == (24, "3 epochs done"), "the epoch went on where it was"
     evaluated = [m["step"] for m in second["moments"] if m["kind"] == "evaluation"]
     assert evaluated == [8, 13, 13, 16, 24], "told again by the process that knows nothing of the first"
 

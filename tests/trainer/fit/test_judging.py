@@ -60,7 +60,7 @@ def test_nothing_but_counts_decides_so_more_patience_goes_on() -> None:
     progress = FitProgress(step=10, misses=3)
     assert why_ended(progress, early_stop=EarlyStop(patience=3), max_steps=None)
     assert not why_ended(progress, early_stop=EarlyStop(patience=4), max_steps=11)
-    assert why_ended(progress, early_stop=None, max_steps=10) == "all 10 steps are done"
+    assert why_ended(progress, early_stop=None, max_steps=10) == "max_steps is reached: 10"
     assert why_ended(FitProgress(stopped="enough"), early_stop=None, max_steps=None) == "enough"
 
 

@@ -61,7 +61,7 @@ def test_a_finished_job_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.
     assert run(place) == 0
     assert names(place) == before
     said = capsys.readouterr().err
-    assert f"all {EPOCHS} epochs were done before this start, at step 4: nothing is left to train" in said
+    assert f"{EPOCHS} epochs of training ended before this start, at step 4: nothing is left to train" in said
 
 
 def test_the_end_is_durable_and_latest_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

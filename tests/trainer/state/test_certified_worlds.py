@@ -60,5 +60,5 @@ def test_the_step_of_a_worker_that_died_before_it_told_is_known_by_the_plan(
         assert job.ends() == 0, job.said()
         (end,) = job.written("end")
     words = "train, epochs 0-1: each of 50 samples once"
-    told = f"{words} ({by_plan} of them by the plan: a worker died before it told)"
+    told = f"{words} ({by_plan} of them in the step in which a worker died)"
     assert end == {"holds": True, "words": told, "by_plan": by_plan, "step": 14}

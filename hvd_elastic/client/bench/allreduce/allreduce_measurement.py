@@ -11,6 +11,7 @@ from typing import Final
 
 from hvd_elastic.client.bench.allreduce.allreduce_world import AllreduceWorld, WorldError
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.system.plain_words import count_words
 
 GIGA: Final = 1e9
 """nccl-tests count in GB, not GiB."""
@@ -93,7 +94,7 @@ def _times(
     ranks = world.facts.ranks
     is_wrong = not message.is_filled_with(ranks * (ranks + 1) / 2)
     if world.largest([float(is_wrong)])[0]:
-        raise WrongSumError(f"an all-reduce of {size} bytes over {ranks} ranks returned a wrong sum")
+        raise WrongSumError(f"an all-reduce of {size} bytes over {count_words(ranks, 'rank')} returned a wrong sum")
     message.fill(0.0)
     for _ in range(warm_up):
         message.allreduce()

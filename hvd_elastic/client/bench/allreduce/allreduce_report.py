@@ -10,6 +10,7 @@ from hvd_elastic.client.bench.allreduce.allreduce_measurement import AllreduceRo
 from hvd_elastic.client.bench.allreduce.allreduce_world import WorldFacts
 from hvd_elastic.client.bench.allreduce.message_sizes import binary
 from hvd_elastic.client.bench.line_chart import Axis, Line, decades, line_chart
+from hvd_elastic.system.plain_words import count_words
 
 
 def allreduce_document(
@@ -37,8 +38,8 @@ def allreduce_csv(facts: WorldFacts, rows: Sequence[AllreduceRow]) -> str:
 def allreduce_summary(facts: WorldFacts) -> str:
     """One sentence about the world."""
     return (
-        f"{facts.library} over {facts.backend}, {facts.device}: {facts.ranks} ranks on "
-        f"{facts.nodes} {'node' if facts.nodes == 1 else 'nodes'}"
+        f"{facts.library} over {facts.backend}, {facts.device}: {count_words(facts.ranks, 'rank')} on "
+        f"{count_words(facts.nodes, 'node')}"
     )
 
 

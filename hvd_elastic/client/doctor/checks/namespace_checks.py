@@ -10,6 +10,7 @@ from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warni
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.priorityclasses import DEFAULTS, Tier
+from hvd_elastic.system.plain_words import count_words
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _OUR_CLASSES: Final = frozenset(one.name for one in DEFAULTS if one.tier is not Tier.INFERENCE)
@@ -147,7 +148,8 @@ def storage(facts: ClusterFacts) -> Iterator[Verdict]:
     elif defaults:
         yield ok(f"default: {defaults[0]}, of {len(facts.storage_classes)}")
     else:
-        yield ok(f"{len(facts.storage_classes)} classes, none the default: name one where a job makes a volume")
+        classes = count_words(len(facts.storage_classes), "class")
+        yield ok(f"{classes}, none the default: name one where a job makes a volume")
 
 
 @check("launchers", Fact.MPIJOBS)

@@ -7,6 +7,7 @@ from hvd_elastic.client.connection.server_version import OLDEST_MINOR, minor
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES
+from hvd_elastic.system.plain_words import count_words
 
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _SPOT_LABELS: Final = [
@@ -94,7 +95,8 @@ def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
             "remove the taint, or add the toleration in the job",
         )
     if usable:
-        yield ok(f"{sum(_gpus(node, 'allocatable') for node in usable)} on {len(usable)} nodes: {_some(usable)}")
+        gpus = sum(_gpus(node, "allocatable") for node in usable)
+        yield ok(f"{gpus} on {count_words(len(usable), 'node')}: {_some(usable)}")
     elif not tainted:
         yield error(
             f"no node with GPUs is Ready and schedulable: {_some(offering)}",
@@ -128,7 +130,7 @@ def kubelets(facts: ClusterFacts) -> Iterator[Verdict]:
             f"upgrade these nodes to 1.{OLDEST_MINOR} or later",
         )
     else:
-        yield ok(f"all {len(facts.nodes)} have native sidecars")
+        yield ok(f"{count_words(len(facts.nodes), 'node')}, with native sidecars")
 
 
 @check("addresses", Fact.NODES)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hvd_elastic.client.doctor.checks.kueue_configuration import ON_BY_DEFAULT, PodsReadyWait, kueue_configuration
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
-from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.client.doctor.diagnosis import Level, Verdict, check, error, ok, warning
 from hvd_elastic.client.doctor.operators import arguments, images, operators, release_of
 
 CRD: Final = "mpijobs.kubeflow.org"
@@ -106,6 +106,13 @@ def resume(facts: ClusterFacts) -> Iterator[Verdict]:
                 f"hvd-elastic operator-role -n {account.namespace} --service-account {account.name}"
                 f" | kubectl apply -f -{restart}",
             )
+
+
+def resume_warning(facts: ClusterFacts) -> str:
+    """What to know before a job is resumed, with the way out; empty: every operator may resume it."""
+    if facts.unreadable:
+        return "if workers run and no launcher comes, the MPI Operator lacks a right: hvd-elastic operator-role"
+    return "\n".join(f"{one.evidence}: {one.fix}" for one in resume.run(facts) if one.level is not Level.OK)
 
 
 @check("queues", Fact.CRDS, Fact.CONFIG_MAPS, Fact.DEPLOYMENTS)

@@ -5,6 +5,7 @@ from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving
+from hvd_elastic.system.plain_words import cut_middle
 
 _WORDS: Final = {
     Departure.PREEMPTED: "preempted",
@@ -49,8 +50,7 @@ def scheduler_words(message: str) -> str:
     `0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: ...` becomes
     `0/2 nodes are available: 2 Insufficient nvidia.com/gpu`.
     """
-    words = _AFTERTHOUGHTS.sub("", message).strip().rstrip(".")
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+    return cut_middle(_AFTERTHOUGHTS.sub("", message).strip().rstrip("."), _LONGEST)
 
 
 def placement_words(pod: Json) -> str:

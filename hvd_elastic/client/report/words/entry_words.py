@@ -3,7 +3,7 @@
 from functools import singledispatch
 
 from hvd_elastic.client.report.words.cause_words import departure_words
-from hvd_elastic.client.report.words.time_words import count_words, duration_words
+from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import (
     Entry,
     JobEnded,
@@ -19,6 +19,7 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
+from hvd_elastic.system.plain_words import count_words
 
 
 @singledispatch

@@ -1,4 +1,4 @@
-"""Times, durations and numbers of things, as people read them."""
+"""Times and durations, as people read them."""
 
 from datetime import datetime
 from typing import Final
@@ -24,8 +24,3 @@ def clock_words(unix: float, now: float) -> str:
     """The local time of day; with the date if that was not in the last 20 hours."""
     then = datetime.fromtimestamp(unix).astimezone()
     return then.strftime("%H:%M:%S" if now - unix < 20 * 3600 else "%Y-%m-%d %H:%M")
-
-
-def count_words(count: int, thing: str) -> str:
-    """`1 resize`, `2 resizes`."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"

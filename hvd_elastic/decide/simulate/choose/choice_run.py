@@ -16,6 +16,7 @@ from hvd_elastic.decide.simulate.choose.setting_grid import SettingValues, setti
 from hvd_elastic.decide.simulate.choose.setting_trials import Simulator, TrialGround, TrialPoint, run_trials
 from hvd_elastic.decide.simulate.inputs.simulated_jobs import setting_of
 from hvd_elastic.decide.simulate.inputs.stall_settings import EVENTS
+from hvd_elastic.system.plain_words import count_words
 
 TRIED_AGAIN: Final = 3
 """The best settings meet every stall doubled."""
@@ -49,7 +50,7 @@ def choose(
     def told(before: int, doing: str) -> Callable[[int], None]:
         return lambda done: tell((before + done) / total, doing)
 
-    results = run_trials(ground, points, simulator, tell=told(0, f"{len(points)} settings"))
+    results = run_trials(ground, points, simulator, tell=told(0, f"{count_words(len(points), 'setting')}"))
     explained: list[ExplainedChoice] = []
     for choice in chosen(results, setting_of(ground.plans[0]), waiting_limit=waiting_limit):
         best = [result.setting for result in choice.ranked[:TRIED_AGAIN]]

@@ -14,6 +14,7 @@ from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind, fixed_nodes
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import count_words
 
 _HOUR: Final = 3600.0
 _FOLLOWS_SECONDS: Final = 300.0
@@ -61,7 +62,8 @@ def made_up_day(seed: int, cluster: MadeUpCluster) -> Day:
     pods = [*_pods_by_the_hour(cluster, chance), *_pods_in_bursts(cluster, chance)]
     spot = [life for place in range(cluster.spot_nodes) for life in _spot_lives(f"spot-{place + 1}", cluster, chance)]
     always = NodeKind(gpus=cluster.kind.gpus, machine=cluster.kind.machine, spot=False)
-    size = f"{cluster.nodes} nodes of {cluster.kind.gpus} GPUs, {cluster.spot_nodes} of them spot"
+    nodes, gpus = count_words(cluster.nodes, "node"), count_words(cluster.kind.gpus, "GPU")
+    size = f"{nodes} of {gpus}, {cluster.spot_nodes} of them spot"
     return Day(
         source=f"made up from seed {seed}: {size}",
         seconds=cluster.hours * _HOUR,
@@ -81,9 +83,7 @@ def inference_share(hour: float, cluster: MadeUpCluster) -> float:
 
 def _problems(cluster: MadeUpCluster) -> Iterator[Problem]:
     if not 0 <= cluster.spot_nodes <= cluster.nodes:
-        yield Problem(
-            path="--spot-nodes", value=cluster.spot_nodes, what=f"is not a number of the {cluster.nodes} nodes"
-        )
+        yield Problem(path="--spot-nodes", value=cluster.spot_nodes, what=f"is more than --nodes: {cluster.nodes}")
     if not 0 <= cluster.quiet <= cluster.busy <= 1:
         yield Problem(
             path="--inference",

@@ -9,6 +9,7 @@ from hvd_elastic.decide.simulate.inputs.speed_curve import SpeedCurve
 from hvd_elastic.decide.simulate.workload import SimulatedJob
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.node_placement import grace_seconds
+from hvd_elastic.system.plain_words import count_words
 
 DEFAULT_BATCH: Final = 256
 _HOUR: Final = 3600.0
@@ -128,7 +129,8 @@ def _assumed(plan: JobPlan) -> Iterator[str]:
     if not spec.batch.global_ and not spec.batch.per_worker:
         yield f"no batch in the description: {DEFAULT_BATCH} samples a step"
     elif not spec.batch.global_:
-        yield f"the batch grows with the workers: taken as {samples_per_step(spec)} samples, that of workers.start"
+        samples = count_words(samples_per_step(spec), "sample")
+        yield f"the batch grows with the workers: taken as {samples}, that of workers.start"
     if not workers.gpus:
         yield "workers without GPUs count as one GPU each"
     if spec.checkpoint:

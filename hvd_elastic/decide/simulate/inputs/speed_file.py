@@ -35,7 +35,7 @@ def _from_profile(path: Path, text: str) -> SpeedCurve:
     profile = profile_from(document, source=str(path))
     measured = sorted({one.workers for one in profile.measured})
     return SpeedCurve(
-        source=f"{path.name}: profile of {profile.job or 'a job'}, measured with {_listed(measured)} workers",
+        source=f"{path.name}: profile of {profile.job or 'a job'}, sizes measured, in workers: {_listed(measured)}",
         points={workers: profile.model.samples_per_second(workers) for workers in range(1, profile.max + 1)},
         measured=measured[-1],
     )
@@ -58,7 +58,7 @@ def _from_table(table: CsvTable) -> SpeedCurve:
     table.check()
     if not points:
         raise InvalidInputError([Problem(path=str(table.path), value=..., what="has no sizes in it")])
-    source = f"{table.path.name}: measured with {_listed(sorted(points))} workers"
+    source = f"{table.path.name}: sizes measured, in workers: {_listed(sorted(points))}"
     return SpeedCurve(source=source, points=points, per_step=rate == _STEPS, measured=max(points))
 
 

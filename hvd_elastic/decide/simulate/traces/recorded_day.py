@@ -109,9 +109,7 @@ def _check(paths: Sequence[Path], chosen: Sequence[RecordedTrace], choice: Trace
     ]  # fmt: skip
     if not choice.nodes and not any(trace.is_of_nodes for trace in chosen):
         most = max(gpus_asked_at_once(trace.pods) for trace in chosen)
-        way_out = (
-            f"inference asks for up to {most} GPUs at once: {-(-most // kind.gpus)} nodes of {kind.gpus} hold them"
-        )
+        way_out = f"inference asks for up to {most} GPUs at once: --nodes {-(-most // kind.gpus)} holds them"
         problems.append(
             Problem(path="--nodes", value=choice.nodes, what="is missing: the trace has pods only", way_out=way_out)
         )

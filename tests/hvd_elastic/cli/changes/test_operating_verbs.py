@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from hvd_elastic.cli import cli
 from hvd_elastic.client.connection.cluster_errors import ClusterError
 from hvd_elastic.mpijob.contract import ENV_NAMESPACE, HvdElasticError
-from testbed.kube_api import JOBS, PODS, Request
+from testbed.kube_api import JOBS, PODS, Request, Status, pod
 from tests.hvd_elastic.client.operations.jobs_cluster import (
     ACCOUNTS,
     CLAIMS,
@@ -152,8 +152,61 @@ def test_suspend_resume_and_scale(cluster: JobsCluster) -> None:
         "bert: from 4 to 2 workers",
         "it is suspended, so this counts when it is resumed",
     ]
-    assert "hvd-elastic operator-role" in verb("resume", "bert").stderr
+    assert "bert is resumed; its pods come next: hvd-elastic status bert" in verb("resume", "bert").stderr
     assert verb("resume", "bert").stderr == "bert is not suspended\n"
+
+
+def with_pods(cluster: JobsCluster) -> None:
+    verb("submit", "job.yaml")
+    cluster.change_job(status={"startTime": "2026-01-01T00:00:00Z"})
+    for index, phase in enumerate(("Running", "Running", "Succeeded")):
+        one = pod(index, job="bert", phase=phase)
+        one["spec"]["terminationGracePeriodSeconds"] = 60 + index
+        cluster.put(PODS, one)
+
+
+def test_what_ends_pods_says_how_many_and_how_long_they_may_take(cluster: JobsCluster) -> None:
+    with_pods(cluster)
+    assert verb("suspend", "bert").stderr == "bert is suspended; 2 pods, each with 61 s to end\n"
+    assert "bert: waiting for 2 pods, each with 61 s to end\n" in verb("delete", "bert", "--yes").stderr
+
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+def with_operator(cluster: JobsCluster, *, may_resume: bool) -> None:
+    cluster.objects.update({"/apis/apps/v1/deployments": {}, f"{RBAC}/clusterrolebindings": {}})
+    rules = [
+        {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs/status"], "verbs": ["update"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+    ]
+    cluster.put(f"{RBAC}/clusterroles", named("operator", rules=rules))
+    subject = {"kind": "ServiceAccount", "namespace": "mpi-operator", "name": "driver"}
+    cluster.put(f"{RBAC}/clusterrolebindings", named("b", roleRef={"name": "operator"}, subjects=[subject]))
+    cluster.answers[REVIEWS] = lambda _request: {"status": {"allowed": may_resume}}
+
+
+def test_resume_warns_of_a_right_only_if_it_is_lacking(cluster: JobsCluster) -> None:
+    with_pods(cluster)
+
+    def resumed() -> str:
+        verb("suspend", "bert")
+        return verb("resume", "bert").stderr
+
+    with_operator(cluster, may_resume=True)
+    assert "operator-role" not in resumed()
+    with_operator(cluster, may_resume=False)
+    lacking = resumed()
+    assert "mpi-operator/driver may not update jobs/status" in lacking
+    assert "hvd-elastic operator-role -n mpi-operator --service-account driver" in lacking
+
+    def fault(request: Request) -> None:
+        if request.path == REVIEWS:
+            raise Status(403)
+
+    cluster.fault = fault
+    assert "if workers run and no launcher comes" in resumed()
 
 
 def test_scale_asks_where_kueue_would_restart_the_job(cluster: JobsCluster) -> None:

@@ -33,7 +33,7 @@ def test_efficiency_is_of_the_smallest_size(job: JobsCluster) -> None:
     assert rows[1][5:8] == ["1024", "1024", "100%"]
     assert rows[2][5:8] == ["1600", "2048", "78%"]
     assert rows[3][5:8] == ["2048", "4096", "50%"]
-    assert "seen with 1, 2, 4 workers; 512 samples a step" in said.stdout
+    assert "sizes seen, in workers: 1, 2, 4; 512 samples a step" in said.stdout
     assert "T(K, m) = " in said.stdout
 
 

@@ -50,7 +50,7 @@ def test_the_table_has_what_was_measured_and_what_follows(job: JobsCluster) -> N
     rows = [line.split() for line in said.stdout.splitlines()]
     assert rows[1][:5] == ["1", "1", "200", "0.532", "s"]
     assert rows[4][:4] == ["4", "4", "-", "-"]
-    assert "seen with 1, 2 workers; 512 samples a step" in said.stdout
+    assert "sizes seen, in workers: 1, 2; 512 samples a step" in said.stdout
 
 
 def test_the_document_is_read_again(job: JobsCluster, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_the_ways_stand_side_by_side(simulate: Tool) -> None:
     assert title.split()[:3] == ["JOB", "WAY", "GOODPUT"]
     assert [line.split()[:2] for line in lines] == [["all", way] for way in WAYS]
     assert lines[-1].split()[2] == "100.0%"
-    assert "made up from seed 0: 2 nodes of 4 GPUs, 1 of them spot; 2 hours" in ran.err
+    assert "made up from seed 0: 2 nodes of 4 GPUs, 1 of them spot; 2 h" in ran.err
     assert "train: speed assumed: 100 samples/s a worker" in ran.err
 
 
@@ -131,7 +131,7 @@ def test_a_stall_by_hand_costs_goodput(simulate: Tool) -> None:
 def test_a_measured_speed_is_used(simulate: Tool) -> None:
     Path("speeds.csv").write_text("workers,steps_per_s\n1,1\n8,4\n")
     ran = simulate("job.yaml", *SMALL, "--speed", "train=speeds.csv", "--way", "oracle", "-o", "json")
-    assert any("speeds.csv: measured with 1, 8 workers" in remark for remark in json.loads(ran.out)["remarks"])
+    assert any("speeds.csv: sizes measured, in workers: 1, 8" in remark for remark in json.loads(ran.out)["remarks"])
 
 
 def test_jobs_that_share_by_gain_train_more_where_it_is_worth_most(simulate: Tool) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hvd_elastic.cli.inspection.discover import DiscoverTimeoutError, command
 from hvd_elastic.discovery import read_snapshot
 from hvd_elastic.discovery.discover_once import discover_once
-from hvd_elastic.discovery.kube.api_server import Access
+from hvd_elastic.discovery.kube.api_server import Access, ApiUnreachableError
 from hvd_elastic.discovery.kube.credentials import NoClusterError, in_cluster
 from hvd_elastic.discovery.snapshot import SnapshotError
 from testbed.kube_api import JOBS, NODES, PODS, KubeApi, Request, Status, mpijob, node, pod
@@ -30,6 +30,12 @@ def api() -> Iterator[KubeApi]:
     served.put(PODS, pod(1, disrupted="PreemptionByScheduler"))
     yield served
     served.stop()
+
+
+def test_who_does_not_answer_is_named(api: KubeApi) -> None:
+    api.stop()
+    with pytest.raises(ApiUnreachableError, match=rf"the API server 127\.0\.0\.1:{api.port}: ConnectionRefused"):
+        discover_once(api.access(), job="job", namespace="default")
 
 
 @pytest.fixture

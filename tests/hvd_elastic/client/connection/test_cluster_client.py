@@ -337,6 +337,7 @@ def test_no_right_is_told_with_the_role_that_grants_it() -> None:
     assert 'a Role with the rule {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"], "verbs": ["patch"]}' in str(
         error
     )
+    assert "so does hvd-elastic-edit of hvd-elastic platform-kit to all who have edit" in str(error)
     wide = error_of(403, json.dumps({"message": said[: said.index(" in the")]}).encode(), method="", path="", server="")
     assert "a ClusterRole with the rule" in str(wide)
     quota = error_of(403, b'{"message": "exceeded quota: gpus"}', method="", path="", server="")

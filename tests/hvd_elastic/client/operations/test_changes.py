@@ -104,7 +104,7 @@ def test_waiting_for_a_size(cluster: JobsCluster) -> None:
         set_size(workers, replicas=replicas)
 
     wait_for_size(cluster.client(), "bert", 2, report=lambda one: told.append(str(one)), sleep=sleep)
-    assert told == ["4 workers train, 2 wanted", "2 workers train, 2 wanted", "2 workers train, 2 wanted"]
+    assert told == ["4 workers in training, 2 wanted", *["2 workers in training, 2 wanted"] * 2]
     cluster.change_job(status={"completionTime": "2026-01-01T00:00:00Z"})
     with pytest.raises(JobFailedError, match="has failed before it had 3 workers"):
         wait_for_size(cluster.client(), "bert", 3, report=lambda _one: None, sleep=sleep)

@@ -63,7 +63,7 @@ def visit(follower: Follower, *sizes: int) -> list[str]:
 def test_each_size_in_turn_and_back(follower: Follower) -> None:
     told = visit(follower, 1, 2)
     assert follower.sizes == [4, 1, 2, 4]
-    assert "0 of 20 steps with 1 workers" in told
+    assert "0 of 20 steps with 1 worker" in told
     assert "24 of 20 steps with 2 workers" in told
 
 

@@ -144,10 +144,12 @@ def event(about: str, reason: str, message: str, *, unix: float, component: str 
     }
 
 
-def bound(at: float, index: int, *, uid: str = "", gpus: int = 1, spot: bool | None = True) -> WorkerBound:
+def bound(
+    at: float, index: int, *, uid: str = "", gpus: int = 1, machine: str = "g5.xlarge", spot: bool | None = True
+) -> WorkerBound:
     pod_name = f"train-worker-{index}"
     return WorkerBound(
-        unix=at, pod=pod_name, uid=uid or f"uid-{pod_name}", node="node-a", gpus=gpus, machine="g5.xlarge", spot=spot
+        unix=at, pod=pod_name, uid=uid or f"uid-{pod_name}", node="node-a", gpus=gpus, machine=machine, spot=spot
     )
 
 

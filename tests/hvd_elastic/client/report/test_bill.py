@@ -1,6 +1,7 @@
 """Money is what the held GPUs cost; what has no price is said."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,21 @@ def test_what_is_not_known_is_said_and_not_guessed(unknown: object) -> None:
     assert math.isclose(bill.cost, HELD * 1.8 / 3600)
     text = bill_text(bill, PRICES)
     assert "g5.xlarge, spot or on-demand is not known: 0.03 GPU-hours, no price is known" in text
-    assert "not in the cost: 0.03 GPU-hours" in text
+    assert "not in the cost: 0.03 GPU-hours. No label of a node, g5.xlarge, says whether it is spot\n" in text
+
+
+def test_what_would_price_the_rest_is_named() -> None:
+    unread = bound(NOW - 100, 2, uid="new", machine="", spot=None)
+    bill = made(ledger=(*LEDGER, unread))
+    assert "not in the cost: 0.03 GPU-hours. `read_nodes: true` in the job reads from then on" in bill_text(
+        bill, PRICES
+    )
+    other = made(ledger=(*LEDGER, bound(NOW - 100, 2, uid="new", machine="our-box", spot=False)))
+    assert "Give the price of our-box, on-demand, with --prices" in bill_text(other, PRICES)
+
+
+def test_a_job_that_lent_nothing_is_not_told_so() -> None:
+    assert "lent" not in bill_text(replace(made(), preemptions=0), PRICES)
 
 
 def test_a_spot_price_that_is_not_known_is_not_the_on_demand_price() -> None:

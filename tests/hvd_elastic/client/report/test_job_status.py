@@ -1,6 +1,7 @@
 """Who trains, who does not and why, and what that cost."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,20 @@ from tests.hvd_elastic.client.report.objects import (
     preempted_event,
     unschedulable,
 )
+
+
+@pytest.mark.parametrize(
+    ("resizes", "preemptions", "told"),
+    [
+        pytest.param(0, 0, [], id="nothing"),
+        pytest.param(0, 1, ["1 preemption"], id="a preemption that no resize followed yet"),
+        pytest.param(1, 0, ["1 resize cost 3.0 s and 0 repeated steps"], id="a resize"),
+    ],
+)
+def test_what_has_not_happened_is_not_told(resizes: int, preemptions: int, told: list[str]) -> None:
+    status = replace(job_status(facts()), resizes=resizes, preemptions=preemptions, pause_seconds=3.0, repeated_steps=0)
+    said = [line.strip() for line in status_text(status).splitlines()]
+    assert [line for line in said if "resize" in line or line.endswith(" preemption")] == told
 
 
 def test_the_first_line_says_how_many_of_how_many_and_since_when() -> None:
@@ -157,7 +172,7 @@ def test_the_schedulers_words_are_cut_where_they_repeat_themselves() -> None:
     )
     short = "0/3 nodes are available: 1 node(s) had untolerated taint {a: b}, 2 Insufficient nvidia.com/gpu"
     assert scheduler_words(said) == short
-    assert scheduler_words("x" * 500).endswith("x...")
+    assert re.fullmatch(r"ax+ \.\.\. x+z", scheduler_words(f"a{'x' * 500}z"))
 
 
 @pytest.mark.parametrize(

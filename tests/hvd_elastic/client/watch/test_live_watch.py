@@ -1,5 +1,6 @@
 """`watch` at a real terminal of 80 by 24, and without one."""
 
+import re
 import signal
 import termios
 import time
@@ -12,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from hvd_elastic.cli import cli
+from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.report.job_status import job_status
 from hvd_elastic.client.report.story import tell
 from hvd_elastic.client.watch.plain_watch import job_lines
-from hvd_elastic.client.watch.watched_job import WatchedJob
+from hvd_elastic.client.watch.watched_job import WatchedJob, WatchedJobReader
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi
 from testbed.terminal import Terminal
 from tests.hvd_elastic.client.report.objects import (
@@ -68,10 +70,10 @@ def terminal(*words: str) -> Iterator[Terminal]:
 @pytest.mark.process
 def test_a_job_from_the_list_and_back(training: KubeApi) -> None:
     with terminal("watch", "-A") as screen:
-        screen.sees("1 jobs, 1 train with")
+        screen.sees("1 job, 1 in training with")
         screen.press("\r")
         screen.sees("preempted by")
-        screen.sees("inference: 2 pods wait, 1 are served")
+        screen.sees("inference: 2 pods waiting, 1 served")
         screen.sees("workers that train, the last")
         screen.press("\x1b")
         screen.sees("GPU-HOURS")
@@ -100,20 +102,56 @@ def test_a_terminal_that_goes_takes_the_view_with_it(training: KubeApi) -> None:
         assert screen.process.wait(timeout=60) == 1
 
 
-def test_no_line_is_wider_than_the_terminal(training: KubeApi) -> None:
+CAUSE = "1 node had untolerated taint {nvidia.com/gpu: present}"
+LONG = f"0/12 nodes are available: 11 Insufficient nvidia.com/gpu, 2 nodes had volume node affinity conflict, {CAUSE}"
+
+
+def drawn(width: int, height: int, *, waiting: int = 1, stories: int = 60, row: int = 0) -> list[str]:
+    """The screen of a job of which some workers wait for a long reason."""
     from rich.console import Console
 
     from hvd_elastic.client.watch.job_screen import job_screen
     from hvd_elastic.client.watch.screen_state import Screen, ScreenState
 
     found = facts()
-    view = WatchedJob(status=job_status(found), entries=found.ledger or (), story=tell(found))
-    console = Console(width=80, height=24, force_terminal=False)
-    with console.capture() as drawn:
-        console.print(job_screen(view, ScreenState(screen=Screen.JOB), width=80, height=24))
-    lines = drawn.get().splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 80
+    status = job_status(found)
+    waits = tuple(replace(status.workers[0], pod=f"waits-{number}", why=LONG) for number in range(waiting))
+    story = tuple(replace(tell(found)[0], what=f"{number}: {LONG}") for number in range(stories))
+    view = WatchedJob(
+        status=replace(status, workers=(*status.workers, *waits), why=LONG), entries=found.ledger or (), story=story
+    )
+    console = Console(width=width, height=height, force_terminal=False)
+    with console.capture() as capture:
+        console.print(job_screen(view, ScreenState(screen=Screen.JOB, row=row), width=width, height=height))
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (160, 50), (300, 80)])
+def test_the_screen_is_full_and_no_line_is_wider_than_the_terminal(width: int, height: int) -> None:
+    lines = drawn(width, height)
+    assert height - 1 <= len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_a_reason_is_never_cut_at_its_end(width: int) -> None:
+    """Of the job, of a worker, and in the story."""
+    said = " ".join(" ".join(drawn(width, 50)).split())
+    assert said.count("{nvidia.com/gpu: present}") >= 3
+    assert said.count("0/12 nodes") == said.count("{nvidia.com/gpu: present}")
+    assert ("..." in said) is (width == 80)
+
+
+def test_the_chosen_worker_is_seen_with_its_reason() -> None:
+    found = "\n".join(drawn(80, 24, waiting=40, row=20))  # three others come first
+    assert re.search(r"> waits-1[6-8] .*\n    0/12 nodes", found)
+
+
+def test_the_first_answer_does_not_wait_for_the_demand(training: KubeApi) -> None:
+    reader = WatchedJobReader(ClusterClient.connect(), "train", "default")
+    assert reader.read().demand is None
+    assert not training.asked(watch=False, path=ALL_PODS)
+    assert reader.read().demand is not None
 
 
 def test_an_unknown_job_is_said_at_once(training: KubeApi) -> None:

@@ -86,7 +86,8 @@ def test_components_are_applied_where_they_are_switched_on(kustomize: Path, tmp_
     write_kit(kit_files(kit_parts(FULL), switched_on=COMPONENTS), tmp_path)
     built = build(kustomize, tmp_path)
     guards = {"ValidatingAdmissionPolicy": 4, "ValidatingAdmissionPolicyBinding": 4}
-    assert counted(built) == dict(sorted({**KINDS, **guards, "ConfigMap": 1, "PrometheusRule": 1}.items()))
+    more = {**guards, "ClusterRole": KINDS["ClusterRole"] + 2, "ConfigMap": 1, "PrometheusRule": 1}
+    assert counted(built) == dict(sorted({**KINDS, **more}.items()))
     assert [problem for one in built for problem in admission.errors(one)] == []
 
 

@@ -58,7 +58,7 @@ def test_a_spot_node_is_there_once_at_a_time(seed: int, spot: int) -> None:
 @pytest.mark.parametrize(
     ("cluster", "said"),
     [
-        (MadeUpCluster(nodes=2, spot_nodes=3), "--spot-nodes: 3: is not a number of the 2 nodes"),
+        (MadeUpCluster(nodes=2, spot_nodes=3), "--spot-nodes: 3: is more than --nodes: 2"),
         (MadeUpCluster(quiet=0.8, busy=0.2), "--inference: '0.8:0.2'"),
         (MadeUpCluster(quiet=0.8, busy=1.2), "--inference: '0.8:1.2'"),
     ],

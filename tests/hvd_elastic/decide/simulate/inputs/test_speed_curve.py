@@ -39,7 +39,7 @@ def test_sizes_beyond_are_slower_than_ideal_and_it_is_said(table: Path) -> None:
     assert 8 < speeds[16] < 16
     assert curve.extrapolates(16)
     assert not curve.extrapolates(8)
-    assert "measured with 1, 4, 8 workers" in curve.source
+    assert "sizes measured, in workers: 1, 4, 8" in curve.source
 
 
 def test_the_assumed_curve_loses_a_share_for_each_worker() -> None:
@@ -79,7 +79,7 @@ def test_a_profile_gives_its_fit_for_every_size(tmp_path: Path) -> None:
     assert curve.speeds(3, 999) == pytest.approx((0, *(model.samples_per_second(size) for size in (1, 2, 3))))
     assert curve.speeds(2, 999) == pytest.approx((0, 640, 64 / 0.06), rel=0.02)
     assert (curve.extrapolates(2), curve.extrapolates(3)) == (False, True)
-    assert curve.source == "train.json: profile of team/train, measured with 1, 2 workers"
+    assert curve.source == "train.json: profile of team/train, sizes measured, in workers: 1, 2"
 
 
 def test_a_profile_as_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_profile_as_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
             [
                 ":2: '0'",
                 ":3: 'x'",
-                ":4: '3': has 1 fields: write workers, steps_per_s",
+                ":4: '3': has 1 field: write workers, steps_per_s",
                 ":5: '0': is not a number above 0 of steps_per_s",
             ],
         ),

@@ -60,7 +60,7 @@ def test_nodes_of_one_trace_and_pods_of_another_make_a_day(nodes: Path, pods: Pa
     [
         (["nodes"], TraceChoice(), "--trace-name: 'nodes.csv': has several traces: choose one of a (4 h), b (1 h)"),
         (["nodes"], TraceChoice(names=("c",)), "names none of these traces"),
-        (["pods"], TraceChoice(), "inference asks for up to 3 GPUs at once: 3 nodes of 1 hold them"),
+        (["pods"], TraceChoice(), "inference asks for up to 3 GPUs at once: --nodes 3 holds them"),
         (["nodes"], TraceChoice(names=("b",), begins=3600), "is after the end of b: it has 1.0 hours"),
         (["pods", "pods"], TraceChoice(nodes=1), "are several traces of inference pods"),
     ],
