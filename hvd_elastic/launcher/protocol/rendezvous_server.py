@@ -6,7 +6,7 @@ import logging
 import queue
 import re
 import socketserver
-import threading
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -25,6 +25,7 @@ from hvd_elastic.mpijob.contract import (
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
 )
+from hvd_elastic.system.background_threads import ErrorLog, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,8 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
         self.store = GlooStore()
         self.broken = False
         """Whether a member of the forming world has died."""
-        self._thread = threading.Thread(target=self.serve_forever, name="rendezvous", daemon=True)
+        self._errors = ErrorLog(logger)
+        self._join: Callable[[], None] = _nothing
 
     @property
     def port(self) -> int:
@@ -117,11 +119,15 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A worker that hangs up has died, and its end is reported elsewhere."""
-        logger.debug("request of %s failed", client_address)
+        """A worker that hangs up has died, and its end is reported elsewhere. Any other error is said."""
+        error = sys.exception()
+        if error is None or isinstance(error, OSError):
+            logger.debug("request of %s failed: %s", client_address, error)
+        else:
+            self._errors.say(f"a request of {client_address[0]} failed", error)
 
     def start(self) -> None:
-        self._thread.start()
+        self._join = start_thread("rendezvous", self.serve_forever, log=logger).join
 
     def form(self, slots: tuple[Slot, ...]) -> None:
         """Forget what the last world's processes left and expect those of the new one."""
@@ -138,7 +144,11 @@ class RendezvousServer(socketserver.ThreadingMixIn, HTTPServer):
         """Stop serving. Requests that are still held lose their connections when the launcher ends."""
         self.shutdown()
         self.server_close()
-        self._thread.join()
+        self._join()
+
+
+def _nothing() -> None:
+    """There is no thread to wait for."""
 
 
 class RendezvousRequestHandler(BaseHTTPRequestHandler):
