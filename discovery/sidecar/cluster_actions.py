@@ -59,7 +59,11 @@ class ActionExecutor:
 
     def run(self) -> None:
         while (action := self._queue.get()) is not None:
-            self._report(ActionResult(action=action, error=self._execute(action)))
+            error = "it was not carried out to its end"
+            try:
+                error = self._execute(action)
+            finally:
+                self._report(ActionResult(action=action, error=error))  # an unforeseen error is the thread's to say
 
     def stop(self) -> None:
         """End `run` after the actions that are queued."""

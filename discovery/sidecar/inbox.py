@@ -16,7 +16,7 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True)
 class ThreadCrash:
-    """A thread died of an unforeseen error: better to restart than to serve half of the truth."""
+    """A vital thread died of an unforeseen error: better to restart than to serve half of the truth."""
 
     error: BaseException
 

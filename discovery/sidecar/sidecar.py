@@ -47,6 +47,7 @@ from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.workers.succession_notices import LOOK_SECONDS, SuccessionNotices
 from hvd_elastic.discovery.sidecar.workers.worker_contact import WorkerContact
 from hvd_elastic.mpijob.contract import SNAPSHOT_MAX_AGE_SECONDS
+from hvd_elastic.system.background_threads import error_words, start_thread
 from hvd_elastic.system.job_key import NO_KEY
 
 log = logging.getLogger(__name__)
@@ -124,15 +125,17 @@ class Sidecar:
         self._inbox.put(StopRequest())
 
     def run(self) -> None:
-        """Serve until stopped. Raises the error that a thread died of, and OSError if the folder cannot be written."""
+        """Serve until stopped. Raises what a vital thread died of, and OSError if the folder cannot be written."""
         write_script(self._options.run_dir)
         if self._launcher_job is not None and self._workers.requests.key == NO_KEY:
             log.warning(
                 "no ssh key at %s: workers that have one refuse requests for checkpoints", self._options.ssh_key
             )
-        for name, work in self._threads():
+        for name, work in self._vital_threads():
             _start(name, partial(self._guarded, work))
-        last_words = [] if self._recorder is None else [_start("recorder", self._recorder.run)]
+        for name, work in self._threads():
+            start_thread(name, work, log=log, stopped=self._stopped)
+        last_words = [] if self._recorder is None else [start_thread("recorder", self._recorder.run, log=log)]
         try:
             while self.turn():
                 pass
@@ -151,7 +154,8 @@ class Sidecar:
             self._recorder.stop()
         if self._launcher_job is not None:
             # With a connection of its own: that of `run` may be in use.
-            last_words.append(_start("conclude", LauncherJob(ApiServer(self._access), self._options).conclude))
+            launcher_job = LauncherJob(ApiServer(self._access), self._options)
+            last_words.append(start_thread("conclude", launcher_job.conclude, log=log))
         for thread in last_words:
             thread.join(max(0.0, deadline - self._clock()))
 
@@ -182,14 +186,18 @@ class Sidecar:
             self._reconciler.act()
         return going
 
-    def _threads(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        place = self._options.place
-        pods, job = watch.workers_of(place, PodView.from_json), watch.one_job(place, JobView.from_json)
+    def _vital_threads(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """No list can be trusted without them: an unforeseen error in one of them ends the sidecar."""
+        pods = watch.workers_of(self._options.place, PodView.from_json)
         yield "pods", lambda: self._watch("pods", pods, self._take_at_once)
+        yield "prober", self._workers.prober.run
+
+    def _threads(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Those that are started again after an unforeseen error."""
+        job = watch.one_job(self._options.place, JobView.from_json)
         yield "job", lambda: self._watch("job", job, self._inbox.put)
         if self._options.nodes:
             yield NODES, lambda: self._watch(NODES, watch.nodes(NodeView.from_json), self._inbox.put)
-        yield "prober", self._workers.prober.run
         yield "actions", self._executor.run
         yield "presence", lambda: self._workers.keep_announcing(self._stopped)
         yield "succession", self._look_for_successors
@@ -201,6 +209,7 @@ class Sidecar:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - handed to the loop, which raises it
+            log.warning("the sidecar ends: thread %s failed: %s", threading.current_thread().name, error_words(error))
             self._inbox.put(ThreadCrash(error))
 
     def _watch(self, resource: str, selection: watch.Selection[Any], deliver: Callable[[WatchBatch], None]) -> None:

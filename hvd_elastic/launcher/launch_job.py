@@ -35,6 +35,7 @@ from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses, end_le
 from hvd_elastic.launcher.status_report import StatusReport
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class _Launch:
             stack.callback(self._workers.end_all)
             stack.callback(stopping.set)
             watch = functools.partial(source.watch, self._hosts_seen, stopping, expect=self._driver.workers_expected)
-            threading.Thread(target=watch, name="hosts", daemon=True).start()
+            start_thread("hosts", watch, log=logger, stopped=stopping)
             return self._driver.run(self._server)
 
     def _hosts_seen(self, hosts: tuple[Host, ...]) -> None:

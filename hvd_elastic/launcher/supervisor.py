@@ -33,6 +33,7 @@ from hvd_elastic.launcher.host_sources import SnapshotSource
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, STATUS_FILE, Exit
 from hvd_elastic.system import child_processes
 from hvd_elastic.system.atomic_file import replace_file
+from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.system.processes import read_stat
 
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def supervise(command: HorovodrunCommand) -> Finish:
     signal.pthread_sigmask(signal.SIG_BLOCK, ending | {signal.SIGCHLD})
     listed = _HostList()
     source = SnapshotSource(command.run_dir)
-    threading.Thread(target=source.watch, args=(listed.publish, listed.stop), name="hosts", daemon=True).start()
+    start_thread("hosts", lambda: source.watch(listed.publish, listed.stop), log=logger, stopped=listed.stop)
     try:
         waiting = HorovodrunProcess(command)  # it imports meanwhile
         finish = (

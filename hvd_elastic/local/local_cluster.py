@@ -4,6 +4,7 @@ Each round takes the wanted number of hosts and makes it so. It shows the hosts 
 their ready ports, to the eligibility rules, as in a cluster, and writes the snapshot if it has changed.
 """
 
+import logging
 import os
 import random
 import shutil
@@ -30,6 +31,9 @@ from hvd_elastic.discovery.sidecar.workers.prober import Prober
 from hvd_elastic.local.launcher_commands import link_address
 from hvd_elastic.local.local_host import LocalHost
 from hvd_elastic.mpijob.contract import READY_PORT, HvdElasticError, SnapshotState
+from hvd_elastic.system.background_threads import keep_running, start_thread
+
+log = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 0.05
 """Between two rounds. A cluster's watch reports a change within milliseconds; here looking is cheap."""
@@ -99,13 +103,9 @@ class LocalCluster:
 
     def serve(self) -> None:
         """Run rounds until `stop`, then kill every host's processes."""
-        probing = threading.Thread(target=self._prober.run, name="ready ports")
-        probing.start()
+        probing = start_thread("ready ports", self._prober.run, log=log)
         try:
-            while not self._stopping:
-                self._wake.wait(ROUND_SECONDS)
-                self._wake.clear()
-                self.round()
+            keep_running("local hosts", self._rounds, log=log)
         finally:
             self._prober.stop()
             probing.join()
@@ -113,6 +113,12 @@ class LocalCluster:
                 host.kill()
             for host in self.hosts.values():
                 host.process.wait()
+
+    def _rounds(self) -> None:
+        while not self._stopping:
+            self._wake.wait(ROUND_SECONDS)
+            self._wake.clear()
+            self.round()
 
     def stop(self) -> None:
         """Let `serve` return."""

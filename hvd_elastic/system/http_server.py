@@ -1,6 +1,7 @@
 """An HTTP server for metrics and health that costs a bounded number of threads, whoever connects to it."""
 
 import contextlib
+import logging
 import socket
 import sys
 import threading
@@ -9,6 +10,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
+
+from hvd_elastic.system.background_threads import ErrorLog, start_thread
+
+log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 16
 """At a time, each with a thread. A scrape or a probe takes milliseconds; one more closes the oldest."""
@@ -41,6 +46,7 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         self._open: dict[socket.socket, None] = {}
         """The oldest first."""
         self._ended = threading.Condition()
+        self._errors = ErrorLog(log)
         super().__init__(*arguments, **options)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -59,9 +65,10 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             self._ended.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what went wrong with a request, unless the client has gone: that is its own affair."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
+        """Say what went wrong with a request, unless the client has gone: that is its own affair."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            self._errors.say("a request for metrics or health failed", error)
 
     def _drop(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the peer has gone, and the thread knows it
@@ -84,7 +91,7 @@ class RoutesServer(BoundedHTTPServer):
 
     def start(self) -> None:
         """Serve in a thread."""
-        threading.Thread(target=self.serve_forever, name="metrics", daemon=True).start()
+        start_thread("metrics", self.serve_forever, log=log)
 
     def stop(self) -> None:
         """Stop serving and free the port."""

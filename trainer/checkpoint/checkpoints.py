@@ -13,6 +13,7 @@ from typing import Final
 from hvd_elastic.policy.checkpoint_interval import FIRST_SECONDS
 from hvd_elastic.stores.location import Location
 from hvd_elastic.stores.retry import StoppedError
+from hvd_elastic.system.background_threads import ErrorLog
 from hvd_elastic.trainer.checkpoint.claim import Claim
 from hvd_elastic.trainer.checkpoint.errors import CheckpointError, CheckpointUrlError, FencedError
 from hvd_elastic.trainer.checkpoint.format.capture import Capture
@@ -111,6 +112,7 @@ class Checkpoints:
         self._outcomes: deque[SaveOutcome] = deque(maxlen=OUTCOMES)
         self._snapshot_released = threading.Event()
         self._snapshot_released.set()
+        self._errors = ErrorLog(log)
         self._has_ended = threading.Event()
         """The last save and the deletions after it. Its thread lives on for a moment: nothing waits for that."""
         self._has_ended.set()
@@ -202,7 +204,9 @@ class Checkpoints:
         try:
             self._save(request, to_walk)
         finally:
-            self._has_ended.set()  # whatever became of it: no later save would ever be due
+            # Whatever became of it: no later save would ever be due, and no buffer would ever be free.
+            self._has_ended.set()
+            self._snapshot_released.set()
             if self._stop.is_set():
                 self._claim.store.close()
 
@@ -240,6 +244,8 @@ class Checkpoints:
             prune(self._claim, manifest, keep=self._keep, rejected=[r.manifest for r in self._rejected])
         except CheckpointError as error:
             log.warning("old checkpoints could not be deleted; the next save tries again: %s", error)
+        except Exception as error:  # noqa: BLE001 - the save itself is done
+            self._errors.say("old checkpoints could not be deleted; the next save tries again", error)
 
     def _record_failure(self, request: SaveRequest, error: Exception) -> None:
         if isinstance(error, FencedError):

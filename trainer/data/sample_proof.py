@@ -4,6 +4,7 @@ import logging
 import threading
 from typing import Final
 
+from hvd_elastic.system.background_threads import ErrorLog
 from hvd_elastic.trainer.data.sample_certificate import Certificate, examine
 
 logger = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ class SampleProof:
         self._next: Certificate | None = None
         self._thread: threading.Thread | None = None
         self._is_wrong = False
+        self._errors = ErrorLog(logger)
 
     def begin(self, certificate: Certificate) -> None:
         """Examine a certificate in the background. It takes some 50 ms for a million samples.
@@ -27,7 +29,7 @@ class SampleProof:
         """
         with self._lock:
             self._next = certificate.copy()
-            # One that an error has ended, or that a fork has left behind, is there and not alive.
+            # One that a fork has left behind is there and not alive.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._examine_all, name="sample-proof", daemon=True)
                 self._thread.start()
@@ -39,7 +41,11 @@ class SampleProof:
 
     def _examine_all(self) -> None:
         while (certificate := self._take()) is not None:
-            self._examine(certificate)
+            try:
+                self._examine(certificate)
+            except Exception as error:  # noqa: BLE001 - what was proved before says nothing of this certificate
+                self.words = f"not examined: {type(error).__name__}"
+                self._errors.say("a certificate of samples was not examined", error)
 
     def _take(self) -> Certificate | None:
         with self._lock:

@@ -43,6 +43,8 @@ class Commits:
         self.compares = False
         """A commit is stored at an interval only once all workers were compared after it."""
         self._compared_step = -1
+        self._is_complete = True
+        """Whether nothing will change the last commit any more."""
         self._durable_step = self._attempted_step = self._final_step = -1
         self._last_lap: float | None = None
 
@@ -75,19 +77,37 @@ class Commits:
         self.durable.note_step(self._last_lap - before)
         return self._last_lap - before
 
-    def save_to_memory(self, tree: Tree, *, owned: Callable[[], AbstractSet[int]], gathers: bool = False) -> None:
+    def save_to_memory(
+        self, tree: Tree, *, owned: Callable[[], AbstractSet[int]], gathers: bool = False, is_complete: bool = True
+    ) -> None:
         """Make `tree` the last commit, and start a durable save if one is due.
 
         Args:
             tree: the state to copy.
             owned: returns the addresses of the tensors that change only in an optimizer's step.
             gathers: it has parts of sharded optimizers: it is only stored after `add_gathered`. Default False.
+            is_complete: False: `complete` is to follow, and no save of it starts before. Default True.
         """
         self._start_pending_save()
         self.gathers, self._gathered = gathers, None  # a save that reads it keeps it
         addresses = owned() if self.memory.overlap else frozenset()
         self.memory.save(tree, deferrable=lambda tensor: tensor.data_ptr() in addresses, retained=self.durable.busy)
+        self._is_complete = is_complete
         if self.durable.due(self.step, self.history):
+            self.save_to_store_async()
+
+    def complete(self, certificate: Mapping[str, object] | None) -> None:
+        """Give the last commit the certificate of its own samples, if it has one; nothing changes it after that.
+
+        A durable save that is due starts here. One that was handed over already is left alone: its world was lost
+        before this was known.
+        """
+        if self._is_complete:
+            return
+        if certificate is not None:
+            self.last["progress"]["data"]["certificate"] = certificate
+        self._is_complete = True
+        if self._save_pending:
             self.save_to_store_async()
 
     def save_to_store_async(self) -> None:
@@ -98,7 +118,8 @@ class Commits:
 
     def _start_pending_save(self) -> None:
         """Give the last commit to the durable tier if one is pending and the store is free: nobody waits for it."""
-        if self._save_pending and self.durable.idle and self._is_gathered and self._is_compared:
+        is_ready = self._is_complete and self._is_gathered and self._is_compared
+        if self._save_pending and self.durable.idle and is_ready:
             self._hand_over(INTERVAL)
 
     @property
@@ -145,7 +166,7 @@ class Commits:
 
     def _hand_over(self, reason: str) -> None:
         """Store the last commit. Its buffers are kept from here on, so no save before it may still read others."""
-        self._save_pending = False
+        self._save_pending, self._is_complete = False, True
         self.memory.wait()
         self.memory.retain()
         self.durable.save(self._to_store, step=self.step, size=self.last["progress"]["size"], reason=reason)

@@ -181,11 +181,17 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         Raises:
             TornCommitError: see `commit`.
         """
+        self._save(is_complete=True)
+
+    def _save(self, *, is_complete: bool) -> None:
         self._present.progress.data = self._batches.account.commit()
         self._present.progress.trained_seconds += self._commits.lap()
         is_sharded = bool(self._present.objects.sharded())
         self._commits.save_to_memory(
-            self._present.tree(), owned=self._present.hooks.owned_addresses, gathers=is_sharded
+            self._present.tree(),
+            owned=self._present.hooks.owned_addresses,
+            gathers=is_sharded,
+            is_complete=is_complete,
         )
 
     def restore(self) -> None:
@@ -314,7 +320,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         progress = self._present.progress
         progress.commits += 1
         progress.end_commits += not is_step
-        self.save()
+        self._save(is_complete=False)
         self._sharded.copy()
         if is_step:
             self._report.tell(progress, self.epoch)
@@ -338,9 +344,9 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             compares=compares or (saved and self._commits.wants_comparison),
         ).allreduced(account.unshared_digest())
         account.confirm(digest)
-        if saved and (certificate := account.position.certificate) is not None:
-            # The last commit gets the certificate of its own samples, which is known only now.
-            self._commits.last["progress"]["data"]["certificate"] = certificate.state_dict()
+        if saved:  # the certificate of the commit's own samples is known only now
+            certificate = account.position.certificate
+            self._commits.complete(certificate.state_dict() if certificate is not None else None)
         if (agreement.hosts_changed or agreement.risk) and not saved and may_commit:
             self._present.progress.commits += 1
             self.save()

@@ -8,12 +8,12 @@ import functools
 import importlib.util
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
+from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.system.http_server import RoutesServer, ServedPage
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.training_counts import TrainingCounts
@@ -46,7 +46,7 @@ class MetricsServer:
         events.subscribe(self._counts.on_event)
         where = environ.get(ENV_READY_ADDRESS) or "0.0.0.0", WORKER_METRICS_PORT + local_rank  # noqa: S104
         scrape = _scrape(self._counts, local_rank, environ)
-        threading.Thread(target=self._serve, args=(where, scrape), name="metrics", daemon=True).start()
+        start_thread("metrics", lambda: self._serve(where, scrape), log=log)
         return True
 
     def _serve(self, where: tuple[str, int], scrape: Callable[[], ServedPage]) -> None:
@@ -58,7 +58,8 @@ class MetricsServer:
                 log.debug("no metrics on %s:%d yet: %s", *where, error)
                 time.sleep(self._retry_seconds)
             else:
-                server.serve_forever()
+                with server:
+                    server.serve_forever()
 
 
 THIS_PROCESS: Final = MetricsServer()

@@ -5,7 +5,8 @@
     workers' reports ──► WorkerInquiry
 
 Nothing here keeps training from going on. While the API server is away entries wait; a ledger that is missing is said
-once; an error that nobody has foreseen ends the record, and not the sidecar.
+once. An error that nobody has foreseen is said, and costs what it struck (a message, a part of a turn): the record
+goes on.
 """
 
 import logging
@@ -13,12 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, ParamSpec
 
 from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.kube.watch import Changed, Listed, Message
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
-from hvd_elastic.discovery.rules.cluster_views import JobView
+from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerTakenOverError
@@ -27,8 +28,11 @@ from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublishe
 from hvd_elastic.discovery.sidecar.record.worker_inquiry import WorkerInquiry
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
+from hvd_elastic.system.background_threads import ErrorLog
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 TURN_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 5.0
@@ -65,6 +69,7 @@ class JobRecorder:
         self._next_try = 0.0
         self._nodes_seconds = NODES_SECONDS if options.nodes else 0.0
         self._waits_since: float | None = None
+        self._errors = ErrorLog(log)
 
     def take(self, item: WatchBatch | WorkerAnswers) -> None:
         """Something was received. It is dropped once the record has ended."""
@@ -79,27 +84,36 @@ class JobRecorder:
         try:
             while not self._stopping.is_set():
                 self._turn()
-            self._begin_if_due()
+            self._attempt("its beginning", self._begin_if_due)
             if self._has_begun:
                 self._conclude()
         except LedgerTakenOverError as error:
             log.warning("this launcher's record ends here: %s", error)
-        except Exception:
-            log.exception("the job's record ends here")
-        finally:
-            self._is_over = True
+        self._is_over = True
 
     def _turn(self) -> None:
         self._receive()
-        self._begin_if_due()
+        self._attempt("its beginning", self._begin_if_due)
         if not self._has_begun:
             return
-        self._ledger.add(self._inquiry.ask_all())
-        self._ledger.add(self._history.world.pass_time(self._now()))
-        self._ledger.write_if_due()
+        self._attempt("what the workers say", lambda: self._ledger.add(self._inquiry.ask_all()))
+        self._attempt("what time tells", lambda: self._ledger.add(self._history.world.pass_time(self._now())))
+        self._attempt("what it would have written now", self._ledger.write_if_due)
+        self._attempt("the live status", self._publish_status)
+
+    def _publish_status(self) -> None:
         self._status_publisher.publish(
             self._history, self._inquiry.stalls, self._ledger.entries, self._now(), self._clock()
         )
+
+    def _attempt(self, lost: str, work: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
+        """Do a part of a turn. An error costs this part alone; one that comes each turn is said ever less often."""
+        try:
+            work(*arguments, **named)
+        except LedgerTakenOverError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the record goes on
+            self._errors.say(f"the job's record goes on without {lost}", error)
 
     def _receive(self) -> None:
         """Let a turn pass, and take all that has come: many changes of one pod cost little more than one."""
@@ -114,16 +128,20 @@ class JobRecorder:
         now = self._now()
         match item:
             case WorkerAnswers(views=views):
-                self._history.take_answers(views, now)
+                for uid, view in views.items():
+                    self._attempt("a worker's answer", self._history.take_answers, {uid: view}, now)
             case WatchBatch(resource="pods", messages=messages):
                 for message in messages:
-                    self._ledger.add(self._history.take_pods(message, now))
+                    self._attempt("news of a pod", self._take_pods, message, now)
             case WatchBatch(resource="nodes", messages=messages):
                 for message in messages:
-                    self._history.take_nodes(message)
+                    self._attempt("news of a node", self._history.take_nodes, message)
             case WatchBatch(messages=messages):
                 for message in messages:
-                    self._take_job(message, now)
+                    self._attempt("news of the job", self._take_job, message, now)
+
+    def _take_pods(self, message: Message[PodView], now: float) -> None:
+        self._ledger.add(self._history.take_pods(message, now))
 
     def _take_job(self, message: Message[JobView], now: float) -> None:
         match message:
@@ -153,11 +171,17 @@ class JobRecorder:
 
     def _conclude(self) -> None:
         """The launcher has ended: kubelets stop a native sidecar after the main container."""
+        self._attempt("its last words", self._add_end)
+        self._attempt("what it would have written at the end", self._ledger.conclude)
+        self._attempt(
+            "the last status",
+            lambda: self._status_publisher.conclude(self._history, self._ledger.entries, self._now()),
+        )
+
+    def _add_end(self) -> None:
         limit = self._history.job.backoff_limit if self._history.job else None
         own, for_good = self._launchers.own_end(limit)
         self._ledger.add(self._history.end(own, for_good=for_good, now=self._now()))
-        self._ledger.conclude()
-        self._status_publisher.conclude(self._history, self._ledger.entries, self._now())
 
     def _now(self) -> float:
         return round(self._wall(), 3)

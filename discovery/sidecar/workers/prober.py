@@ -5,6 +5,7 @@ until it answers again, and lost. If no worker has answered since its first miss
 network, and no worker counts as lost: an empty list would end the job.
 """
 
+import contextlib
 import math
 import os
 import re
@@ -64,6 +65,7 @@ class Prober:
         """The workers that are probed from the next turn on: pod UID to address. Safe to read from any thread."""
         self._probed: Mapping[str, str] = {}
         """The targets of the last turn."""
+        self._interval = interval_seconds
         self._schedule = ProbeSchedule(interval_seconds)
         self._open: dict[str, tuple[socket.socket, float]] = {}
         """Probes under way: connection and start; the oldest first."""
@@ -87,11 +89,21 @@ class Prober:
         self._wake_up()
 
     def run(self) -> None:
+        """Probe until stopped. After an unforeseen error, which is raised, it may be called again."""
         try:
             while not self._stopped:
                 self.turn()
-        finally:
-            self.close()
+        except BaseException:
+            self._begin_anew()
+            raise
+        self.close()
+
+    def _begin_anew(self) -> None:
+        """Forget the probes under way, which an error may have left half done: the next turn probes all targets."""
+        for uid in list(self._open):
+            with contextlib.suppress(KeyError, ValueError):  # it was not registered yet
+                self._close(uid)
+        self._probed, self._schedule = {}, ProbeSchedule(self._interval)
 
     def _wake_up(self) -> None:
         with self._wake_lock:

@@ -1,5 +1,6 @@
 """`hvd-elastic autoscale`: several jobs share the idle GPUs."""
 
+import logging
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
 if TYPE_CHECKING:
     from hvd_elastic.decide.autoscale.controller import CarriedOut
+
+log = logging.getLogger(__name__)
 
 _COLUMNS = (
     Column(title="job", key="job"),
@@ -89,13 +92,14 @@ def command(
 
 
 def _run(run: Callable[..., None], keep: Callable[..., None], period: float, alive_file: Path | None) -> None:
-    from threading import Event, Thread
+    from threading import Event
+
+    from hvd_elastic.system.background_threads import start_thread
 
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    keeper = Thread(target=keep, args=(stop,), name="lease")
-    keeper.start()
+    keeper = start_thread("lease", lambda: keep(stop), log=log, stopped=stop)
     try:
         run(stop, period=period, alive=alive_file.touch if alive_file else lambda: None)
     finally:

@@ -157,18 +157,23 @@ class ClusterClient:
         concerns all of them (UnreachableError, CredentialsError) is raised.
         """
         answers: list[Json | ClusterError] = [NotFoundError("not asked")] * len(reads)
+        failures: list[Exception] = []
 
         def one(place: int, read: Read) -> None:
             try:
                 answers[place] = self.get(read.path, **read.query)
             except ClusterError as error:
                 answers[place] = error
+            except Exception as error:  # noqa: BLE001 - raised below, in the caller's thread
+                failures.append(error)
 
         threads = [threading.Thread(target=one, args=pair, daemon=True) for pair in enumerate(reads)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        if failures:  # what was not read must not pass for what is not there
+            raise failures[0]
         for answer in answers:
             if isinstance(answer, UnreachableError | CredentialsError):
                 raise answer

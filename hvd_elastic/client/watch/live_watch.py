@@ -1,5 +1,7 @@
 """The loop of the live view: a thread reads the cluster, keys change what is chosen, each draws the screen anew."""
 
+import contextlib
+import logging
 import os
 import select
 import threading
@@ -18,6 +20,9 @@ from hvd_elastic.client.watch.keyboard import Keyboard
 from hvd_elastic.client.watch.list_screen import job_rows, list_screen
 from hvd_elastic.client.watch.screen_state import Screen, ScreenState, press
 from hvd_elastic.client.watch.watched_job import WatchedJob, WatchedJobReader
+from hvd_elastic.system.background_threads import error_words, start_thread
+
+log = logging.getLogger(__name__)
 
 READ_SECONDS: Final = 2.0
 _LOG_LINES: Final = 200
@@ -48,7 +53,7 @@ class LiveWatch:
 
     def run(self, keyboard: Keyboard) -> None:
         """Show until `q`. Raises KeyboardInterrupt, or EOFError if the terminal is gone."""
-        threading.Thread(target=self._read_on, name="reader", daemon=True).start()
+        start_thread("reader", self._read_on, log=log)
         with keyboard, Live(console=self._console, screen=True, auto_refresh=False) as live:
             while not self._state.ended:
                 live.update(self._draw(), refresh=True)
@@ -106,10 +111,13 @@ class LiveWatch:
                 shown, trouble = reader(), ""
             except ClusterError as error:
                 shown, trouble = None, str(error)
+            except Exception as error:  # noqa: BLE001 - it is shown, and what was read before stays
+                shown, trouble = None, error_words(error)
             with self._lock:
                 if subject == _subject(self._state):
                     self._shown, self._trouble = shown if shown is not None else self._shown, trouble
-            os.write(self._waker, b"x")
+            with contextlib.suppress(BlockingIOError):  # it is full: the screen wakes up anyway
+                os.write(self._waker, b"x")
             self._turn.wait(0 if first else READ_SECONDS)
             self._turn.clear()
 

@@ -25,6 +25,8 @@ class PingOutcome(StrEnum):
     """The process does not answer; its host does."""
     UNREACHABLE = "unreachable"
     """The host does not answer."""
+    UNKNOWN = "unknown"
+    """This side failed: nothing was shown."""
 
 
 class SignsOfLife:
@@ -101,6 +103,8 @@ class SignsOfLife:
     def pinged(self, number: int, outcome: PingOutcome, now: float) -> bool:
         """The outcome of a PingProcess. Returns whether anything can follow: an answer that was expected is no news."""
         sent = self._open.pop(number, now)
+        if outcome is PingOutcome.UNKNOWN:
+            return False
         if outcome is PingOutcome.ANSWERED:
             is_news = number in self._mute or bool(self._unreachable)
             self.heard_from(number, now)

@@ -2,11 +2,11 @@
 
 import logging
 import queue
-import threading
 import time
 from collections.abc import Callable
 
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
+from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -19,10 +19,9 @@ class Notifier:
         self._done = done
         self._waiting: queue.SimpleQueue[Registration | None] = queue.SimpleQueue()
         self._stamp = 0
-        self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        start_thread("notices", self._run, log=logger)
 
     def notify(self, registration: Registration) -> None:
         """Notify this worker. Of several that wait only the newest is notified."""
@@ -39,7 +38,11 @@ class Notifier:
                 registration = self._waiting.get()
             if registration is None:
                 return
-            self._done(self._send(registration))
+            delivered = False
+            try:
+                delivered = self._send(registration)
+            finally:
+                self._done(delivered)  # whoever waits for it must not wait for ever
 
     def _send(self, registration: Registration) -> bool:
         self._stamp = max(self._stamp + 1, time.time_ns())

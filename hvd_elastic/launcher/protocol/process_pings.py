@@ -2,12 +2,12 @@
 
 import logging
 import queue
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome
 from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, HostUnreachableError, Registration
+from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +28,16 @@ class ProcessPings:
         self._waiting.put((number, registration))
         if self._threads < _AT_A_TIME:
             self._threads += 1
-            threading.Thread(target=self._run, name=f"ping {self._threads}", daemon=True).start()
+            start_thread(f"ping {self._threads}", self._run, log=logger)
 
     def _run(self) -> None:
         while True:
             number, registration = self._waiting.get()
-            self._done(number, _ping(number, registration))
+            outcome = PingOutcome.UNKNOWN
+            try:
+                outcome = _ping(number, registration)
+            finally:
+                self._done(number, outcome)
 
 
 def _ping(number: int, registration: Registration) -> PingOutcome:

@@ -35,6 +35,7 @@ from hvd_elastic.mpijob.contract import (
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
 )
+from hvd_elastic.system.background_threads import ErrorLog, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -111,14 +112,15 @@ class RendezvousServer:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
         self._stopped = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="rendezvous", daemon=True)
+        self._thread: threading.Thread | None = None
+        self._errors = ErrorLog(logger)
 
     @property
     def port(self) -> int:
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = start_thread("rendezvous", self._run, log=logger)
 
     def form(self, slots: tuple[Slot, ...]) -> None:
         """Forget what the last world's processes left and expect those of the new one."""
@@ -130,7 +132,7 @@ class RendezvousServer:
 
     def stop(self) -> None:
         """Stop serving, once all replies that were given are sent. Requests that are still held are reset."""
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()
         self._runner.close()
@@ -172,6 +174,8 @@ class RendezvousServer:
             logger.debug("request of %s failed: %r", client, error)
         except asyncio.CancelledError:
             logger.debug("request of %s was still held when the server stopped", client)
+        except Exception as error:  # noqa: BLE001 - one request fails, and the others are served
+            self._errors.say(f"a request of {client} failed", error)
         finally:
             writer.transport.abort()
 

@@ -1,5 +1,6 @@
 """The IPv4 addresses of hosts that are given by name. DNS may take minutes, so nobody waits for it here."""
 
+import functools
 import ipaddress
 import logging
 import socket
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hvd_elastic.launcher.remote.network_interfaces import is_own_address
+from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,8 @@ class HostAddresses:
             if _is_number(name):
                 self._found[name] = name
             else:
-                threading.Thread(target=self._ask, args=(name, forgotten), name=f"dns {name}", daemon=True).start()
+                ask = functools.partial(self._ask, name, forgotten)
+                start_thread(f"dns {name}", ask, log=logger, stopped=forgotten)
 
     def is_known(self, address: str) -> bool:
         """Whether its first look-up has ended."""

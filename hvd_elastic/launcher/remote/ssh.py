@@ -28,6 +28,7 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.remote.command_runner import RunningCommand
 from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+from hvd_elastic.system.background_threads import error_words, start_thread
 from hvd_elastic.system.child_processes import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -178,9 +179,13 @@ class SshSession(RunningCommand):
 
     def _write(self, data: bytes) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError, ValueError):  # ssh has ended; its exit code tells why.
-            self.process.stdin.write(data)
-            self.process.stdin.flush()
+        try:
+            with contextlib.suppress(BrokenPipeError, ValueError):  # ssh has ended; its exit code tells why.
+                self.process.stdin.write(data)
+                self.process.stdin.flush()
+        except Exception as error:  # noqa: BLE001 - the command would wait for its environment for ever
+            logger.warning("a command is ended, because its environment cannot be sent: %s", error_words(error))
+            self.process.terminate()
 
     def wait(self) -> int:
         """See RunningCommand."""
@@ -232,10 +237,10 @@ class _MasterConnection:
         self.failures = 0
         """In a row."""
         self._complaint = ""
-        self._thread = threading.Thread(target=self._run, name=f"ssh {address}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = start_thread(f"ssh {self._address}", self._run, log=logger, stopped=self._dropped)
 
     def need(self) -> None:
         """A host of the list is to be used through it: try at once, and say what is in the way."""
@@ -249,7 +254,7 @@ class _MasterConnection:
         return uid is None or uid == self._uid
 
     def is_running(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive()
 
     def retire(self) -> None:
         """Accept no new command, and end with the last one that runs.
@@ -257,7 +262,7 @@ class _MasterConnection:
         A host that is to leave trains on until the next rendezvous: its connection must outlive its place in the list.
         """
         self._give_up()
-        threading.Thread(target=self._end_after_sessions, name=f"ssh {self._address} ends", daemon=True).start()
+        start_thread(f"ssh {self._address} ends", self._end_after_sessions, log=logger)
 
     def _end_after_sessions(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):

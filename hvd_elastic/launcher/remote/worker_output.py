@@ -1,6 +1,7 @@
 """What the workers print: line by line, with the rank in front, and without ssh's and Horovod's own noise."""
 
 import contextlib
+import logging
 import os
 import re
 import selectors
@@ -13,6 +14,9 @@ from typing import IO, Final, Protocol
 
 from hvd_elastic.launcher.remote.output_lines import OutputLines
 from hvd_elastic.launcher.remote.output_sinks import LossySink
+from hvd_elastic.system.background_threads import ErrorLog, start_thread
+
+logger = logging.getLogger(__name__)
 
 TAIL_LINES: Final = 25
 """Lines of a process's error output that are kept to explain its end."""
@@ -110,13 +114,14 @@ class OutputReader:
         """Streams with a progress bar that waits to be shown."""
         self._wake_read, self._wake_write = os.pipe()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="outputs", daemon=True)
+        self._errors = ErrorLog(logger)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Read in a thread."""
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        self._thread.start()
+        self._thread = start_thread("outputs", self._run, log=logger)
 
     def add(self, pipe: IO[bytes], stream: ReadOutput) -> None:
         """Read `pipe` to its end, then close it."""
@@ -128,8 +133,9 @@ class OutputReader:
         """Stop once all pipes have been read to their ends. Returns then, or after the time-out; call it once."""
         self._stopping = True
         self._wake()
-        self._thread.join(timeout_seconds)
-        if not self._thread.is_alive():
+        if self._thread is not None:
+            self._thread.join(timeout_seconds)
+        if self._thread is None or not self._thread.is_alive():
             self._selector.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -145,7 +151,7 @@ class OutputReader:
                     os.read(self._wake_read, 4096)
                 else:
                     self._read(key.fileobj, key.data)  # type: ignore[arg-type]
-            self._bars = {stream for stream in self._bars if stream.show_bar()}
+            self._bars = {stream for stream in self._bars if self._shows_bar(stream)}
             while self._new:
                 pipe, stream = self._new.popleft()
                 self._selector.register(pipe, selectors.EVENT_READ, stream)
@@ -158,10 +164,24 @@ class OutputReader:
         except BlockingIOError:
             return
         if data:
-            stream.feed(data)
             self._bars.add(stream)
+            self._hand_on(lambda: stream.feed(data))
         else:
             self._selector.unregister(pipe)
             pipe.close()
             self._bars.discard(stream)
-            stream.end()
+            self._hand_on(stream.end)
+
+    def _shows_bar(self, stream: ReadOutput) -> bool:
+        try:
+            return stream.show_bar()
+        except Exception as error:  # noqa: BLE001 - see _hand_on
+            self._errors.say("a progress bar is not shown", error)
+            return False
+
+    def _hand_on(self, work: Callable[[], None]) -> None:
+        """Whatever one stream makes of its output, all of them are read on: a worker waits while its pipe is full."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001
+            self._errors.say("a worker's output is not shown", error)

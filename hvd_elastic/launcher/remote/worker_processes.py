@@ -15,6 +15,7 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.processes.exit_codes import ExitVerdict, judge
 from hvd_elastic.launcher.remote.command_runner import CommandRunner, RunningCommand
 from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
+from hvd_elastic.system.background_threads import error_words
 from hvd_elastic.system.processes import read_stat
 
 logger = logging.getLogger(__name__)
@@ -129,7 +130,11 @@ class WorkerProcesses:
             self._record.unlink(missing_ok=True)
 
     def _reap(self, number: int, worker: WorkerProcess, ended: Callable[[int, int, str], None]) -> None:
-        code, message = worker.wait()
+        try:
+            code, message = worker.wait()
+        except Exception as error:  # noqa: BLE001 - the launcher must learn of the end, with the code at least
+            code, message = worker.process.wait(), f"its last words are not known: {error_words(error)}"
+            logger.warning("process %d: %s", worker.process.pid, message)
         # End what the command left in its session, so that nothing of it reaches into the next world.
         worker.signal(signal.SIGKILL)
         with self._lock:

@@ -12,12 +12,19 @@ from prometheus_client import generate_latest
 from hvd_elastic.discovery import Host, Snapshot, read_snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.discovery.expected_workers import read_expected
 from hvd_elastic.discovery.job_beginning import has_begun
+from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.rules import unused_hosts
+from hvd_elastic.discovery.sidecar import sidecar as sidecar_module
+from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult, RecordBeginning
 from hvd_elastic.discovery.sidecar.launcher.launcher_drain import DRAIN_SECONDS, LauncherDrain
+from hvd_elastic.discovery.sidecar.launcher.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.publisher import Publisher
+from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder
 from hvd_elastic.discovery.sidecar.sidecar import Sidecar, boot_clock
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics, health_server
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
+from hvd_elastic.discovery.sidecar.workers.prober import Prober
+from hvd_elastic.discovery.sidecar.workers.worker_contact import WorkerContact
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_BEGUN,
     ANNOTATION_WANTED_WORKERS,
@@ -35,6 +42,7 @@ from hvd_elastic.system.job_key import request_key
 from testbed.kube_api import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.conftest import Running, Start, until
 from tests.discovery.workers import Workers
+from tests.failing_threads import FailsOnce, fails_once, goes_on
 
 
 def put(api: KubeApi, *indexes: int) -> None:
@@ -614,3 +622,77 @@ def test_is_not_ready_before_it_has_written(tmp_path: Path, start: Start, api: K
     api.put(JOBS, mpijob())
     until(lambda: running.sidecar.is_ready)
     until(lambda: running.hosts() == ["0"])
+
+
+def one_thread_fails(monkeypatch: pytest.MonkeyPatch, name: str, owner: Any, method: str) -> FailsOnce:
+    """Once. The watches share a function, so it fails for the resource of this name alone."""
+    real = getattr(owner, method)
+    failing = fails_once(monkeypatch, owner, method)
+    if method == "watch_resource":
+
+        def watch_resource(resource: str, *others: Any, **named: Any) -> None:
+            (failing if resource == name else real)(resource, *others, **named)
+
+        monkeypatch.setattr(owner, method, watch_resource)
+    return failing
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "method"),
+    [
+        ("job", sidecar_module, "watch_resource"),
+        ("nodes", sidecar_module, "watch_resource"),
+        ("actions", ActionExecutor, "run"),
+        ("presence", WorkerContact, "keep_announcing"),
+        ("succession", Sidecar, "_look_for_successors"),
+        ("launcher-job", LauncherJob, "run"),
+        ("recorder", JobRecorder, "run"),
+        ("conclude", LauncherJob, "conclude"),
+    ],
+)
+def test_an_unforeseen_error_ends_no_thread(
+    name: str,
+    owner: Any,
+    method: str,
+    api: KubeApi,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = one_thread_fails(monkeypatch, name, owner, method)
+    put(api, 0)
+    running = start(pod_uid="l1")
+    running.shows(0)
+    if name == "conclude":
+        running.stop()
+    goes_on(name, failing, caplog)
+    if name != "conclude":
+        put(api, 1)
+        running.shows(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "method"), [("prober", Prober, "turn"), ("pods", sidecar_module, "watch_resource")]
+)
+def test_without_a_vital_thread_the_sidecar_ends(
+    name: str, owner: Any, method: str, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Better to be started again by the kubelet than to serve half of the truth."""
+    one_thread_fails(monkeypatch, name, owner, method)
+    running = start(nodes=False)
+    until(lambda: running.error is not None)
+    assert str(running.error) == "broken"
+    assert f"the sidecar ends: thread {name} failed: RuntimeError: broken" in caplog.text
+    running.error = None
+
+
+def test_an_action_that_fails_unforeseen_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for its result may decide anew."""
+    fails_once(monkeypatch, ActionExecutor, "_execute")
+    results: list[ActionResult] = []
+    server: Any = None
+    executor = ActionExecutor(server, MPIJobPlace(job="job", namespace="default", version="v2beta1"), results.append)
+    executor.submit(RecordBeginning())
+    with pytest.raises(RuntimeError, match="broken"):
+        executor.run()
+    assert [bool(result.error) for result in results] == [True]

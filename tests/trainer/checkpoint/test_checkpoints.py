@@ -14,7 +14,9 @@ import torch
 
 from hvd_elastic.stores.file_store import FileUpload
 from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, FencedError, PrefixOwnedError
+from hvd_elastic.trainer.checkpoint import checkpoints as checkpoints_module
 from testbed.local import forkserver
+from tests.failing_threads import fails_once
 from tests.trainer.checkpoint.proxy import wait_for
 from tests.trainer.checkpoint.snapshots import large, same, small
 
@@ -67,6 +69,26 @@ def test_a_restart_finds_the_newest_with_its_metadata(url: str, opened: Open) ->
     assert checkpoints.counts.durable == 2
     assert checkpoints.counts.durable_step == 20
     assert checkpoints.counts.size_bytes == found.size_bytes > 12 << 20
+
+
+@pytest.mark.parametrize("part", ["prune", "_record_success"])
+def test_an_unforeseen_error_after_a_save_holds_up_none(
+    part: str, folder: str, opened: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    checkpoints = opened(folder)
+    owner: Any = checkpoints_module if part == "prune" else Checkpoints
+    failing = fails_once(monkeypatch, owner, part)
+    checkpoints.save(small(1), step=1, world_size=3, reason="interval")
+    settle(checkpoints)
+    assert not checkpoints.busy, "its buffers are free"
+    assert failing.calls == 1
+    assert bool(errors) is (part != "prune")
+    if part == "prune":
+        assert "old checkpoints could not be deleted; the next save tries again: RuntimeError: broken" in caplog.text
+    save(checkpoints, 2)
+    assert checkpoints.counts.durable_step == 2
 
 
 def test_a_state_of_more_parts_than_a_store_takes_has_larger_parts(

@@ -35,14 +35,13 @@ def test_the_newest_of_those_that_come_while_another_is_examined_is_examined_nex
     assert proof.words == "number 3"
 
 
-def test_an_error_ends_one_examination_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    errors: list[threading.ExceptHookArgs] = []
-    monkeypatch.setattr(threading, "excepthook", errors.append)
+def test_an_error_ends_one_examination_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(sample_proof, "examine", lambda _: 1 / 0)
     proof = SampleProof()
     proof.begin(Certificate())
     proof.wait()
-    assert [error.exc_type for error in errors] == [ZeroDivisionError]
+    assert proof.words == "not examined: ZeroDivisionError", "what was proved before says nothing of this one"
+    assert "a certificate of samples was not examined: ZeroDivisionError: division by zero (" in caplog.text
     monkeypatch.setattr(sample_proof, "examine", lambda _: CertificateFinding(holds=True, words="well"))
     proof.begin(Certificate())
     proof.wait()

@@ -1,8 +1,9 @@
 """From a training's batches to `checkpoints verify`: what a checkpoint alone proves of the samples."""
 
+import copy
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from hvd_elastic.cli import cli
-from hvd_elastic.mpijob.contract import ENV_RUN_DIR
+from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_STEPS, ENV_RUN_DIR
 from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.sample_proof import SampleProof
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 from hvd_elastic.trainer.elastic import horovod_patches
+from hvd_elastic.trainer.state.durable.durable_tier import DurableTier
 from hvd_elastic.trainer.state.elastic_state import State
 
 
@@ -63,6 +65,37 @@ def test_a_job_that_was_lost_whole_goes_on_with_its_certificate(tmp_path: Path) 
     )
     train(tmp_path, 3)
     assert samples(tmp_path) == "train, epochs 0-2: each of 50 samples once"
+
+
+def test_each_commit_is_handed_over_with_its_own_certificate_and_not_changed_after_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENV_CHECKPOINT_STEPS, "1")
+    handed: list[tuple[Any, Any]] = []
+    save = DurableTier.save
+
+    def note(tier: DurableTier, snapshot: Mapping[str, Any], **named: Any) -> None:
+        data = snapshot["progress"]["data"]
+        handed.append((data, copy.deepcopy(data)))
+        save(tier, snapshot, **named)
+
+    monkeypatch.setattr(DurableTier, "save", note)
+    state = State(checkpoint=f"file://{tmp_path}/store")
+    state.sync()
+    stored = 0
+    for _ in state.batches(range(50), batch_size=8):
+        before = len(handed)
+        state._commits.durable.wait_idle(30)
+        state.commit()
+        certificate = state._batches.account.position.certificate
+        assert certificate is not None
+        if len(handed) > before:
+            data, as_handed = handed[-1]
+            assert as_handed["certificate"] == certificate.state_dict()
+            assert data == as_handed
+            stored += 1
+    assert stored > 2
+    state._commits.durable.close()
 
 
 def test_samples_that_are_left_out_on_purpose_are_told(tmp_path: Path) -> None:

@@ -273,3 +273,32 @@ def test_an_upload_that_is_given_up_is_not_waited_for(training: Training, store:
     wait_for(lambda: not checkpoints.busy)
     training.commits.durable.open("lineage")
     assert training.newest in {None, INTERVAL}, "whole, or not there"
+
+
+def test_a_commit_is_not_stored_before_it_is_complete(training: Training) -> None:
+    training.commit(INTERVAL)
+    training.settle()
+    assert saves(training).started == 1
+    for step in range(INTERVAL + 1, 2 * INTERVAL + 1):
+        training.commits.memory.fence()
+        training.weight += 1
+        tree = {"weight": training.weight, "values": {}, "progress": {"commits": step, "size": 1, "data": {}}}
+        training.commits.save_to_memory(tree, owned=set, is_complete=False)
+    training.commits.save_to_store_async()
+    assert saves(training).started == 1, "it is due, and is not complete"
+    training.commits.complete({"sum": 7})
+    training.settle()
+    assert saves(training).started == 2
+    newest = training.commits.durable.newest()
+    assert newest is not None
+    stored: Any = newest.load()
+    assert stored["progress"]["data"] == {"certificate": {"sum": 7}}
+
+
+def test_a_commit_that_was_stored_before_it_was_complete_is_not_changed(training: Training) -> None:
+    """Its world was lost on the way: the process that leaves stores what it holds."""
+    tree = {"weight": training.weight, "values": {}, "progress": {"commits": 1, "size": 1, "data": {}}}
+    training.commits.save_to_memory(tree, owned=set, is_complete=False)
+    assert training.commits.save_to_store_sync("a test")
+    training.commits.complete({"sum": 7})
+    assert training.commits.last["progress"]["data"] == {}

@@ -14,8 +14,10 @@ from functools import partial
 import pytest
 
 from hvd_elastic.mpijob.contract import ENV_METRICS, ENV_READY_ADDRESS, WORKER_METRICS_PORT
+from hvd_elastic.system.http_server import RoutesServer, ServedPage
 from hvd_elastic.trainer.telemetry import events, metrics_server
 from hvd_elastic.trainer.telemetry.metrics_server import MetricsServer
+from tests.failing_threads import fails_once, goes_on, wait_for
 from tests.hvd_elastic.worker.pods import eventually
 
 _numbers = itertools.count(10)
@@ -90,3 +92,32 @@ def test_nothing_is_imported_before_a_scrape() -> None:
     environ = {**os.environ, ENV_METRICS: "1", ENV_READY_ADDRESS: "127.0.0.1"}
     ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
+
+
+def test_an_unforeseen_error_ends_no_metrics(
+    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = fails_once(monkeypatch, MetricsServer, "_serve")
+    assert MetricsServer().start(0, environ=environment(address))
+    goes_on("metrics", failing, caplog)
+    wait_for(lambda: scrape(address) is not None)
+
+
+def test_a_scrape_that_fails_is_said_in_one_line_and_ever_less_often(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> ServedPage:
+        raise RuntimeError("broken")
+
+    served = RoutesServer({"/metrics": fail}, port=0, address="127.0.0.1")
+    failing = fails_once(monkeypatch, RoutesServer, "service_actions")  # called in each turn of its loop
+    served.start()
+    goes_on("metrics", failing, caplog)
+    for _ in range(5):
+        with pytest.raises(OSError, match=r"closed|reset"):
+            urllib.request.urlopen(f"http://127.0.0.1:{served.port}/metrics", timeout=10)
+    served.stop()
+    said = [each.getMessage() for each in caplog.records if "request" in each.getMessage()]
+    assert len(said) == 3, "the first, the second and the fourth"
+    assert said[0].startswith("a request for metrics or health failed: RuntimeError: broken (")
+    assert "Traceback" not in capfd.readouterr().err

@@ -25,6 +25,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class LoaderProcesses:
         self._of_fork_servers[batches] = processes
         if processes:
             watched = tuple(processes.values())
-            threading.Thread(target=_signal_deaths, args=(watched,), name="loaders", daemon=True).start()
+            start_thread("loaders", lambda: _signal_deaths(watched), log=logger)
 
     def _look_for_deaths(self) -> None:
         """Raise torch's RuntimeError for a loader process that was killed or failed, once for each loader."""
@@ -170,12 +171,24 @@ def _is_child(process: BaseProcess) -> bool:
 
 def _signal_deaths(processes: Sequence[BaseProcess]) -> None:
     """Send the main thread a SIGCHLD for each process that ends, as the system does for a child."""
-    left = {each.sentinel for each in processes}
     main = threading.main_thread().ident
     assert main is not None
+    left = list(processes)
     while left:
-        left.difference_update(connection.wait(left))
-        signal.pthread_kill(main, signal.SIGCHLD)
+        running = [each for each in left if _is_running(each)]
+        if running == left:
+            connection.wait([each.sentinel for each in running])
+        else:
+            left = running
+            signal.pthread_kill(main, signal.SIGCHLD)
+
+
+def _is_running(process: BaseProcess) -> bool:
+    """False also for one whose loader has closed it."""
+    try:
+        return not connection.wait([process.sentinel], timeout=0)
+    except (OSError, ValueError):
+        return False
 
 
 def _death_of(process: BaseProcess) -> str:

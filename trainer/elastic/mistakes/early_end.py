@@ -6,12 +6,16 @@ that two processes share, and a process that is still computing, for however lon
 """
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Final
 
 from hvd_elastic.mpijob.contract import ENDED_SCOPE
+from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.trainer.elastic.world import rendezvous_client
+
+logger = logging.getLogger(__name__)
 
 _SAY_SECONDS: Final = 1.0
 _KEY: Final = "any"
@@ -40,7 +44,7 @@ class EarlyEnd:
                     return
 
         if rendezvous_client.launched():
-            threading.Thread(target=say, name="ended", daemon=True).start()
+            start_thread("ended", say, log=logger, stopped=over)
         try:
             yield
         finally:

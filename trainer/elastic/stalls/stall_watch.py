@@ -20,6 +20,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_STALL_SECONDS, STALL_SECONDS, WAIT_FILE, Exit, HvdElasticError
 from hvd_elastic.system.atomic_file import replace_file
+from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.trainer.collectives.collective_calls import CollectiveCalls, Occupation
 from hvd_elastic.trainer.elastic.mistakes import early_end, script_mistake, swallowed_interrupt
 from hvd_elastic.trainer.elastic.mistakes.early_end import EarlyEnd
@@ -159,7 +160,7 @@ class StallWatch:
         if not self._started:
             self._started = True
             self._reports = StallReports(self._after)
-            threading.Thread(target=self._run, name="stall-watch", daemon=True).start()
+            start_thread("stall-watch", self._run, log=logger)
 
     def _run(self) -> None:
         while True:

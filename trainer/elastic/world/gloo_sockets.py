@@ -8,12 +8,16 @@ threads, which read data or send metrics, may open connections meanwhile.
 
 import contextlib
 import fcntl
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from hvd_elastic.system.background_threads import ErrorLog
 from hvd_elastic.trainer.elastic.world.peer_watch import probe_when_idle
+
+logger = logging.getLogger(__name__)
 
 _FDS = Path("/proc/self/fd")
 
@@ -56,17 +60,38 @@ class WorldSockets:
     def __init__(self) -> None:
         self._inodes: frozenset[str] = frozenset()
         self._before: frozenset[str] = frozenset()
+        self._errors = ErrorLog(logger)
         os.register_at_fork(after_in_child=self._close)
 
     def note(self, init: Callable[[], None]) -> None:
-        """Call `init` and remember the sockets that Gloo opens meanwhile."""
-        self._before = frozenset(open_sockets())
+        """Call `init` and remember the sockets that Gloo opens meanwhile.
+
+        Only how fast a lost peer is noticed depends on them. So whatever goes wrong here (a process that has no
+        descriptor left cannot list its own) is said, and `init` goes on.
+        """
+        self._inodes = frozenset()
+        is_listed = self._attempt(self._look_before)
         try:
             init()
         finally:
-            self._inodes = frozenset(self._new())
+            if is_listed:
+                self._attempt(self._look_after)
+
+    def _look_before(self) -> None:
+        self._before = frozenset(open_sockets())
+
+    def _look_after(self) -> None:
+        self._inodes = frozenset(self._new())
         for fd in self.descriptors():
             probe_when_idle(fd)
+
+    def _attempt(self, look: Callable[[], None]) -> bool:
+        try:
+            look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, a world can form without
+            self._errors.say("a lost host may be noticed late, because this world's sockets are not known", error)
+            return False
+        return True
 
     def descriptors(self) -> list[int]:
         return [fd for inode, fd in open_sockets().items() if inode in self._inodes]
@@ -88,8 +113,13 @@ class WorldSockets:
 
         The descriptors stay open: Gloo closes them, and if they were closed here a later file could get their number.
         """
-        left = self.descriptors()
-        _shut_down(left)
+        left: list[int] = []
+
+        def shut_down() -> None:
+            left.extend(self.descriptors())
+            _shut_down(left)
+
+        self._attempt(shut_down)
         self._inodes = frozenset()
         return len(left)
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
+from hvd_elastic.system.background_threads import start_thread
+
 logger = logging.getLogger(__name__)
 
 _PROBES: Final = 2
@@ -100,7 +102,7 @@ class PeerWatch:
         """Start the thread, the first time that this is called."""
         if not self._started:
             self._started = True
-            threading.Thread(target=self._run, name="peer-watch", daemon=True).start()
+            start_thread("peer-watch", self._run, log=logger, stopped=self._stopped)
 
     def stop(self) -> None:
         self._stopped.set()

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD, is_init_failure
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.world import rendezvous_client
@@ -175,7 +176,7 @@ class WorldMember:
                     return
 
         if rendezvous_client.has_server():
-            threading.Thread(target=watch, name="init-watch", daemon=True).start()
+            start_thread("init-watch", watch, log=logger, stopped=over)
         try:
             self._sockets.note(init)
         finally:

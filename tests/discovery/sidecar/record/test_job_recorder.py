@@ -28,11 +28,16 @@ from hvd_elastic.discovery.ledger.entries import (
     to_line,
 )
 from hvd_elastic.discovery.ledger.history import stall_history, world_history
+from hvd_elastic.discovery.ledger.history.job_history import JobHistory
+from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
 from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, worker_inquiry
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerStore, LedgerTakenOverError
+from hvd_elastic.discovery.sidecar.record.ledger_writer import LedgerWriter
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
+from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
+from hvd_elastic.discovery.sidecar.record.worker_inquiry import WorkerInquiry
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
     LABEL_JOB_NAME,
@@ -57,6 +62,7 @@ from testbed.kube_api import (
 )
 from tests.discovery.conftest import Start, until
 from tests.discovery.workers import Workers
+from tests.failing_threads import fails_once
 
 PLACE = MPIJobPlace(job="job", namespace="default", version="v2beta1")
 LEDGER = "job-ledger"
@@ -391,3 +397,61 @@ def test_the_later_launcher_has_the_ledger(cluster: KubeApi) -> None:
         older.append([WantedChanged(unix=3.0, workers=1)])
     assert [entry.uid for entry in told(cluster, LauncherStarted)] == ["l1", "l2"]
     assert not told(cluster, WantedChanged)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (JobHistory, "_see"),
+        (JobHistory, "take_nodes"),
+        (JobHistory, "take_job"),
+        (JobHistory, "take_answers"),
+        (JobHistory, "begin"),
+        (WorkerInquiry, "ask_all"),
+        (WorldHistory, "pass_time"),
+        (LedgerWriter, "write_if_due"),
+        (StatusPublisher, "publish"),
+    ],
+)
+def test_an_unforeseen_error_costs_what_it_struck_and_not_the_record(
+    owner: Any,
+    method: str,
+    cluster: KubeApi,
+    start: Start,
+    workers: Workers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = fails_once(monkeypatch, owner, method)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: failing.calls > 0)
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(1))
+    cluster.put(NODES, node("node-b"))
+    cluster.put(JOBS, mpijob(replicas=2))
+    until(lambda: failing.calls > 1)
+    until(lambda: bool(told(cluster, WorldChanged)))
+    until(lambda: (known := status(cluster)) is not None and known.step == 10)
+    said = [record.getMessage() for record in caplog.records if "the job's record goes on" in record.getMessage()]
+    assert len(said) == 1
+    assert "RuntimeError: broken (failing_threads.py:" in said[0]
+    cluster.put(PODS, launcher("l1", code=0))
+    running.stop()
+    assert told(cluster, JobEnded)
+
+
+def test_an_error_in_one_last_word_does_not_cost_the_others(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails_once(monkeypatch, LedgerWriter, "conclude")
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    until(lambda: (known := status(cluster)) is not None and known.workers == 1)
+    cluster.put(PODS, launcher("l1", code=0))
+    running.stop()
+    known = status(cluster)
+    assert known is not None
+    assert known.workers == 0

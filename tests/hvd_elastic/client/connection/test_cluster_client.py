@@ -29,6 +29,7 @@ from hvd_elastic.client.connection.cluster_errors import error_of
 from testbed.kube.certificates import Authority
 from testbed.kube_api import NODES, KubeApi, Request, Status, node
 from tests.discovery.conftest import until
+from tests.failing_threads import fails_once
 
 
 @pytest.fixture
@@ -198,6 +199,15 @@ def test_several_questions_fail_together_if_nobody_answers(kubeconfig: Path) -> 
     configure(kubeconfig, port)
     with pytest.raises(UnreachableError):
         ClusterClient.connect().gather([Read(path=NODES), Read(path="/version")])
+
+
+def test_what_was_not_read_for_an_unforeseen_error_does_not_pass_for_what_is_not_there(
+    api: KubeApi, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(kubeconfig, api.port)
+    fails_once(monkeypatch, ClusterClient, "get")
+    with pytest.raises(RuntimeError, match="broken"):
+        ClusterClient.connect().gather([Read(path=NODES), Read(path=NODES)])
 
 
 def test_a_watch_comes_line_by_line_and_ends_with_the_server(api: KubeApi, kubeconfig: Path) -> None:

@@ -20,6 +20,7 @@ from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.data.loaders.loader import load
 from hvd_elastic.trainer.data.loaders.loader_processes import GuardError
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
+from tests.failing_threads import fails_once, goes_on
 
 BATCHES = 40
 
@@ -196,3 +197,23 @@ def test_a_process_that_has_run_the_script_anew_is_a_mistake_of_the_script() -> 
     with pytest.raises(GuardError, match="__main__"):
         loader_processes.THIS_PROCESS.is_lost(told.value)
     over._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def test_the_thread_that_tells_of_deaths_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that has no child's process: as of a fork server, it would get no signal."""
+    monkeypatch.setattr(loader_processes, "_is_child", lambda _: False)
+    failing = fails_once(monkeypatch, loader_processes, "_signal_deaths")
+    loader = iter(DataLoader(Numbers(), batch_size=None, num_workers=1, multiprocessing_context="fork"))
+    assert next(loader) == 0
+    goes_on("loaders", failing, caplog)
+    loader._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def test_a_loader_process_that_was_closed_keeps_no_thread() -> None:
+    process = multiprocessing.get_context("fork").Process(target=int)
+    process.start()
+    process.join()
+    process.close()
+    loader_processes._signal_deaths([process])
