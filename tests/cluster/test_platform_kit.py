@@ -80,7 +80,7 @@ def kit(cluster: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit
     cluster.kubectl("wait", "--for=condition=Established", f"crd/{RULES}", "--timeout=30s")
     guard = ("--allow", SERVING, "--quota", f"{SERVING}={GPUS}")
     monitoring = ("--with", "alerts", "--with", "dashboard", "--monitoring-namespace", SERVING)
-    jobs = ("--with", "mpijob-guard")
+    jobs = ("--with", "mpijob-guard", "--with", "people-roles")
     written(folder, *CLASSES, *guard, *jobs, *monitoring, "--image", cluster.image, "--namespace", SERVING)
     try:
         cluster.kubectl("apply", "--server-side", "-k", str(folder))
@@ -177,6 +177,25 @@ def test_the_api_server_finds_no_fault_with_the_expressions(cluster: Site) -> No
         "the policies are checked", lambda: len(checks()) == len(WRITERS), within_seconds=60, seen=lambda: str(checks())
     )
     assert checks() == [{}] * len(WRITERS)
+
+
+@pytest.mark.core
+def test_who_may_view_sees_jobs_and_who_may_edit_submits_them(kit: Kit) -> None:
+    """The controller of aggregated ClusterRoles has added ours to Kubernetes' own."""
+    kit.elsewhere("create", "rolebinding", "viewer", "--clusterrole=view", "--user=kit-viewer")
+    kit.elsewhere("create", "rolebinding", "editor", "--clusterrole=edit", "--user=kit-editor")
+
+    def may(user: str, verb: str, resource: str) -> bool:
+        return kit.elsewhere("auth", "can-i", verb, resource, f"--as={user}") == "yes"
+
+    asked = [("get", "mpijobs.kubeflow.org"), ("create", "mpijobs.kubeflow.org"), ("create", f"roles.{RBAC}")]
+    waiting.until(
+        "the rules are in view and edit",
+        lambda: may("kit-viewer", *asked[0]) and all(may("kit-editor", *one) for one in asked),
+        within_seconds=60,
+        seen=lambda: str([one for one in asked if not may("kit-editor", *one)]),
+    )
+    assert not any(may("kit-viewer", *one) for one in asked[1:])
 
 
 @pytest.mark.core

@@ -9,10 +9,9 @@ import itertools
 import logging
 import re
 import socket
-import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 
@@ -36,6 +35,9 @@ from hvd_elastic.mpijob.contract import (
     SYNCED_SCOPE,
 )
 from hvd_elastic.system.background_threads import ErrorLog, start_thread
+
+if TYPE_CHECKING:
+    import threading
 
 logger = logging.getLogger(__name__)
 

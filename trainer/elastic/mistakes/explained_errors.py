@@ -14,6 +14,8 @@ _NO_LINE: Final = "EOF when reading a line"
 """What `input()` says at the end of its input. Other EOFErrors have other words."""
 _TOO_MANY: Final = "Gradients were computed more than backward_passes_per_step times"
 """Horovod 0.28.1, `torch/optimizer.py`."""
+_SAME_NAME: Final = "tensor with the same name as another tensor that is currently being processed"
+"""Horovod 0.28.1, `common/common.h`. Of two optimizers, or of a script's own two operations."""
 _NONE: Final = "'NoneType' object has no attribute"
 
 
@@ -52,6 +54,12 @@ def find(error: BaseException, *, began_as: int = 0, rank: int = 0) -> str | Non
             f"a gradient was complete twice in one step, at {place}, and hvd.DistributedOptimizer averages it when it "
             "is complete. A block that is used twice under torch.utils.checkpoint needs use_reentrant=False; several "
             "calls of backward() in a step need state.batches(micro_batch_size=...), or backward_passes_per_step"
+        )
+    if isinstance(error, ValueError) and _SAME_NAME in words:
+        return (
+            f"two operations of the same name were under way, at {place}. Parameters of two models need names of their "
+            'own: named_parameters=model.named_parameters(prefix="generator") in hvd.DistributedOptimizer; operations '
+            "of the script need another name= each"
         )
     is_missing = type(error) is NameError or (isinstance(error, AttributeError) and words.startswith(_NONE))
     if is_missing and rank == 0 != began_as:

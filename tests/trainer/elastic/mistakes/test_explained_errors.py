@@ -85,6 +85,21 @@ def test_a_block_that_is_used_twice_under_checkpointing(monkeypatch: pytest.Monk
     optimizer.synchronize()
 
 
+def test_two_operations_of_the_same_name() -> None:
+    """As those of two optimizers are whose parameters have the same names."""
+    horovod_patches.init()
+
+    def both() -> None:
+        while True:  # until the first is still under way when the second begins
+            handles = [hvd.allreduce_async(torch.ones(1 << 20), name="0.weight") for _ in range(2)]
+            for handle in handles:
+                hvd.synchronize(handle)
+
+    words = find(raised(both))
+    assert words is not None
+    assert 'named_parameters(prefix="generator")' in words
+
+
 writer: Any = None
 
 
