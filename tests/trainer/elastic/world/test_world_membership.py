@@ -129,3 +129,10 @@ def test_a_member_that_dies_as_a_world_begins_is_followed_by_another_world(
     else:
         member.reset(formed=formed)
     assert len(horovod.inits) == 2
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 1024])
+def test_the_launcher_is_asked_no_more_often_than_it_can_answer(size: int) -> None:
+    pause = world_membership.watch_pause(size)
+    assert pause >= world_membership.WATCH_SECONDS
+    assert size / pause <= world_membership.QUESTIONS_PER_SECOND
