@@ -118,7 +118,7 @@ class LiveWatch:
                     self._shown, self._trouble = shown if shown is not None else self._shown, trouble
             with contextlib.suppress(BlockingIOError):  # it is full: the screen wakes up anyway
                 os.write(self._waker, b"x")
-            self._turn.wait(0 if first else READ_SECONDS)
+            self._turn.wait(0 if first and not trouble else READ_SECONDS)
             self._turn.clear()
 
     def _reader(self, state: ScreenState) -> Callable[[], Shown]:

@@ -142,6 +142,19 @@ def test_a_server_that_stops_has_sent_its_answers_and_resets_what_waits(requests
     assert {outcome(connection) for connection in connections} == {b"again", None}
 
 
+def test_a_request_that_fails_is_said_and_others_are_served(
+    server: RendezvousServer, requests: Requests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(requests, "request_place", lambda *_: {}["nobody has foreseen"])
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", "/rank_and_size/a:0")
+    assert outcome(connection) is None
+    assert [record.getMessage()[:51] for record in caplog.records] == [
+        "a request of 127.0.0.1 failed: KeyError: 'nobody ha"
+    ]
+    assert ask(server, "GET", "/global/0")[0] == 404
+
+
 def outcome(connection: http.client.HTTPConnection) -> bytes | None:
     """What has been answered; None if the connection was closed without a word."""
     with contextlib.closing(connection):

@@ -69,7 +69,7 @@ def test_pings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 
 
 def test_rendezvous(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    failing = fails_once(monkeypatch, RendezvousServer, "service_actions")  # called in each turn of its loop
+    failing = fails_once(monkeypatch, RendezvousServer, "_serve")
     requests: Any = None
     server = RendezvousServer("127.0.0.1", requests, token="t")
     server.start()
