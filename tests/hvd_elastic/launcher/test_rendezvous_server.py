@@ -145,7 +145,10 @@ def test_a_server_that_stops_has_sent_its_answers_and_resets_what_waits(requests
 def test_a_request_that_fails_is_said_and_others_are_served(
     server: RendezvousServer, requests: Requests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(requests, "request_place", lambda *_: {}["nobody has foreseen"])
+    def fail(*_: object) -> None:
+        raise KeyError("nobody has foreseen")
+
+    monkeypatch.setattr(requests, "request_place", fail)
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("GET", "/rank_and_size/a:0")
     assert outcome(connection) is None
