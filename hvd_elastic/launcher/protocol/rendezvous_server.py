@@ -5,13 +5,14 @@ of thousands of workers wait at once, and each blocked thread would take the GIL
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 
@@ -48,6 +49,9 @@ CLIENT_SECONDS: Final = 30.0
 """How long a client may take to send its request, and to take the response. Horovod's server waits 3 s: a worker on a
 busy host may need longer from the connection to its request, and is reset then."""
 
+LATE_SECONDS: Final = 5.0
+"""How long it may take once more, after that: it may be this side that had no time to look."""
+
 BACKLOG: Final = 65_535
 """Connections that may wait to be accepted: as many as the kernel allows, which caps it to net.core.somaxconn (4,096
 since Linux 5.4: listen(2)). All workers of a world come at once. Of those that do not fit each waits for TCP to try
@@ -55,6 +59,8 @@ again, a second and more."""
 
 _PATH: Final = re.compile(r"/([^/]{1,512})/([^/]{1,512})")
 _KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):([0-9]{1,4})")
+
+_Read = TypeVar("_Read")
 
 Reply = Callable[[str], None]
 """Answers a held request. Any thread may call it, once."""
@@ -183,11 +189,10 @@ class RendezvousServer:
 
     async def _answer(self, reader: asyncio.StreamReader, client: str) -> tuple[HTTPStatus, bytes]:
         try:
-            async with asyncio.timeout(CLIENT_SECONDS):
-                head = await read_head(reader)
-                scope, key, proof = self._admitted(head, client)
-                is_put = head.method == "PUT"
-                value = await read_body(reader, head, limit_bytes=VALUE_LIMIT_BYTES) if is_put else b""
+            head = await _in_time(lambda: read_head(reader))
+            scope, key, proof = self._admitted(head, client)
+            is_put = head.method == "PUT"
+            value = await _in_time(lambda: read_body(reader, head, limit_bytes=VALUE_LIMIT_BYTES)) if is_put else b""
         except RefusedRequestError as error:
             return error.status, b""
         except TimeoutError:
@@ -269,6 +274,20 @@ class RendezvousServer:
 
         question(reply)
         return await answer
+
+
+async def _in_time(read: Callable[[], Awaitable[_Read]]) -> _Read:
+    """Read within CLIENT_SECONDS. What had arrived by then is read, however late this side is.
+
+    A launcher whose thousands of workers come together, or that gets little of its CPU, may be.
+
+    Raises TimeoutError.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLIENT_SECONDS):
+            return await read()
+    async with asyncio.timeout(LATE_SECONDS):
+        return await read()
 
 
 def _slot_key(key: str) -> SlotKey | None:

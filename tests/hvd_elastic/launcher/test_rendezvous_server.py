@@ -231,10 +231,21 @@ def test_a_head_without_end_is_not_taken(server: RendezvousServer) -> None:
 
 def test_who_connects_and_says_nothing_is_left(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_server, "CLIENT_SECONDS", 0.01)
+    monkeypatch.setattr(rendezvous_server, "LATE_SECONDS", 0.01)
     for said in (b"", b"PUT /global/0 HTTP/1.1\r\nContent-Length: 8\r\n\r\nhalf"):
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
             connection.sendall(said)
             assert connection.recv(100).split()[1] == b"408"
+
+
+def test_a_server_that_is_late_itself_reads_what_has_come(
+    server: RendezvousServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its timer has run out before it looks."""
+    monkeypatch.setattr(rendezvous_server, "CLIENT_SECONDS", 0.0)
+    monkeypatch.setattr(rendezvous_server, "LATE_SECONDS", 30.0)
+    assert ask(server, "PUT", "/global/0", b"address")[0] == 200
+    assert ask(server, "GET", "/global/0") == (200, b"address")
 
 
 def test_a_body_that_ends_early_is_not_stored(server: RendezvousServer) -> None:
