@@ -66,9 +66,8 @@ def backward(loss: torch.Tensor) -> None:
     (loss * state.weight).backward()
 
 
-def plain(**options: Any) -> tuple[dict[str, Any], Step]:
-    model = net()
-    optimizer = sgd(model, **options)
+def fits(model: nn.Module, optimizer: Any) -> tuple[dict[str, Any], Step]:
+    """The step that most scripts have."""
 
     def step(_: int, __: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> None:
         optimizer.zero_grad()
@@ -76,6 +75,11 @@ def plain(**options: Any) -> tuple[dict[str, Any], Step]:
         optimizer.step()
 
     return {"model": model, "optimizer": optimizer}, step
+
+
+def plain(**options: Any) -> tuple[dict[str, Any], Step]:
+    model = net()
+    return fits(model, sgd(model, **options))
 
 
 def gan() -> tuple[dict[str, Any], Step]:
@@ -233,14 +237,7 @@ def dry_run() -> tuple[dict[str, Any], Step]:
     """A lazy module that has seen a batch before its optimizer is made."""
     model = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(1))
     model(features[:2])
-    optimizer = sgd(model)
-
-    def step(_: int, __: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> None:
-        optimizer.zero_grad()
-        backward(mse_loss(model(x), y))
-        optimizer.step()
-
-    return {"model": model, "optimizer": optimizer}, step
+    return fits(model, sgd(model))
 
 
 def own_resume() -> tuple[dict[str, Any], Step]:

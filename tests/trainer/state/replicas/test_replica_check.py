@@ -214,18 +214,15 @@ def test_parameters_that_only_one_worker_has_are_named() -> None:
     assert "is not on all ranks in the same shape" in words, "no fault of memory, and nothing to be mended"
 
 
+def timed_check(owner: Owner, world: ThreadTrainingWorld, *, mode: str, clock: Callable[[], float]) -> ReplicaCheck:
+    return ReplicaCheck(owner.objects, mode=mode, rank_local=(), go_back=lambda: None, world=world, clock=clock)
+
+
 def test_a_warning_does_not_make_checks_more_frequent() -> None:
     def work(world: ThreadTrainingWorld) -> int:
         owner, seconds = Owner.make(), iter(range(1000))
         moved(0.5, 1)(owner, world.rank())
-        check = ReplicaCheck(
-            owner.objects,
-            mode="warn",
-            rank_local=(),
-            go_back=lambda: None,
-            world=world,
-            clock=lambda: float(next(seconds)),
-        )
+        check = timed_check(owner, world, mode="warn", clock=lambda: float(next(seconds)))
         compared = 0
         for step in range(1, 200):
             if any_rank(check.is_due(), world=world):
@@ -242,14 +239,7 @@ def test_when_workers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(world: ThreadTrainingWorld) -> list[int]:
         nonlocal seconds
         owner = Owner.make()
-        check = ReplicaCheck(
-            owner.objects,
-            mode="stop",
-            rank_local=(),
-            go_back=lambda: None,
-            world=world,
-            clock=lambda: seconds,
-        )
+        check = timed_check(owner, world, mode="stop", clock=lambda: seconds)
         due = []
         for commit in range(1, 3000):
             if world.rank() == 0:
