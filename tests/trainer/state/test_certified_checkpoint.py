@@ -39,6 +39,7 @@ def train(folder: Path, epochs: int, *, stop: int | None = None, **options: Any)
                 state._commits.save_to_store_sync("a test")
                 state._commits.durable.close()
                 return
+    state._commits.save_final()
     state._commits.durable.close()
 
 
