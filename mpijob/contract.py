@@ -408,11 +408,25 @@ SHOWS_TOKEN_HEADER: Final = "X-Horovod-Shows-Token"  # noqa: S105 - a name
 """`1` in GET /join: the Horovod of this worker has the patch TOKEN_PATCH."""
 
 
+MEETING_SCOPE: Final = "meet"
+"""PUT /meet/NUMBER, by Horovod's C++ with the patch MEETING_PATCH, which describes the body: where this process listens
+for the others. Held for up to 10 s, until all of this world have asked."""
+
+MEETING_PATCH: Final = "gloo-meeting"
+
+MEETS_HEADER: Final = "X-Horovod-Meets"
+"""`1` in GET /join: the Horovod of this worker has the patch MEETING_PATCH."""
+
+ENV_MEETING: Final = "HOROVOD_GLOO_MEETING"
+"""The NUMBER of the meeting in which the next `hvd.init()` finds the other processes. Without it, it asks the store."""
+
+
 class JoinAnswer(StrEnum):
     """Answers of the join barrier."""
 
     GO = "go"
-    """All members of the new assignment have come: call `hvd.init()`."""
+    """All members of the new assignment have come: call `hvd.init()`. `go NUMBER` if all of them have said
+    MEETS_HEADER: they meet."""
     AGAIN = "again"
     """A member died, or the assignment changed: ask for `rank_and_size` again."""
     WAIT = "wait"

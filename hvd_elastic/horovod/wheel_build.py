@@ -79,9 +79,12 @@ class Recipe:
         return replace(self, patches=tuple(patch for patch in self.patches if patch.about_compiling))
 
     def without(self, name: str) -> "Recipe":
-        """The same without the patch of that name, and without those that need it."""
-        kept = tuple(patch for patch in self.patches if patch.name != name and name not in patch.needs)
-        return replace(self, patches=kept)
+        """The same without the patch of that name, and without those that need it, or one of them."""
+        left_out = {name}
+        for patch in self.patches:  # one needs only earlier ones
+            if not left_out.isdisjoint(patch.needs):
+                left_out.add(patch.name)
+        return replace(self, patches=tuple(patch for patch in self.patches if patch.name not in left_out))
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -33,6 +33,10 @@ class RequestHead:
     headers: Mapping[str, str]
     """By name, in small letters."""
 
+    def says(self, header: str) -> bool:
+        """Whether a header is `1`."""
+        return self.headers.get(header.lower()) == "1"
+
 
 async def read_head(reader: asyncio.StreamReader) -> RequestHead:
     """Read up to the empty line.

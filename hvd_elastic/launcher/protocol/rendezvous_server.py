@@ -29,11 +29,15 @@ from hvd_elastic.launcher.protocol.http_requests import (
     read_head,
     response,
 )
+from hvd_elastic.launcher.protocol.meeting import Meeting, MeetingError
 from hvd_elastic.mpijob.contract import (
     JOIN_SCOPE,
+    MEETING_SCOPE,
+    MEETS_HEADER,
     RENDEZVOUS_TOKEN_HEADER,
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
+    JoinAnswer,
 )
 from hvd_elastic.system.background_threads import ErrorLog, start_thread
 
@@ -51,6 +55,9 @@ busy host may need longer from the connection to its request, and is reset then.
 
 LATE_SECONDS: Final = 5.0
 """How long it may take once more, after that: it may be this side that had no time to look."""
+
+MEETING_SECONDS: Final = 10.0
+"""How long a process that has told where it listens is held, before it has to tell again."""
 
 BACKLOG: Final = 65_535
 """Connections that may wait to be accepted: as many as the kernel allows, which caps it to net.core.somaxconn (4,096
@@ -116,6 +123,9 @@ class RendezvousServer:
         self._store = GlooStore()
         self._is_broken = False
         """Whether a member of the forming world has died."""
+        self._meeting = Meeting(0)
+        self._has_met = asyncio.Event()
+        """Those who wait in the meeting may look again."""
         self._socket = socket.create_server((address, 0), backlog=BACKLOG)
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
@@ -165,9 +175,12 @@ class RendezvousServer:
             sizes[f"cross_{slot.local_rank}"] = slot.cross_size
         self._store.form(sizes, len(slots))
         self._is_broken = False
+        self._has_met.set()
+        self._has_met, self._meeting = asyncio.Event(), Meeting(self._meeting.number + 1, slots)
 
     def _break(self) -> None:
         self._is_broken = True
+        self._has_met.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one request. A worker that hangs up has died, and its end is reported elsewhere."""
@@ -198,7 +211,7 @@ class RendezvousServer:
         except TimeoutError:
             return HTTPStatus.REQUEST_TIMEOUT, b""
         if is_put:
-            return await self._put(scope, key, proof, value, client), b""
+            return await self._put(scope, key, proof, value, client)
         if head.method == "DELETE":  # a process has found all others of a scope
             self._store.delete(scope, key)
             return HTTPStatus.OK, b""
@@ -232,13 +245,37 @@ class RendezvousServer:
             return b""
         if scope == GET_RANK_AND_SIZE:
             return await self._asked(lambda reply: self._requests.request_place(slot, reply))
-        says_so = head.headers.get(SHOWS_TOKEN_HEADER.lower()) == "1"
-        if self._admission.horovod_of(slot, shows_token=says_so):
+        if self._admission.horovod_of(slot, shows_token=head.says(SHOWS_TOKEN_HEADER)):
             self._store.forget_unproven()
+        if head.says(MEETS_HEADER):
+            self._meeting.note_able(slot)
         return await self._asked(lambda reply: self._requests.wait_at_barrier(slot, reply))
 
-    async def _put(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> HTTPStatus:
-        """Store a value, or take a registration."""
+    async def _put(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> tuple[HTTPStatus, bytes]:
+        """Store a value, or take a registration, or what a process tells in a meeting."""
+        if scope == MEETING_SCOPE:
+            return await self._meet(key, value, client)
+        return await self._stored(scope, key, proof, value, client), b""
+
+    async def _meet(self, number: str, value: bytes, client: str) -> tuple[HTTPStatus, bytes]:
+        meeting, has_met = self._meeting, self._has_met
+        if self._is_broken or number != str(meeting.number):
+            return HTTPStatus.GONE, b""
+        try:
+            rank = meeting.take(value)
+        except MeetingError as error:
+            logger.warning("refused what %s has sent to meet others: %s", client, error)
+            return HTTPStatus.BAD_REQUEST, b""
+        if meeting.is_complete:
+            has_met.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MEETING_SECONDS):
+                await has_met.wait()
+        if self._is_broken or meeting is not self._meeting:
+            return HTTPStatus.GONE, b""
+        return HTTPStatus.OK, meeting.answer(rank)
+
+    async def _stored(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> HTTPStatus:
         if scope == PUT_WORKER_ADDRESSES:
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
             self._register(key, proof, value, client)
@@ -266,6 +303,8 @@ class RendezvousServer:
         answer: asyncio.Future[bytes] = self._loop.create_future()
 
         def take(text: str) -> None:
+            if text == JoinAnswer.GO:  # here, where no later world can have begun to form
+                text = self._meeting.go()
             if not answer.done():  # cancelled when the server stops
                 answer.set_result(text.encode("ascii"))
 

@@ -71,6 +71,8 @@ def test_without_a_patch_those_that_need_it_are_missing_too() -> None:
         "rendezvous-token",
         "worker-addresses",
         "run-function-token",
+        "gloo-meeting",
+        "process-set-hosts",
     }
     assert names - {patch.name for patch in RECIPE.without("worker-addresses").patches} == {"worker-addresses"}
 

@@ -17,8 +17,11 @@ from typing import Final
 
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.mpijob.contract import (
+    ENV_MEETING,
     ENV_RENDEZVOUS_TOKEN,
     JOIN_SCOPE,
+    MEETING_PATCH,
+    MEETS_HEADER,
     RENDEZVOUS_TOKEN_HEADER,
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
@@ -50,6 +53,9 @@ HANDOVER_SECONDS: Final = 1.0
 """A worker that may leave waits this long for a place first. A launcher that needs its state answers at once."""
 
 _POLL_SECONDS: Final = 0.1
+
+_ABLE: Final = {SHOWS_TOKEN_HEADER: TOKEN_PATCH, MEETS_HEADER: MEETING_PATCH}
+"""What this process's Horovod knows, as headers say it: each by the patch that makes it so."""
 
 _ADDRESS: Final = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 _PORT: Final = "HOROVOD_GLOO_RENDEZVOUS_PORT"
@@ -103,13 +109,20 @@ def take_place(may_leave: Callable[[], bool] = never) -> None:
 
 
 def join() -> bool:
-    """Wait at the join barrier. Return whether all members of the world came. Raises RendezvousLost."""
+    """Wait at the join barrier. Return whether all members of the world came. Raises RendezvousLost.
+
+    Then ENV_MEETING tells Horovod how they find each other.
+    """
+    os.environ.pop(ENV_MEETING, None)
     while True:
         answer = _ask(JOIN_SCOPE, JOIN_TIMEOUT_SECONDS)
         if answer is None:  # the stock server has no barrier
             return True
-        if answer != JoinAnswer.WAIT:
-            return answer == JoinAnswer.GO
+        word, _, meeting = answer.partition(" ")
+        if meeting:
+            os.environ[ENV_MEETING] = meeting
+        if word != JoinAnswer.WAIT:
+            return word == JoinAnswer.GO
 
 
 def report_synced() -> None:
@@ -192,12 +205,8 @@ def _proof() -> dict[str, str]:
     token = os.environ.get(ENV_RENDEZVOUS_TOKEN)
     if not token:
         return {}
-    return {RENDEZVOUS_TOKEN_HEADER: token} | ({SHOWS_TOKEN_HEADER: "1"} if _horovod_shows_token() else {})
-
-
-def _horovod_shows_token() -> bool:
-    """Whether Horovod's own requests show the token too."""
-    return TOKEN_PATCH in installed_patches()
+    installed = installed_patches()
+    return {RENDEZVOUS_TOKEN_HEADER: token} | {name: "1" for name, patch in _ABLE.items() if patch in installed}
 
 
 def _server() -> http.client.HTTPConnection:

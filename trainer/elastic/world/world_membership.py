@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from hvd_elastic.mpijob.contract import ENV_MEETING
 from hvd_elastic.system.background_threads import start_thread
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD, is_init_failure
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
@@ -184,6 +185,7 @@ class WorldMember:
             self._sockets.note(init)
         finally:
             over.set()
+            os.environ.pop(ENV_MEETING, None)  # it is over
         if rendezvous_client.launched():
             self._peers.start()
 

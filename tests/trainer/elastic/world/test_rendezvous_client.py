@@ -98,7 +98,7 @@ def test_a_worker_that_may_leave_does_not_wait_for_a_place_that_nobody_can_give(
 
 def test_every_request_shows_the_jobs_token(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_RENDEZVOUS_TOKEN", "a word")
-    monkeypatch.setattr(rendezvous_client, "_horovod_shows_token", lambda: True)
+    monkeypatch.setattr(rendezvous_client, "installed_patches", lambda: ("rendezvous-token",))
     launcher.answers["rank_and_size"] = [ASSIGNED]
     rendezvous_client.take_place()
     rendezvous_client.report_synced()
@@ -106,6 +106,16 @@ def test_every_request_shows_the_jobs_token(launcher: FakeLauncher, monkeypatch:
     rendezvous_client.register_bytes(*address(), "worker_addresses", "uid-1:0", b"7")
     assert [path.partition("/")[0] for path in launcher.asked] == ["rank_and_size", "join", "synced", "global"]
     assert launcher.shown == [("a word", "1")] * 5
+
+
+def test_the_barrier_names_the_meeting_of_one_world(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_GLOO_MEETING", "6")
+    launcher.answers["join"] = ["wait", "go 7"]
+    assert rendezvous_client.join()
+    assert os.environ["HOROVOD_GLOO_MEETING"] == "7"
+    launcher.answers["join"] = ["go"]
+    assert rendezvous_client.join()
+    assert "HOROVOD_GLOO_MEETING" not in os.environ, "not of this world"
 
 
 def test_a_stock_launcher_is_shown_nothing(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
