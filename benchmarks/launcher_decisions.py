@@ -4,6 +4,7 @@
 
 The world, the driver and the rendezvous server are the product's. Each process is a coroutine that asks over HTTP what
 a worker asks. `first barrier`: from the first list of hosts until all processes are released into `hvd.init()`.
+`meeting`: all tell where they listen, and are told where the others do.
 `shrink`: one host leaves, all others ask for a place and meet again.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import resource
+import struct
 import tempfile
 import threading
 import time
@@ -22,12 +24,20 @@ from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE
 
 from benchmarks.report.record import Column, Record, Table, Value
 from hvd_elastic.discovery.snapshot import Host
+from hvd_elastic.launcher.core.slot_placement import place
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.driver import Driver, WorkerCommand
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer
 from hvd_elastic.launcher.remote.command_runner import LocalCommandRunner
 from hvd_elastic.launcher.status_report import StatusReport
-from hvd_elastic.mpijob.contract import JOIN_SCOPE, RENDEZVOUS_TOKEN_HEADER, SYNCED_SCOPE, JoinAnswer
+from hvd_elastic.mpijob.contract import (
+    JOIN_SCOPE,
+    MEETING_SCOPE,
+    MEETS_HEADER,
+    RENDEZVOUS_TOKEN_HEADER,
+    SYNCED_SCOPE,
+    JoinAnswer,
+)
 
 if TYPE_CHECKING:
     from hvd_elastic.launcher.remote.worker_output import OutputStream
@@ -54,6 +64,8 @@ class Crowd:
         self.hosts = tuple(
             Host(alias=f"u{n}-1", address=f"10.0.{n // 250}.{n % 250}", slots=slots, pod=f"p{n}") for n in range(hosts)
         )
+        self.meeting = ""
+        """What the launcher calls the world."""
         size = hosts * slots
         limits = WorldLimits(
             start=size, minimum=1, maximum=None, elastic_timeout=SECONDS, reset_limit=None, restart_errors=False,
@@ -101,19 +113,25 @@ class Crowd:
 
     async def ask(self, scope: str, key: str) -> str:
         """What the server answers."""
+        return (await self.send(f"GET /{scope}/{key}")).decode()
+
+    async def send(self, what: str, body: bytes = b"") -> bytes:
+        """Send a request, and return the answer's body."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
-        writer.write(f"GET /{scope}/{key} HTTP/1.0\r\n{RENDEZVOUS_TOKEN_HEADER}: {TOKEN}\r\n\r\n".encode())
+        head = (f"{what} HTTP/1.0", f"{RENDEZVOUS_TOKEN_HEADER}: {TOKEN}", f"{MEETS_HEADER}: 1")
+        writer.write("\r\n".join((*head, f"Content-Length: {len(body)}", "", "")).encode() + body)
         answer = await reader.read()
         writer.close()
-        head, _, body = answer.decode().partition("\r\n\r\n")
-        assert " 200 " in head, head
-        return body
+        status, _, found = answer.partition(b"\r\n\r\n")
+        assert b" 200 " in status, status
+        return found
 
     async def arrive(self, key: str) -> None:
         """What `hvd.init()` does of a worker of this project, up to its release."""
-        while (answer := await self.ask(JOIN_SCOPE, key)) != JoinAnswer.GO:
+        while not (answer := await self.ask(JOIN_SCOPE, key)).startswith(JoinAnswer.GO):
             if answer == JoinAnswer.AGAIN:
                 await self.ask(GET_RANK_AND_SIZE, key)
+        self.meeting = answer.removeprefix(JoinAnswer.GO).strip()
 
     async def reset(self, key: str) -> None:
         """Ask for a place in the next world, and arrive there if there is one."""
@@ -124,6 +142,18 @@ class Crowd:
         """All processes start and meet."""
         self.driver.hosts_seen(self.hosts)
         self.all_do(self.hosts, self.arrive)
+
+    def meet(self) -> None:
+        """All processes meet, as `gloo_meeting.cc` has them do it."""
+        messages: dict[str, bytes] = {}
+        for slot in place(self.hosts, None):
+            message = struct.pack("!4sBBBB4s", b"HVDM", 1, 4, 3, 0, b"here")
+            for rank, size in (
+                (slot.rank, slot.size), (slot.local_rank, slot.local_size), (slot.cross_rank, slot.cross_size)
+            ):  # fmt: skip
+                message += struct.pack(f"!II{2 * size}x", rank, size)
+            messages[f"{slot.host.alias}:{slot.local_rank}"] = message
+        self.all_do(self.hosts, lambda key: self.send(f"PUT /{MEETING_SCOPE}/{self.meeting}", messages[key]))
 
     def sync(self) -> None:
         """All processes say that they have the state. None registers: none could be notified here."""
@@ -153,7 +183,7 @@ def main() -> None:
             crowd = Crowd(processes // flags.slots, flags.slots, Path(folder))
             with crowd.driving():
                 parts: list[Value] = []
-                for part in (crowd.first_barrier, crowd.sync, crowd.shrink):
+                for part in (crowd.first_barrier, crowd.meet, crowd.sync, crowd.shrink):
                     before = crowd.cpu()
                     part()
                     parts += (end - begin for begin, end in zip(before, crowd.cpu(), strict=True))
@@ -162,7 +192,7 @@ def main() -> None:
         Column(title="processes", format="d"),
         *(
             Column(title=f"{part}: {work}", format=".2f")
-            for part in ("first barrier", "sync", "shrink by a host")
+            for part in ("first barrier", "meeting", "sync", "shrink by a host")
             for work in ("deciding", "serving")
         ),
     )
