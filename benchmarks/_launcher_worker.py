@@ -24,6 +24,7 @@ from horovod.common.exceptions import HostsUpdatedInterrupt
 
 NAME = f"{os.environ['HOROVOD_HOSTNAME']}:{os.environ['HOROVOD_LOCAL_RANK']}"
 STEPS, STEP_SECONDS = int(os.environ["WORKER_STEPS"]), float(os.environ["WORKER_STEP_SECONDS"])
+WIDTH = int(os.environ.get("WORKER_WIDTH", "512"))
 LOG = Path(os.environ["WORKER_LOG"])
 LOG_FD = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -59,11 +60,11 @@ log("started")
 trouble("arriving")
 hvd.init()
 torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512))
+model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH))
 optimizer = hvd.DistributedOptimizer(
     torch.optim.SGD(model.parameters(), lr=0.01), named_parameters=model.named_parameters()
 )
-data = torch.randn(8, 512)
+data = torch.randn(8, WIDTH)
 
 
 @hvd.elastic.run  # type: ignore[untyped-decorator]

@@ -35,6 +35,7 @@ PROGRAMS: Final = (
     _program("simulate"),
     _program("launcher", "--rounds 1 --stock-rounds 1"),
     _program("launcher_decisions"),
+    _program("world_size", "--sizes 3 16 --rounds 1"),
     _program("local_days", "--windows 1 --seconds 60"),
     _program("launcher_scale", "--workers 64 256 512 --stock 64 --all-lookups 0"),
     _program("discovery", "--pods 64 256 --seconds 10"),
