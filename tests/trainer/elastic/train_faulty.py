@@ -78,7 +78,7 @@ def die_at(owner: Any, name: str, point: str, *, after: bool = False) -> None:
     setattr(owner, name, wrapped)
 
 
-die_at(elastic.State, "save", "commit")
+die_at(elastic.State, "_save", "commit")
 die_at(elastic.State, "_agree", "committed")
 die_at(rendezvous_client, "take_place", "rendezvous")
 die_at(WorldMember, "_watched", "init")
