@@ -61,7 +61,9 @@ class MetWorld:
 
 
 @contextmanager
-def met_world(case: str, hosts: Sequence[int]) -> Iterator[MetWorld]:
+def met_world(
+    case: str, hosts: Sequence[int], *, gloo_timeout_seconds: int = GLOO_TIMEOUT_SECONDS
+) -> Iterator[MetWorld]:
     """Start the processes of `met_worker.py CASE` on so many hosts with so many slots each."""
     slots = place([Host(alias=f"h{n}", address="127.0.0.1", slots=each) for n, each in enumerate(hosts)], None)
     asked: list[str] = []
@@ -82,7 +84,7 @@ def met_world(case: str, hosts: Sequence[int]) -> Iterator[MetWorld]:
             **{name: str(value) for name, value in create_run_env_vars("127.0.0.1", ["lo"], server.port).items()},
             "HOROVOD_ELASTIC": "1",
             "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_SECONDS),
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(gloo_timeout_seconds),
             ENV_RENDEZVOUS_TOKEN: "a word",
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
