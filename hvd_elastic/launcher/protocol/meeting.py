@@ -96,7 +96,7 @@ class Meeting:
         if len(request) != at:
             raise MeetingError(f"a message of {len(request)} bytes, where {at} were expected")
         told = _Told(request[_HEADER.size : _HEADER.size + length], tuple(ports))
-        if any(len(other.address) != length for other in self._told.values()):
+        if len(next(iter(self._told.values()), told).address) != length:
             raise MeetingError(f"rank {rank} listens at another kind of address (IPv4, IPv6) than others")
         self._told[rank] = told
         return rank
