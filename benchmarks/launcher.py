@@ -260,16 +260,7 @@ def launch(job: Job) -> None:
 
 
 def horovodrun(job: Job) -> None:
-    script = job.folder / "discover"
-    script.write_text(f"#!/bin/sh\nexec cat {job.folder}/list\n")
-    script.chmod(0o755)
-    job.horovodrun(*FLAGS, discovery=str(script), command=[sys.executable, WORKER])
-
-
-def offer_list(job: Job, names: list[str]) -> None:
-    new = job.folder / ".list"
-    new.write_text("".join(f"{name}:1\n" for name in names))
-    new.rename(job.folder / "list")
+    job.horovodrun(*FLAGS, discovery=job.listing_script(), command=[sys.executable, WORKER])
 
 
 OURS = Launcher(
@@ -282,7 +273,7 @@ OURS = Launcher(
 STOCK = Launcher(
     name="horovodrun",
     start=horovodrun,
-    offer=offer_list,
+    offer=lambda job, names: job.list_hosts(*(f"{name}:1" for name in names)),
     hosts=lambda: iter(own_addresses()),
     killer=lambda _, newcomer: (newcomer, "arriving"),
 )

@@ -100,12 +100,8 @@ class Trial:
             self.stubs.expect(host, self.slots)
         self.made += len(new)
         self.hosts = [*self.hosts[:count], *new]
-        if self.name == LAUNCH:
-            self.job.hosts(*(f"{host}:{self.slots}" for host in self.hosts))
-            return
-        fresh = self.job.folder / ".list"
-        fresh.write_text("".join(f"{host}:{self.slots}\n" for host in self.hosts))
-        fresh.rename(self.job.folder / "list")
+        offer = self.job.hosts if self.name == LAUNCH else self.job.list_hosts
+        offer(*(f"{host}:{self.slots}" for host in self.hosts))
 
     def start(self) -> None:
         """Start the launcher, which waits for all slots."""
@@ -114,11 +110,8 @@ class Trial:
         if self.name == LAUNCH:
             self.job.launch(*flags, command=self.stubs.command)
             return
-        script = self.job.folder / "discover"
-        script.write_text(f"#!/bin/sh\nexec cat {self.job.folder}/list\n")
-        script.chmod(0o755)
         self.job.put_ssh_here()
-        self.job.horovodrun(*flags, discovery=str(script), command=self.stubs.command)
+        self.job.horovodrun(*flags, discovery=self.job.listing_script(), command=self.stubs.command)
 
     def until_whole(self, since: float) -> None:
         """Wait until all processes are in a world of all. Raises AssertionError."""

@@ -122,10 +122,7 @@ def launch(job: Job, size: int) -> None:
 
 
 def horovodrun(job: Job, size: int) -> None:
-    script = job.folder / "discover"
-    script.write_text(f"#!/bin/sh\nexec cat {job.folder}/list\n")
-    script.chmod(0o755)
-    job.horovodrun(*_flags(size), discovery=str(script), command=[*forkserver.python(), WORKER])
+    job.horovodrun(*_flags(size), discovery=job.listing_script(), command=[*forkserver.python(), WORKER])
 
 
 def _flags(size: int) -> Sequence[str]:
@@ -142,14 +139,10 @@ def stock_hosts(size: int) -> list[str]:
     return [f"{name}:{size // 3 + (number < size % 3)}" for number, name in enumerate(names)]
 
 
-def offer_stock(job: Job, hosts: list[str]) -> None:
-    new = job.folder / ".list"
-    new.write_text("".join(f"{host}\n" for host in hosts))
-    new.rename(job.folder / "list")
-
-
 OURS: Final = Launcher(name="launch", start=launch, offer=lambda job, hosts: job.hosts(*hosts), hosts=our_hosts)
-STOCK: Final = Launcher(name="horovodrun", start=horovodrun, offer=offer_stock, hosts=stock_hosts)
+STOCK: Final = Launcher(
+    name="horovodrun", start=horovodrun, offer=lambda job, hosts: job.list_hosts(*hosts), hosts=stock_hosts
+)
 
 Found = dict[tuple[str, int, str], list[float]]
 """Seconds, by launcher, size and change."""

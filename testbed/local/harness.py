@@ -58,6 +58,19 @@ class Job:
         snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=int(time.time()))
         write_snapshot(self.run_dir, snapshot)
 
+    def list_hosts(self, *lines: str) -> None:
+        """Offer these hosts, `NAME:SLOTS`, to a stock launcher, in one step."""
+        new = self.folder / ".list"
+        new.write_text("".join(f"{line}\n" for line in lines))
+        new.rename(self.folder / "list")
+
+    def listing_script(self) -> str:
+        """Make a discovery script that prints what `list_hosts` offers, and return its path."""
+        script = self.folder / "discover"
+        script.write_text(f"#!/bin/sh\nexec cat {self.folder}/list\n")
+        script.chmod(0o755)
+        return str(script)
+
     def order(self, name: str, point: str, what: str) -> None:
         """Make the process `HOST:LOCAL_RANK` do this when it reaches that point (see harness_worker)."""
         new = self.trouble / ".new"
