@@ -262,7 +262,7 @@ class RendezvousServer:
         if self._is_broken or number != str(meeting.number):
             return HTTPStatus.GONE, b""
         try:
-            rank = meeting.take(value)
+            meeting.take(value)
         except MeetingError as error:
             logger.warning("refused what %s has sent to meet others: %s", client, error)
             return HTTPStatus.BAD_REQUEST, b""
@@ -273,7 +273,7 @@ class RendezvousServer:
                 await has_met.wait()
         if self._is_broken or meeting is not self._meeting:
             return HTTPStatus.GONE, b""
-        return HTTPStatus.OK, meeting.answer(rank)
+        return HTTPStatus.OK, meeting.answer()
 
     async def _stored(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> HTTPStatus:
         if scope == PUT_WORKER_ADDRESSES:
