@@ -9,7 +9,6 @@ It differs from Horovod 0.28.1 (`horovod/common/elastic.py`, `run_fn`) as follow
 * Leaving, a lost launcher and a mistake in the script end the process with exit codes of their own (`contract.Exit`).
 * Training ends when all ranks have left their training function. One that leaves alone is a mistake in the script.
 * A failure while the state is synced, or in a reset callback, is one more reset.
-* A rank that waits for others leaves its core to them (`eased_wait`).
 """
 
 import contextlib
