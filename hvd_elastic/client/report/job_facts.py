@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from hvd_elastic.client.connection.cluster_client import (
@@ -19,6 +19,7 @@ from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_st
 from hvd_elastic.client.report.untold_end import untold_end
 from hvd_elastic.discovery.ledger.entries import Entry, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
     LABEL_JOB_NAME,
@@ -65,7 +66,8 @@ class JobFacts:
     stage: StageFacts | None = None
     """The staging of its data set; None: it has none, the Job is gone, or a worker has trained."""
     events: tuple[Json, ...] = ()
-    """`v1/Event` of the job, its pods and the launcher's Job; empty if they were not read."""
+    """`v1/Event` of the job, its pods and the launcher's Job, if they were asked for. Else only those of the job and of
+    the launcher's Job, and only while a pod is missing: they say why."""
     unreadable: tuple[str, ...] = ()
     """What the caller may not read, in the API server's words."""
 
@@ -82,6 +84,22 @@ class JobFacts:
         """What the sidecar last said of it."""
         return LiveStatus.from_json((self.job["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS) or "")
 
+    @property
+    def asked_workers(self) -> tuple[str, ...]:
+        """The names of the workers that are asked for, in the order of their indexes."""
+        spec = self.job.get("spec") or {}
+        if (spec.get("runPolicy") or {}).get("suspend") or (self.job.get("status") or {}).get("completionTime"):
+            return ()
+        replicas = int((spec.get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
+        return tuple(f"{self.name}-worker-{index}" for index in range(replicas))
+
+    @property
+    def lacks_pods(self) -> bool:
+        """Whether a worker that is asked for has no pod, or no launcher is there for them."""
+        asked, launchers = self.asked_workers, map(PodView.from_json, self.pods_of(Role.LAUNCHER))
+        there = {pod["metadata"]["name"] for pod in self.pods_of(Role.WORKER)}
+        return not there.issuperset(asked) or (bool(asked) and all(launcher.has_ended for launcher in launchers))
+
     def pods_of(self, role: Role) -> list[Json]:
         """The pods of this role that are there."""
         return [pod for pod in self.pods if _role(pod) == role]
@@ -95,7 +113,7 @@ class JobFactReader:
         self._unreadable: list[str] = []
 
     def read(self, name: str, namespace: str, *, events: bool = False) -> JobFacts:
-        """The facts of a job. Events only if they are asked for, or there is no ledger: a namespace may have thousands.
+        """The facts of a job. All Events only if they are asked for, or there is no ledger: there may be thousands.
 
         Raises UnknownJobError, ForeignJobError or another ClusterError. What the caller may not read is left out and
         noted, but for the MPIJob itself.
@@ -113,8 +131,7 @@ class JobFactReader:
         meta = found.job["metadata"]
         workload = self._ask(lambda: self._workload(here, meta), None)
         told, launchers = ledger.result(), [pod for pod in pods.result() if _role(pod) == Role.LAUNCHER]
-        asks_events = events or not told
-        return JobFacts(
+        facts = JobFacts(
             job=found.job,
             now=found.now,
             pods=pods.result(),
@@ -123,9 +140,13 @@ class JobFactReader:
             workload=workload,
             stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, meta, workload) if workload else None,
-            events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if asks_events else (),
-            unreadable=tuple(sorted(self._unreadable)),
         )
+        path = f"/api/v1{here}/events"
+        if events or not told:
+            facts = replace(facts, events=self._ask(lambda: self._events(path, name), ()))
+        elif facts.lacks_pods:
+            facts = replace(facts, events=self._ask(lambda: self._makers_events(path, name), ()))
+        return replace(facts, unreadable=tuple(sorted(self._unreadable)))
 
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         try:
@@ -192,6 +213,14 @@ class JobFactReader:
         mine = re.compile(rf"{re.escape(name)}(-launcher(-[a-z0-9]+)?|-worker-\d+)?", re.ASCII)
         return tuple(
             event for event in self._cluster.list(path) if mine.fullmatch(event["involvedObject"].get("name") or "")
+        )
+
+    def _makers_events(self, path: str, name: str) -> tuple[Json, ...]:
+        """Of the objects whose Events say why a pod was not made."""
+        return tuple(
+            event
+            for about in (name, f"{name}-launcher")
+            for event in self._cluster.list(path, fieldSelector=f"involvedObject.name={about}")
         )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import QUEUE_LABEL, JobFacts
+from hvd_elastic.client.report.missing_pods import missing_launcher_words
 from hvd_elastic.client.report.words.cause_words import placement_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
@@ -243,7 +244,8 @@ def _launcher_words(facts: JobFacts) -> str:
             if view.deleting_at is not None:
                 return "its launcher ends"
             return "its launcher is starting" if view.node else f"its launcher is pending: {placement_words(pod)}"
-    return "it has no launcher"
+    why = missing_launcher_words(facts)
+    return f"it has no launcher: {why}" if why else "it has no launcher"
 
 
 def _has_trained(facts: JobFacts) -> bool:

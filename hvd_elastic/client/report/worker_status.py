@@ -6,14 +6,16 @@ from enum import StrEnum
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import JobFacts
+from hvd_elastic.client.report.missing_pods import missing_worker_words
 from hvd_elastic.client.report.words.cause_words import (
     departure_words,
     disruption_words,
     placement_words,
     scheduler_words,
 )
+from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, WorldChanged
-from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
+from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import Role
 
 
@@ -55,11 +57,11 @@ def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStat
     """
     pods = {pod["metadata"]["name"]: pod for pod in facts.pods_of(Role.WORKER)}
     departures, training = _last_departures(facts), _who_trains(facts) if trains else ()
-    names = sorted({*pods, *_asked_for(facts)}, key=_index)
+    names = sorted({*pods, *facts.asked_workers}, key=_index)
     return tuple(
         _present(pods[name], departures.get(name), training=name in training)
         if name in pods
-        else _absent(name, departures.get(name))
+        else _absent(facts, name, departures.get(name))
         for name in names
     )
 
@@ -80,12 +82,15 @@ def _present(pod: Json, departure: WorkerLeaving | None, *, training: bool) -> W
     )
 
 
-def _absent(name: str, departure: WorkerLeaving | None) -> WorkerStatus:
+def _absent(facts: JobFacts, name: str, departure: WorkerLeaving | None) -> WorkerStatus:
+    left = departure_words(departure) if departure else ""
+    why = missing_worker_words(facts, name, departure.unix if departure else 0.0)
     return WorkerStatus(
         pod=name,
         state=WorkerPodState.ABSENT,
         since=departure.unix if departure else None,
-        why=departure_words(departure) if departure else "",
+        why=why or left,
+        before=left if why else "",
     )
 
 
@@ -145,25 +150,9 @@ def _time(leaving: WorkerLeaving) -> float:
     return leaving.unix
 
 
-def event_time(event: Json) -> float:
-    """When an Event happened last, in Unix seconds. Its time is in one of four fields, as its maker likes."""
-    series = (event.get("series") or {}).get("lastObservedTime")
-    return unix_seconds(
-        series or event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-    )
-
-
 def _who_trains(facts: JobFacts) -> tuple[str, ...]:
     worlds = (entry.workers for entry in reversed(facts.ledger or ()) if isinstance(entry, WorldChanged))
     return next(worlds, ())
-
-
-def _asked_for(facts: JobFacts) -> list[str]:
-    spec = facts.job.get("spec") or {}
-    if (spec.get("runPolicy") or {}).get("suspend") or (facts.job.get("status") or {}).get("completionTime"):
-        return []
-    replicas = int((spec.get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
-    return [f"{facts.name}-worker-{index}" for index in range(replicas)]
 
 
 def _index(pod: str) -> tuple[int, str]:

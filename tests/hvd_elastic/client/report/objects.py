@@ -49,6 +49,7 @@ def mpijob(
     suspend: bool = False,
     labels: dict[str, str] | None = None,
     ours: bool = True,
+    replicas: int = 3,
 ) -> Json:
     spec = {ANNOTATION_SPEC: json.dumps({"name": name, "workers": {"min": 1, "max": 8}})} if ours else {}
     return {
@@ -64,7 +65,7 @@ def mpijob(
         },
         "spec": {
             "runPolicy": {"backoffLimit": 3, "suspend": suspend},
-            "mpiReplicaSpecs": {"Worker": {"replicas": 3}},
+            "mpiReplicaSpecs": {"Worker": {"replicas": replicas}},
         },
         "status": {"conditions": list(conditions), **({"completionTime": stamp(ended)} if ended else {})},
     }

@@ -55,13 +55,17 @@ def test_who_waits_says_why_in_the_schedulers_words_and_why_the_one_before_left(
 
 
 def test_a_worker_that_is_not_made_yet_says_why_the_last_one_left() -> None:
-    *_, two = worker_statuses(facts(pods=(launcher(), pod("train-worker-0"), pod("train-worker-1"))))
+    *_, two = worker_statuses(facts(pods=(launcher(), pod("train-worker-0"), pod("train-worker-1")), now=NOW - 600))
     assert (two.state, two.why, two.since) == (WorkerPodState.ABSENT, "preempted by inference/web-1", NOW - 610)
 
 
 def test_without_a_ledger_the_schedulers_event_names_the_pod_that_preempted() -> None:
     gone = facts(ledger=None, pods=(launcher(),), events=(preempted_event(),))
-    assert worker_statuses(gone)[2].why == "preempted by inference/web-1"
+    assert worker_statuses(gone)[2].before == "preempted by inference/web-1"
+
+
+def test_what_a_cluster_says_does_not_steer_a_terminal() -> None:
+    assert "\x1b" not in status_text(job_status(facts(pods=(unschedulable("train-worker-0", "\x1b[2J no place"),))))
 
 
 @pytest.mark.parametrize(
