@@ -4,6 +4,7 @@ The MPI Operator makes the workers and the launcher's Job, and the Job controlle
 Event why it cannot: a quota, a limit, an admission policy. One that is away says nothing.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
@@ -11,7 +12,9 @@ from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words, event_time
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, WantedChanged, WorkerGone
-from hvd_elastic.discovery.rules.cluster_views import unix_seconds
+from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
+from hvd_elastic.discovery.rules.restart_budget import LauncherJobView, backoff_limit, own_failures
+from hvd_elastic.mpijob.contract import Role
 
 USUAL_SECONDS: Final = 10.0
 """Both make a pod within two seconds. After so long it is said that they have not."""
@@ -20,6 +23,10 @@ _REFUSALS: Final = frozenset({"MPIJobFailed", "ErrResourceExists", "ValidationEr
 """Reasons of the Events that say why no pod was made (mpi-operator 0.8.2, `pkg/controller/mpi_job_controller.go`;
 Kubernetes 1.34, `pkg/controller/controller_utils.go`). Each may be left out for five minutes while it stays true: the
 client's spam filter lets 25 of one object through, then one in five minutes (client-go, `tools/record`)."""
+_FIRST_PAUSE_SECONDS: Final = 10.0
+_LONGEST_PAUSE_SECONDS: Final = 600.0
+"""Between the end of a Job's pod and the next one (Kubernetes 1.34, `pkg/controller/job/job_controller.go`,
+`DefaultJobPodFailureBackOff`, `MaxJobPodFailureBackOff`; `backoff_utils.go`)."""
 _BEGINNINGS: Final = ("worker pod created failed: ", "launcher pod created failed: ", "Error creating: ")
 """What their messages begin with, and the sentence says."""
 
@@ -41,13 +48,34 @@ def missing_launcher_words(facts: JobFacts) -> str:
     """Why nobody has made a launcher; empty: it may come at once."""
     job = facts.launcher_job
     if job is None:
-        ends = (entry.unix for entry in facts.ledger or () if isinstance(entry, LauncherEnded))
-        since = max((_began(facts), *ends))
+        since = max((_began(facts), *_launcher_ends(facts)))
         return _last_refusal(facts, facts.name, "", since, "the operator") or _silence(facts, since)
     if (job.get("spec") or {}).get("suspend"):
         return "the operator has not resumed it since the job was resumed"
-    since = unix_seconds(job["metadata"].get("creationTimestamp"))
-    return _last_refusal(facts, f"{facts.name}-launcher", "", since, "the Job controller")
+    ends = _launcher_ends(facts)
+    since = max((unix_seconds(job["metadata"].get("creationTimestamp")), *ends))
+    refusal = _last_refusal(facts, f"{facts.name}-launcher", "", since, "the Job controller")
+    return refusal or _next_try(facts, job, ends)
+
+
+def _launcher_ends(facts: JobFacts) -> list[float]:
+    """When launchers have ended, in Unix seconds."""
+    pods = (PodView.from_json(pod).ended_at for pod in facts.pods_of(Role.LAUNCHER))
+    told = (entry.unix for entry in facts.ledger or () if isinstance(entry, LauncherEnded))
+    return [*filter(None, pods), *told]
+
+
+def _next_try(facts: JobFacts, job: Json, ends: Sequence[float]) -> str:
+    """When the Job controller makes the next launcher: its pause doubles with each that has ended in whatever way."""
+    views = [PodView.from_json(pod) for pod in facts.pods_of(Role.LAUNCHER)]
+    if own_failures(views) > backoff_limit((facts.job.get("spec") or {}).get("runPolicy")):
+        return "no other follows: its restarts are used up"
+    failed = max(LauncherJobView.from_json(job).failed, sum(view.phase == "Failed" for view in views))
+    if not failed or not ends:
+        return ""
+    pause = min(_FIRST_PAUSE_SECONDS * 2 ** min(failed - 1, 10), _LONGEST_PAUSE_SECONDS)
+    left = max(ends) + pause - facts.now
+    return f"the next comes in {duration_words(left)}" if left > 0 else "the next is due"
 
 
 def _began(facts: JobFacts) -> float:

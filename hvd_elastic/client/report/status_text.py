@@ -48,8 +48,10 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  {happened}"
     if status.autoscaler is not None:
         yield f"  autoscaler: {status.autoscaler.words(status.now)}"
-    left = max(0, status.restarts - status.restarts_used)
+    left = status.restarts - status.restarts_used
     yield f"  restarts: {status.restarts_used} used, {left} left (launchers that were taken away do not count)"
+    if status.last_failure and status.last_failure not in status.why:
+        yield f"  the last launcher that failed ended with {status.last_failure}"
 
 
 def _happened(status: JobStatus) -> Iterator[str]:

@@ -166,11 +166,11 @@ def test_a_lost_process_is_told_with_how_it_ended_and_when(told: Told) -> None:
     told.figures(1.0, size=3)
     told.say(15.0, WAITING, "w1", "w2", generation=1)
     assert told.history.unexplained() == ["uid-w1", "uid-w2"]
-    told.ended(15.5, "w1", 6.25, code=137)
+    told.ended(15.5, "w1", 6.25, code=139)
     assert told.history.unexplained() == ["uid-w2"]
     told.wait(20.0)
     assert told.losses == [
-        WorkerProcessLost(unix=9.25, pod="w1", uid="uid-w1", detail="killed by SIGKILL"),
+        WorkerProcessLost(unix=9.25, pod="w1", uid="uid-w1", detail="killed by SIGSEGV"),
         WorkerProcessLost(unix=15.0, pod="w2", uid="uid-w2"),
     ]
 

@@ -10,6 +10,7 @@ from hvd_elastic.client.report.status_text import headline, status_text
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, worker_statuses
+from hvd_elastic.discovery.ledger.entries import LauncherEnded
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.job_reader import read_job
@@ -128,6 +129,22 @@ def test_launchers_that_were_taken_away_use_up_no_restart() -> None:
     )
     status = job_status(facts(pods=pods))
     assert (status.restarts_used, status.restarts) == (1, 3)
+
+
+def test_the_first_launcher_is_no_restart() -> None:
+    failed = [launcher(f"train-launcher-{number}", phase="Failed") for number in range(4)]
+    used = [job_status(facts(pods=failed[:count])).restarts_used for count in range(5)]
+    assert used == [0, 1, 2, 3, 3]
+    assert "  restarts: 3 used, 0 left (" in status_text(job_status(facts(pods=failed)))
+
+
+def test_while_the_next_launcher_runs_the_last_ones_failure_stays_told() -> None:
+    line = "  the last launcher that failed ended with exit code 1: NameError: no x\n"
+    ended = LauncherEnded(unix=NOW - 30, pod="l", uid="u", exit_code=1, reason="NameError: no x")
+    taken = LauncherEnded(unix=NOW - 20, pod="m", uid="v", reason="Evicted")
+    assert line in status_text(job_status(facts(ledger=(*LEDGER, ended, taken))))
+    assert line not in status_text(job_status(facts(ledger=(*LEDGER, ended), pods=()))), "the first line says it"
+    assert "that failed" not in status_text(job_status(facts(ledger=(*LEDGER, taken))))
 
 
 def test_what_one_might_take_amiss_is_said() -> None:

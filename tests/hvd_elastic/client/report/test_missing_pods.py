@@ -8,10 +8,12 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.report.job_state import find_state
 from hvd_elastic.client.report.job_status import status
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
+from hvd_elastic.discovery.ledger.entries import LauncherEnded
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi
 from tests.hvd_elastic.client.report.objects import (
     CONFIG_MAPS,
     LAUNCHER_JOBS,
+    LEDGER,
     NOW,
     condition,
     event,
@@ -86,13 +88,39 @@ def test_a_launcher_that_is_not_made_says_why() -> None:
     assert why() == "it has no launcher: the operator has made nothing for 1 h 00 min"
     assert why(now=NOW - 3595) == "it has no launcher"
     assert why(events=(quota,)) == "it has no launcher: the operator could not make it 3.0 s ago: no"
-    made = {"metadata": {"creationTimestamp": stamp(NOW - 100)}, "spec": {"suspend": True}}
+    made = {"metadata": {"uid": "j", "creationTimestamp": stamp(NOW - 100)}, "spec": {"suspend": True}}
     assert why(launcher_job=made).endswith("the operator has not resumed it since the job was resumed")
     pod_quota = event(
         "train-launcher", "FailedCreate", f"Error creating: {QUOTA}", unix=NOW - 5, component="job-controller"
     )
     said = why(launcher_job={**made, "spec": {}}, events=(pod_quota,))
     assert said == f"it has no launcher: the Job controller could not make it 5.0 s ago: {QUOTA}"
+
+
+@pytest.mark.parametrize(
+    ("ago", "failed", "next_try"),
+    [
+        (4.0, 1, "the next comes in 6.0 s"),
+        (4.0, 3, "the next comes in 36 s"),
+        (4.0, 30, "the next comes in 9 min 56 s"),
+        (44.0, 3, "the next is due"),
+    ],
+)
+def test_a_launcher_that_failed_is_told_with_its_last_line_and_when_the_next_comes(
+    ago: float, failed: int, next_try: str
+) -> None:
+    ended = LauncherEnded(unix=NOW - ago, pod="l", uid="u", exit_code=2, reason="python: can't open file 'a.py'")
+    job = {"metadata": {"uid": "j", "creationTimestamp": stamp(NOW - 900)}, "status": {"failed": failed}}
+    found = find_state(facts(pods=(), ledger=(*LEDGER, ended), launcher_job=job))
+    assert found.why == f"its launcher ended with exit code 2: python: can't open file 'a.py'; {next_try}"
+
+
+def test_after_the_last_restart_no_launcher_follows() -> None:
+    ended = LauncherEnded(unix=NOW - 4, pod="l", uid="u", exit_code=2)
+    failed = [launcher(f"train-launcher-{number}", phase="Failed") for number in range(4)]
+    job = {"metadata": {"uid": "j", "creationTimestamp": stamp(NOW - 900)}}
+    found = find_state(facts(pods=failed, ledger=(*LEDGER, ended), launcher_job=job))
+    assert found.why == "its launcher ended with exit code 2; no other follows: its restarts are used up"
 
 
 def test_status_reads_few_events_and_only_while_a_pod_is_missing(served: KubeApi, cluster: ClusterClient) -> None:
