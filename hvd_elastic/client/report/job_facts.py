@@ -42,6 +42,8 @@ _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 _LOG_LINES: Final = 500
 """A rearrangement may print lines of its own behind the last progress of the copy."""
 _LOG_SECONDS: Final = 10.0
+_MOST_ASKED: Final = 8
+"""Missing workers that are looked for by their names."""
 
 _T = TypeVar("_T")
 
@@ -56,6 +58,8 @@ class JobFacts:
     """Unix seconds of the API server's clock."""
     pods: tuple[Json, ...] = ()
     """Of launchers and workers."""
+    unlabelled: tuple[Json, ...] = ()
+    """The job's pods with the names of missing workers: somebody has taken the labels by which pods are found."""
     launcher_job: Json | None = None
     ledger: tuple[Entry, ...] | None = None
     """None: the job has none, or it may not be read. An end that it lacks, and other objects tell, stands behind it."""
@@ -94,11 +98,16 @@ class JobFacts:
         return tuple(f"{self.name}-worker-{index}" for index in range(replicas))
 
     @property
+    def missing_workers(self) -> list[str]:
+        """The names of those that have no pod, or none that is found."""
+        there = {pod["metadata"]["name"] for pod in self.pods_of(Role.WORKER)}
+        return [name for name in self.asked_workers if name not in there]
+
+    @property
     def lacks_pods(self) -> bool:
         """Whether a worker that is asked for has no pod, or no launcher is there for them."""
-        asked, launchers = self.asked_workers, map(PodView.from_json, self.pods_of(Role.LAUNCHER))
-        there = {pod["metadata"]["name"] for pod in self.pods_of(Role.WORKER)}
-        return not there.issuperset(asked) or (bool(asked) and all(launcher.has_ended for launcher in launchers))
+        launchers = map(PodView.from_json, self.pods_of(Role.LAUNCHER))
+        return bool(self.missing_workers or (self.asked_workers and all(one.has_ended for one in launchers)))
 
     def pods_of(self, role: Role) -> list[Json]:
         """The pods of this role that are there."""
@@ -141,6 +150,7 @@ class JobFactReader:
             stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, meta, workload) if workload else None,
         )
+        facts = replace(facts, unlabelled=self._unlabelled(f"/api/v1{here}/pods", facts))
         path = f"/api/v1{here}/events"
         if events or not told:
             facts = replace(facts, events=self._ask(lambda: self._events(path, name), ()))
@@ -159,6 +169,16 @@ class JobFactReader:
 
     def _pods(self, path: str, name: str) -> tuple[Json, ...]:
         return tuple(self._cluster.list(path, labelSelector=f"{LABEL_JOB_NAME}={name}"))
+
+    def _unlabelled(self, path: str, facts: JobFacts) -> tuple[Json, ...]:
+        """Of the first that are missing: of a thousand that are not made yet, each would be asked for."""
+        names = facts.missing_workers[:_MOST_ASKED]
+        if not names:
+            return ()
+        with ThreadPoolExecutor() as pool:
+            found = pool.map(lambda name: self._ask(lambda: self._cluster.get(f"{path}/{name}"), None), names)
+            owner = facts.job["metadata"]["uid"]
+            return tuple(pod for pod in found if pod is not None and PodView.from_json(pod).owner_uid == owner)
 
     def _stage(self, here: str, name: str, mpijob: Json) -> StageFacts | None:
         wanted = wanted_stage(mpijob)

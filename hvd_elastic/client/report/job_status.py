@@ -14,6 +14,7 @@ from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import backoff_limit, own_failures
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
+from hvd_elastic.system.plain_words import count_words
 
 _GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
 
@@ -65,7 +66,7 @@ class JobStatus:
     autoscaler: ScalingNote | None = None
     """The last change by `hvd-elastic autoscale`; None: there was none."""
     notes: tuple[str, ...] = ()
-    """What one might take amiss."""
+    """What one might take amiss, and what somebody has changed by hand."""
 
 
 def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> JobStatus:
@@ -140,6 +141,19 @@ def _replicas(job: Json) -> int:
     return int(((job.get("spec") or {}).get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
 
 
+def _replicas_words(facts: JobFacts) -> str:
+    """What is amiss with a number of replicas that `scale` would not have set."""
+    lowest, highest = worker_bounds(facts.job)
+    replicas, way_out = _replicas(facts.job), f"hvd-elastic scale {facts.name} N sets another"
+    if replicas == 0:
+        return f"the MPIJob asks for 0 workers: the operator refuses that, and makes and deletes nothing; {way_out}"
+    if replicas > highest:
+        return f"the MPIJob asks for {count_words(replicas, 'worker')}: no more than {highest} train; {way_out}"
+    if replicas < lowest:
+        return f"the MPIJob asks for {count_words(replicas, 'worker')}: fewer than {lowest} do not train; {way_out}"
+    return ""
+
+
 def _size(live: LiveStatus | None, workers: tuple[WorkerStatus, ...]) -> int:
     return live.workers if live else sum(worker.state is WorkerPodState.TRAINING for worker in workers)
 
@@ -189,6 +203,8 @@ def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
     failed, notes = condition(facts.job, "Failed"), []
     if failed and failed.get("reason") == "MPIJobEvicted" and not state.is_final:
         notes.append(_GOES_ON)
+    if not state.is_final and (amiss := _replicas_words(facts)):
+        notes.append(amiss)
     if facts.ledger is None and not facts.unreadable:
         notes.append("this job has no ledger: only what its pods and Events tell is known (generate it anew)")
     return (*notes, *facts.unreadable)

@@ -16,7 +16,7 @@ from hvd_elastic.client.report.words.cause_words import (
 from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.rules.cluster_views import PodView
-from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
 
 
 class WorkerPodState(StrEnum):
@@ -55,23 +55,24 @@ def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStat
 
     `trains`: whether the job does now. If not, the last world of the ledger is no longer there.
     """
-    pods = {pod["metadata"]["name"]: pod for pod in facts.pods_of(Role.WORKER)}
+    pods = {pod["metadata"]["name"]: pod for pod in (*facts.unlabelled, *facts.pods_of(Role.WORKER))}
     departures, training = _last_departures(facts), _who_trains(facts) if trains else ()
     names = sorted({*pods, *facts.asked_workers}, key=_index)
     return tuple(
-        _present(pods[name], departures.get(name), training=name in training)
+        _present(pods[name], departures.get(name), facts, training=name in training)
         if name in pods
         else _absent(facts, name, departures.get(name))
         for name in names
     )
 
 
-def _present(pod: Json, departure: WorkerLeaving | None, *, training: bool) -> WorkerStatus:
+def _present(pod: Json, departure: WorkerLeaving | None, facts: JobFacts, *, training: bool) -> WorkerStatus:
     view = PodView.from_json(pod)
     state, why = _judge(pod, view, training=training)
     of_this_pod = departure is not None and departure.uid == view.uid
     if departure and of_this_pod and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
         why = departure_words(departure)
+    why = "; ".join(filter(None, (why, _held_words(pod, view, facts.now), _label_words(pod, facts))))
     return WorkerStatus(
         pod=view.name,
         state=state,
@@ -101,10 +102,27 @@ def _judge(pod: Json, view: PodView, *, training: bool) -> tuple[WorkerPodState,
         return WorkerPodState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
     if not view.node:
         return WorkerPodState.PENDING, placement_words(pod)
-    if view.phase != "Running" or not view.ready_to_kubelet:
+    if view.phase != "Running" or not (view.ready_to_kubelet or (view.runs_on and training)):
         return WorkerPodState.STARTING, _kubelet_says(pod)
     doubt = "its node is not Ready" if view.ready_withdrawn else ""
     return (WorkerPodState.TRAINING if training else WorkerPodState.READY), doubt
+
+
+def _held_words(pod: Json, view: PodView, now: float) -> str:
+    """What keeps a pod whose grace is over: the operator makes no other one of its name before it is gone."""
+    finalizers = pod["metadata"].get("finalizers")
+    if not finalizers or view.deleting_at is None or now < view.deleting_at:
+        return ""
+    return f"its pod stays until its finalizers are removed: {', '.join(finalizers)}"
+
+
+def _label_words(pod: Json, facts: JobFacts) -> str:
+    """Which label somebody has taken from a pod that only its name has found."""
+    if pod not in facts.unlabelled:
+        return ""
+    labels = pod["metadata"].get("labels") or {}
+    label = LABEL_JOB_ROLE if labels.get(LABEL_JOB_NAME) == facts.name else LABEL_JOB_NAME
+    return f"its pod has no label {label} any more, so the job does not use it: add it again, or delete the pod"
 
 
 def _kubelet_says(pod: Json) -> str:

@@ -86,6 +86,7 @@ def pod(
     containers: Iterable[Json] = (),
     deleting: bool = False,
     reason: str = "",
+    finalizers: Iterable[str] = (),
 ) -> Json:
     ready = str(phase == "Running")
     return {
@@ -96,6 +97,7 @@ def pod(
             "creationTimestamp": stamp(NOW - 900),
             "labels": {LABEL_JOB_NAME: name.partition("-")[0], LABEL_JOB_ROLE: role},
             **({"deletionTimestamp": stamp(NOW)} if deleting else {}),
+            **({"finalizers": list(finalizers)} if finalizers else {}),
         },
         "spec": {"nodeName": node} if node else {},
         "status": {
