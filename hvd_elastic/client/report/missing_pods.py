@@ -11,7 +11,7 @@ from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words, event_time
-from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, WantedChanged, WorkerGone
+from hvd_elastic.discovery.ledger.entries import LauncherEnded, WantedChanged, WorkerBound, WorkerGone
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import LauncherJobView, backoff_limit, own_failures
 from hvd_elastic.mpijob.contract import Role
@@ -39,8 +39,7 @@ def missing_worker_words(facts: JobFacts, name: str, left: float) -> str:
     """
     if _is_suspended(facts.job.get("status") or {}):
         return "the operator has not made it since the job was resumed"
-    told = (entry.unix for entry in facts.ledger or () if _is_want(entry, name))
-    since = max((_began(facts), left, *told))
+    since = max(_began(facts), left, _wanted_since(facts, name))
     return _last_refusal(facts, facts.name, name, since, "the operator") or _silence(facts, since)
 
 
@@ -48,7 +47,8 @@ def missing_launcher_words(facts: JobFacts) -> str:
     """Why nobody has made a launcher; empty: it may come at once."""
     job = facts.launcher_job
     if job is None:
-        since = max((_began(facts), *_launcher_ends(facts)))
+        spoke = facts.live.unix if facts.live else 0.0  # in the launcher's pod
+        since = max((_began(facts), spoke, *_launcher_ends(facts)))
         return _last_refusal(facts, facts.name, "", since, "the operator") or _silence(facts, since)
     if (job.get("spec") or {}).get("suspend"):
         return "the operator has not resumed it since the job was resumed"
@@ -84,8 +84,16 @@ def _began(facts: JobFacts) -> float:
     return unix_seconds(started or facts.job["metadata"].get("creationTimestamp"))
 
 
-def _is_want(entry: Entry, name: str) -> bool:
-    return isinstance(entry, WantedChanged) or (isinstance(entry, WorkerGone) and entry.pod == name)
+def _wanted_since(facts: JobFacts, name: str) -> float:
+    """Since when another pod of this name is wanted, as far as the ledger knows; 0: it does not say."""
+    since, is_there = 0.0, False
+    for entry in facts.ledger or ():
+        if isinstance(entry, WantedChanged):
+            since = entry.unix
+        elif isinstance(entry, WorkerBound | WorkerGone) and entry.pod == name:
+            since, is_there = entry.unix, isinstance(entry, WorkerBound)
+    # Nobody has told of its end: it was there when the sidecar last spoke.
+    return max(since, facts.live.unix) if is_there and facts.live else since
 
 
 def _is_suspended(status: Json) -> bool:

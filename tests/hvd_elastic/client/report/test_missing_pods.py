@@ -73,6 +73,12 @@ def test_an_operator_that_is_away_is_told_once_it_takes_longer_than_usual() -> N
     assert (two.why, two.before) == ("the operator has made nothing for 1 min 10 s", "preempted by inference/web-1")
 
 
+def test_a_worker_whose_end_nobody_has_told_was_there_when_the_sidecar_last_spoke() -> None:
+    one = worker_statuses(facts(pods=THERE[:2], job=mpijob(status=live(unix=NOW - 20))))[1]
+    assert one.why == "the operator has made nothing for 20 s"
+    assert worker_statuses(facts(pods=THERE[:2]))[1].why == ""
+
+
 def test_a_resume_that_the_operator_has_not_heard_of_is_told() -> None:
     resumed = mpijob(status=live(), conditions=[condition("Suspended")])
     assert third(job=resumed).why == "the operator has not made it since the job was resumed"
@@ -87,6 +93,8 @@ def test_a_launcher_that_is_not_made_says_why() -> None:
     )
     assert why() == "it has no launcher: the operator has made nothing for 1 h 00 min"
     assert why(now=NOW - 3595) == "it has no launcher"
+    heard = find_state(facts(job=mpijob(status=live(unix=NOW - 70)), pods=(), ledger=()))
+    assert heard.why == "it has no launcher: the operator has made nothing for 1 min 10 s"
     assert why(events=(quota,)) == "it has no launcher: the operator could not make it 3.0 s ago: no"
     made = {"metadata": {"uid": "j", "creationTimestamp": stamp(NOW - 100)}, "spec": {"suspend": True}}
     assert why(launcher_job=made).endswith("the operator has not resumed it since the job was resumed")
