@@ -16,7 +16,7 @@ from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import LauncherJobView, backoff_limit, own_failures
 from hvd_elastic.mpijob.contract import Role
 
-USUAL_SECONDS: Final = 10.0
+_USUAL_SECONDS: Final = 10.0
 """Both make a pod within two seconds. After so long it is said that they have not."""
 
 _REFUSALS: Final = frozenset({"MPIJobFailed", "ErrResourceExists", "ValidationError", "FailedCreate"})
@@ -123,4 +123,4 @@ def _last_refusal(facts: JobFacts, about: str, pod: str, since: float, teller: s
 
 def _silence(facts: JobFacts, since: float) -> str:
     seconds = facts.now - since
-    return f"the operator has made nothing for {duration_words(seconds)}" if seconds > USUAL_SECONDS else ""
+    return f"the operator has made nothing for {duration_words(seconds)}" if seconds > _USUAL_SECONDS else ""
