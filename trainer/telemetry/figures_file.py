@@ -43,7 +43,9 @@ class FiguresWriter:
         self.samples = samples
         """What was last proved of the samples; empty: nothing."""
         self._rate, self._loss, self._metrics = StepRate(), LossReading(), LoggedMetrics()
-        self._pauses: deque[dict[str, object]] = deque(maxlen=PAUSES)
+        self._pauses: deque[dict[str, Any]] = deque(maxlen=PAUSES)
+        self._has_stepped = True
+        """Whether a step was done since the last pause."""
         self._reached = 0
         """The last step that this process has done."""
         self._began: tuple[int | None, object] = (None, None)
@@ -68,7 +70,7 @@ class FiguresWriter:
                 self._withdraw()
 
     def _step(self, event: events.Event) -> None:
-        self._reached = _count(event["step"]) or 0
+        self._reached, self._has_stepped = _count(event["step"]) or 0, True
         if "loss" in event:
             self._loss.note(event["loss"])
         self._metrics.note(event)
@@ -82,15 +84,23 @@ class FiguresWriter:
                 self._write(self._document(event))
 
     def _note_pause(self, event: events.Event) -> None:
+        """A world in which no step is done is a part of the pause that it was to end."""
         step = _count(event["step"]) or 0
-        pause = {
+        pause: dict[str, Any] = {
             "unix": event["time"],
             "seconds": event["seconds"],
             "from": event.get("from", event["size"]),
             "to": event["size"],
+            "step": step,
+            "repeated": max(0, self._reached - step),
         }
-        self._pauses.append({**pause, "step": step, "repeated": max(0, self._reached - step)})
-        self._reached = step
+        if not self._has_stepped and self._pauses:
+            before = self._pauses.pop()
+            began = before["unix"] - before["seconds"]
+            pause |= {"from": before["from"], "seconds": round(pause["unix"] - began, 4)}
+            pause["repeated"] += before["repeated"]
+        self._pauses.append(pause)
+        self._reached, self._has_stepped = step, False
         self._rate.restart()
 
     def _document(self, event: events.Event) -> dict[str, object]:

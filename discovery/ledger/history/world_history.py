@@ -151,12 +151,19 @@ class WorldHistory:
             self.stepped = now
         self.figures, self.rank0 = figures, uid
         fresh = [pause for pause in figures.pauses if _middle(pause) > self._paused] if self.world else []
+        passed: ResizePause | None = None
         for pause in fresh:
             trains = self._trains(pause.to_size)
-            self._is_settling = pause is fresh[-1] and pause.to_size not in {0, len(trains) * self.slots}
+            is_last, is_whole = pause is fresh[-1], pause.to_size in {0, len(trains) * self.slots}
+            self._is_settling = is_last and not is_whole
             if self._is_settling and now < pause.unix + SETTLING_SECONDS:
                 break
-            yield self._change(trains, pause, now)
+            whole = _together(passed, pause)
+            if is_last or is_whole:
+                passed = None
+                yield self._change(trains, whole, now)
+            else:  # that world is over, and no state tells any more who was in it
+                passed = whole
         # A file that an earlier process has left says nothing of a new world.
         if not self.world and figures.step >= 0 and figures.unix > self._changed and self._trains():
             self._paused = max([self._paused, *(pause.unix for pause in figures.pauses)])
@@ -228,6 +235,14 @@ class WorldHistory:
         return replace(
             changed, unix=pause.unix, step=pause.step, pause_seconds=pause.seconds, repeated_steps=pause.repeated
         )
+
+
+def _together(earlier: ResizePause | None, pause: ResizePause) -> ResizePause:
+    """Two pauses as one: what both cost, and the world that the later one led to."""
+    if earlier is None:
+        return pause
+    seconds, repeated = earlier.seconds + pause.seconds, earlier.repeated + pause.repeated
+    return replace(pause, seconds=seconds, from_size=earlier.from_size, repeated=repeated)
 
 
 def _middle(pause: ResizePause) -> float:

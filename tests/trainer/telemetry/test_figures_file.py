@@ -113,6 +113,21 @@ def test_a_new_rank_0_goes_on_with_what_it_saw(process: Process) -> None:
     assert (process.known.step, process.known.pauses) == (31, (pause,))
 
 
+def test_a_world_without_a_step_is_part_of_the_pause(process: Process) -> None:
+    process.step(30)
+    process.reset(size=3, step=28)
+    process.now += 2.0
+    process.reset(size=2, step=27, cause="failure")
+    process.reset(size=4, step=27)
+    process.step(12)
+    (pause,) = process.known.pauses
+    began = 1_700_001_000.0 + 3.0
+    assert pause == ResizePause(unix=began + 17.0, seconds=17.0, from_size=4, to_size=4, step=27, repeated=3)
+    process.reset(size=3)
+    process.step()
+    assert [pause.to_size for pause in process.known.pauses] == [4, 3]
+
+
 def test_who_is_no_longer_rank_0_takes_its_figures_back(process: Process) -> None:
     process.step()
     process.reset(size=5, rank=1)

@@ -3,6 +3,9 @@
 from datetime import datetime
 from typing import Final
 
+from hvd_elastic.client.connection.cluster_client import Json
+from hvd_elastic.discovery.rules.cluster_views import unix_seconds
+
 _DAY: Final = 86400
 
 
@@ -24,3 +27,11 @@ def clock_words(unix: float, now: float) -> str:
     """The local time of day; with the date if that was not in the last 20 hours."""
     then = datetime.fromtimestamp(unix).astimezone()
     return then.strftime("%H:%M:%S" if now - unix < 20 * 3600 else "%Y-%m-%d %H:%M")
+
+
+def event_time(event: Json) -> float:
+    """When an Event happened last, in Unix seconds. Its time is in one of four fields, as its maker likes."""
+    series = (event.get("series") or {}).get("lastObservedTime")
+    return unix_seconds(
+        series or event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    )

@@ -129,6 +129,17 @@ def test_a_resize_is_told_once_the_states_tell_who_has_left(told: Told) -> None:
     assert told.worlds[2:] == [(20.0, ("w0",))], "states that never tell it are not waited for"
 
 
+def test_a_world_that_is_over_before_it_was_seen_is_no_entry_of_other_workers(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1", "w2")
+    told.figures(1.0, size=3)
+    passed = (pause(10.0, 1.0, 2, repeated=2), pause(10.5, 0.25, 1), pause(11.5, 0.5, 3, step=25))
+    told.figures(12.0, size=3, pauses=passed)
+    (entry,) = told.entries[1:]
+    assert entry == WorldChanged(unix=11.5, workers=("w0", "w1", "w2"), step=25, pause_seconds=1.75, repeated_steps=2)
+    told.figures(13.0, size=3, pauses=passed)
+    assert len(told.entries) == 2
+
+
 def test_a_process_is_lost_though_the_others_have_gone_on_without_it(told: Told) -> None:
     told.say(1.0, TRAINING, "w0", "w1")
     told.figures(1.0)
@@ -166,11 +177,11 @@ def test_a_lost_process_is_told_with_how_it_ended_and_when(told: Told) -> None:
     told.figures(1.0, size=3)
     told.say(15.0, WAITING, "w1", "w2", generation=1)
     assert told.history.unexplained() == ["uid-w1", "uid-w2"]
-    told.ended(15.5, "w1", 6.25, code=137)
+    told.ended(15.5, "w1", 6.25, code=139)
     assert told.history.unexplained() == ["uid-w2"]
     told.wait(20.0)
     assert told.losses == [
-        WorkerProcessLost(unix=9.25, pod="w1", uid="uid-w1", detail="killed by SIGKILL"),
+        WorkerProcessLost(unix=9.25, pod="w1", uid="uid-w1", detail="killed by SIGSEGV"),
         WorkerProcessLost(unix=15.0, pod="w2", uid="uid-w2"),
     ]
 
