@@ -59,6 +59,9 @@ LATE_SECONDS: Final = 5.0
 MEETING_SECONDS: Final = 10.0
 """How long a process that has told where it listens is held, before it has to tell again."""
 
+JOIN_SECONDS: Final = 30.0
+"""How long a process is held at the barrier, before it has to ask again. `hvd-elastic launch` answers earlier."""
+
 BACKLOG: Final = 65_535
 """Connections that may wait to be accepted: as many as the kernel allows, which caps it to net.core.somaxconn (4,096
 since Linux 5.4: listen(2)). All workers of a world come at once. Of those that do not fit each waits for TCP to try
@@ -249,7 +252,10 @@ class RendezvousServer:
             self._store.forget_unproven()
         if head.says(MEETS_HEADER):
             self._meeting.note_able(slot)
-        return await self._asked(lambda reply: self._requests.wait_at_barrier(slot, reply))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(JOIN_SECONDS):
+                return await self._asked(lambda reply: self._requests.wait_at_barrier(slot, reply))
+        return JoinAnswer.WAIT.encode()
 
     async def _put(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> tuple[HTTPStatus, bytes]:
         """Store a value, or take a registration, or what a process tells in a meeting."""
