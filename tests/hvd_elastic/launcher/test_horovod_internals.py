@@ -16,8 +16,10 @@ horovod = pytest.importorskip("horovod")
 from horovod.runner import launch  # noqa: E402
 from horovod.runner.common.util import hosts, network, secret  # noqa: E402
 from horovod.runner.elastic import constants, rendezvous, worker  # noqa: E402
+from horovod.runner.elastic.driver import ElasticDriver  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
 from horovod.runner.http import http_client  # noqa: E402
+from horovod.runner.http.http_server import KVStoreHandler  # noqa: E402
 
 from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
@@ -44,6 +46,12 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (http_client.put_data_into_kvstore, ["addr", "port", "scope", "key", "value"], notifications.in_stock_form),
         (hosts.get_host_assignments, ["hosts", "min_num_proc", "max_num_proc"], place),
         (network.Wire.write, ["self", "obj", "wfile"], "horovod_messages.Registration"),
+        (KVStoreHandler._put_value, ["self", "scope", "key", "value"], stock_horovodrun._pass_on_reports),
+        (
+            ElasticDriver.register_worker_server,
+            ["self", "host", "slot", "addresses", "secret_key"],
+            stock_horovodrun._pass_on_reports,
+        ),
         (secret.check_digest, ["key", "message", "digest"], "horovod_messages.Registration"),
         (worker.HostsUpdatedRequest.__init__, ["self", "timestamp", "res"], "horovod_messages.Registration.notify"),
     ],
