@@ -41,6 +41,8 @@ class StockOutput:
         """Whether horovodrun says that it ends for this. Read it after `worker_code`."""
         self.mistake: str | None = None
         """What a worker has said is wrong with the script, before it ended with Exit.SCRIPT_MISTAKE."""
+        self.worker_said = ""
+        """The last line that a worker has written to stderr. Read it after `worker_code`."""
         self._said = ""
         self._own: deque[bytes] = deque(maxlen=_LAST_LINES)
         self._lines = OutputLines()
@@ -96,7 +98,7 @@ class StockOutput:
         for line in lines:
             if match := _WORKER_LINE.match(line):
                 self._sinks[match[1] or b"stdout"].write(line + b"\n")
-                self._note_mistake(line[match.end() :])
+                self._note_words(line[match.end() :], is_error=match[1] == b"stderr")
                 continue
             self._own.append(line)
             self.has_reached_reset_limit |= _RESET_LIMIT in line
@@ -104,8 +106,10 @@ class StockOutput:
                 code = int(found[1])
                 self._code = CONNECTION_LOST if code == _SSH_ERROR else code
 
-    def _note_mistake(self, line: bytes) -> None:
-        """Note that a worker ends for one: horovodrun takes it for a failed host, and says nothing."""
+    def _note_words(self, line: bytes, *, is_error: bool) -> None:
+        """Note what a worker says. If it ends for a mistake horovodrun takes it for a failed host, and says nothing."""
+        if is_error and line.strip():
+            self.worker_said = line.decode(errors="replace").strip()
         if _OWN_WORDS not in line:
             return
         words = line[line.index(_OWN_WORDS) :].decode(errors="replace").strip()

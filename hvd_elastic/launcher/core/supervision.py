@@ -123,6 +123,8 @@ class Supervision:
         """When the launcher ended with `_code`."""
         self._code = 0
         self._mistake: str | None = None
+        self._said = ""
+        """What a worker said last before it ended the launcher."""
 
     def set_hosts(self, hosts: Iterable[Host], now: float) -> None:
         """Take the present list.
@@ -147,11 +149,18 @@ class Supervision:
         """A worker has said so. Whatever the launcher makes of it, the job is over."""
         self._mistake = what
 
-    def launcher_ended(self, exit_code: int, now: float, *, worker_code: int | None = None) -> None:
-        """Take the launcher's end: its exit code, or RESET_LIMIT where it names that as the reason.
+    def launcher_ended(
+        self, exit_code: int, now: float, *, worker_code: int | None = None, worker_said: str = ""
+    ) -> None:
+        """Take the launcher's end.
 
-        `worker_code`: the exit code of the worker that ended it, if it names one.
+        Args:
+            exit_code: its own, or RESET_LIMIT where it names that as the reason.
+            now: the time.
+            worker_code: the exit code of the worker that ended it, if it names one.
+            worker_said: the last line that a worker has written to stderr.
         """
+        self._said = "" if worker_code is None else worker_said
         if exit_code == Exit.RESET_LIMIT:  # whatever has become of its hosts
             self._fail_later(exit_code, -math.inf)
             self._lost.forget()
@@ -250,4 +259,5 @@ class Supervision:
     def _fail(self) -> Decision:
         if self._code == Exit.RESET_LIMIT:
             return Finish(exit_code=self._code, reason="its reset limit is reached")
-        return Finish(exit_code=self._code, reason="a worker has failed, and its hosts were not taken away")
+        reason = f"a worker has failed, and its hosts were not taken away\n{self._said}"
+        return Finish(exit_code=self._code, reason=reason.rstrip())

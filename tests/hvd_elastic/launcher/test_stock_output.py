@@ -32,6 +32,7 @@ def written(data: bytes) -> StockOutput:
 def test_the_script_s_code_and_its_own_lines_come_out_of_the_wall(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     output = written(b"[0]<stdout>:step 1\n" + TRACEBACK.encode())
     assert output.worker_code() == 3
+    assert output.worker_said == "ValueError: my own mistake"
     out, err = capfdbinary.readouterr()
     assert out == b"[0]<stdout>:step 1\n"
     assert err.splitlines()[-1] == b"[1]<stderr>:ValueError: my own mistake"

@@ -1,4 +1,4 @@
-"""What a script that is over in a moment leaves at its launcher for the sidecar, whichever launcher it is."""
+"""What a script that is over in a moment, or never runs, leaves at its launcher for the sidecar."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
+from hvd_elastic.discovery.sidecar.launcher.launcher_pods import last_word
 from hvd_elastic.discovery.sidecar.record.launcher_reports import has_registered, last_figures
 from hvd_elastic.local.local_job import local_cluster, local_job, warm_up
 from hvd_elastic.mpijob.job_reader import read_job
@@ -60,6 +61,17 @@ def test_the_last_figures_of_a_script_that_is_over_in_a_moment(launcher: str, st
     if state == "own":
         assert (left.loss, left.metrics) == (1.0, {"accuracy": 0.75})
         assert left.samples == "train, epochs 0-2: each of 8 samples once"
+
+
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+def test_the_last_line_of_a_command_that_never_runs(launcher: str, tmp_path: Path) -> None:
+    spec = read_job(None, {"name": "typo", "workers": 1, "command": ["pyhton"], "launcher": launcher, "image": "none"})
+    with (tmp_path / "out").open("w") as out, local_cluster(spec) as cluster:
+        warm_up(cluster, spec, print)
+        with local_job(spec, cluster, stdout=out.fileno()) as job:
+            assert job.wait(120.0) == 127, (tmp_path / "out").read_text()
+        assert last_word(cluster.folder).sentence == "pyhton: No such file or directory"
+        assert not has_registered(cluster.folder)
 
 
 def run(launcher: str, state: str, folder: Path) -> tuple[TrainingFigures | None, bool]:
