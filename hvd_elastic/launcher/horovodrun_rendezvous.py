@@ -15,6 +15,7 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer, Reply
+from hvd_elastic.launcher.script_reports import ScriptReports
 from hvd_elastic.mpijob.contract import JoinAnswer
 from hvd_elastic.system.background_threads import start_thread
 
@@ -94,10 +95,10 @@ class WorkerClient:
 class HorovodrunRendezvous:
     """In place of `horovod.runner.http.http_server.RendezvousServer`, for an elastic driver."""
 
-    def __init__(self, token: str) -> None:
-        """`token`: what a process of this job shows."""
+    def __init__(self, token: str, reports: ScriptReports | None) -> None:
+        """`token`: what a process of this job shows. `reports`: takes what the sidecar is to know."""
         self._gate = WorldGate()
-        self._server = RendezvousServer(_ALL_ADDRESSES, self, token=token)
+        self._server = RendezvousServer(_ALL_ADDRESSES, self, token=token, reports=reports)
         self._driver: ElasticDriver | None = None
 
     # --- What Horovod's driver asks for ------------------------------------------------------------------------------

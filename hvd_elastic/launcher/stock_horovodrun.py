@@ -1,10 +1,11 @@
 """`horovodrun` as it is, but for what its start, its look at the hosts and its rendezvous server cost.
 
     python -c CODE ARGUMENTS... COMMAND...
-    python -c CODE --arguments-from DESCRIPTOR
+    python -c CODE --arguments-from DESCRIPTOR RUN_DIR
 
 With the second form it imports Horovod, and then reads the arguments from that descriptor, each ended by a zero byte.
-So its imports are done when the launcher knows what to run. At the descriptor's end without any, it ends, with 0.
+So its imports are done when the launcher knows what to run. At the descriptor's end without any, it ends, with 0. What
+training processes tell the sidecar goes to RUN_DIR (`script_reports`).
 
 **Its rendezvous server.** An elastic job gets ours (`horovodrun_rendezvous`).
 
@@ -21,10 +22,12 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.launcher.horovodrun_rendezvous import HorovodrunRendezvous
+from hvd_elastic.launcher.script_reports import ScriptReports
 from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_TOKEN
 
 if TYPE_CHECKING:
@@ -38,24 +41,26 @@ def main() -> None:
     """Run horovodrun with the arguments of this process, or with those that it is sent."""
     from horovod.runner import gloo_run, launch
 
-    gloo_run.create_rendezvous_handler = _itself
-    gloo_run.launch_gloo_elastic = functools.partial(_launch_elastic, gloo_run.launch_gloo_elastic)
-    if installed_patches():
-        launch.gloo_built = _has_gloo
+    reports: ScriptReports | None = None
     arguments: Sequence[str] = sys.argv[1:]
     if arguments[:1] == [ARGUMENTS_FROM]:
+        reports = ScriptReports(Path(arguments[2]))
         arguments = _received(int(arguments[1]))
         if not arguments:
             return
+    gloo_run.create_rendezvous_handler = _itself
+    gloo_run.launch_gloo_elastic = functools.partial(_launch_elastic, gloo_run.launch_gloo_elastic, reports)
+    if installed_patches():
+        launch.gloo_built = _has_gloo
     sys.argv = ["horovodrun", *arguments]
     launch.run_commandline()
 
 
-def _launch_elastic(launch: Callable[..., object], *arguments: Any) -> object:
+def _launch_elastic(launch: Callable[..., object], reports: ScriptReports | None, *arguments: Any) -> object:
     """Horovod's own with our rendezvous server, whose token the workers get."""
     command, execute, settings, environment, interfaces, _, executable = arguments
     token = secrets.token_hex()
-    rendezvous = HorovodrunRendezvous(token)
+    rendezvous = HorovodrunRendezvous(token, reports)
     environment = {**environment, ENV_RENDEZVOUS_TOKEN: token}
     return launch(command, execute, settings, environment, interfaces, rendezvous, executable)
 

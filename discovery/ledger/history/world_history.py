@@ -19,7 +19,8 @@ from hvd_elastic.mpijob.contract import WorkerState
 LASTING_SECONDS: Final = 5.0
 """A change counts after this long, if no figures tell of it."""
 FIGURES_SECONDS: Final = 60.0
-"""The same where rank 0 has figures: the pause may be that long."""
+"""The same where rank 0 has figures: the pause may be that long. Also before anybody has trained: the script may still
+be on its way there, or may end before it."""
 EMPTY_SECONDS: Final = 2.0
 """The same if nobody trains any more."""
 SILENT_SECONDS: Final = 30.0
@@ -69,6 +70,8 @@ class WorldHistory:
     """UID of the worker that had them."""
     stepped: float | None = None
     """When a new step was last seen, by this side's clock."""
+    has_registered: bool = False
+    """Whether a process of a script that tells no steps has come into `elastic.run` (`contract.REGISTERED_FILE`)."""
     _members: dict[str, _Member] = field(default_factory=dict)
     _paused: float = 0.0
     """End of the last pause that the ledger has."""
@@ -99,6 +102,11 @@ class WorldHistory:
                 if entry.pause_seconds is not None:
                     history._paused = entry.unix
         return history
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the script was seen to get into its training."""
+        return self.has_registered or self._reached >= 0 or (self.figures is not None and self.figures.step >= 0)
 
     @property
     def is_unsettled(self) -> bool:
@@ -170,6 +178,11 @@ class WorldHistory:
             yield self._begin_anew(figures, now)
         self._reached = figures.step if self.world else self._reached
 
+    def take_last_figures(self, figures: TrainingFigures, now: float) -> Iterator[WorldChanged]:
+        """What rank 0 told when training had ended, unless another one was heard of after it."""
+        if self.figures is None or figures.unix >= self.figures.unix:
+            yield from self.take_figures(self.rank0, figures, now)
+
     def _begin_anew(self, figures: TrainingFigures, now: float) -> WorldChanged:
         """Somebody trains again. A process that came after the last world's begin has its state from a checkpoint."""
         is_newcomer = figures.began is not None and figures.began > self._began
@@ -196,9 +209,11 @@ class WorldHistory:
     def _patience(self, trains: tuple[str, ...], since: float) -> float:
         if not trains:
             return EMPTY_SECONDS if self._members else SILENT_SECONDS
+        if self.figures is None:
+            return LASTING_SECONDS if self.has_trained or self.has_registered else FIGURES_SECONDS
         # Figures of the new world tell its pause, if they tell any.
-        is_told = self.figures and self.figures.size == len(trains) * self.slots and self.figures.unix > since
-        return LASTING_SECONDS if self.figures is None or is_told else FIGURES_SECONDS
+        is_told = self.figures.size == len(trains) * self.slots and self.figures.unix > since
+        return LASTING_SECONDS if is_told else FIGURES_SECONDS
 
     def _trains(self, size: int = 0) -> tuple[str, ...]:
         """The pods that train, rank 0's first. One that is to leave trains on until the others go on without it.

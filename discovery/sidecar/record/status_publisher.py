@@ -36,8 +36,8 @@ class StatusPublisher:
         self._job_uid = ""
         self._news = JobNews(min_workers=options.min_workers, max_workers=options.max_workers)
         self._status = PresentStatus(())
-        self._told: tuple[Activity, tuple[str, ...], int, str] | None = None
-        """Activity, workers, wanted and the words of a stall, as they were last written."""
+        self._told: tuple[Activity, tuple[str, ...], int, str, bool] | None = None
+        """Activity, workers, wanted, the words of a stall and whether it has run, as they were last written."""
         self._next_status = self._earliest = 0.0
         self._is_stalled = False
         self._said: set[str] = set()
@@ -71,7 +71,7 @@ class StatusPublisher:
         self._is_stalled = doing is Activity.STALLED
         if news := self._news.due(moment):
             self._write_event(news)
-        present = doing, history.world.world, history.wanted, stall.words
+        present = doing, history.world.world, history.wanted, stall.words, history.world.has_run
         if moment >= self._earliest and (moment >= self._next_status or present != self._told):
             self._write_status(self._status.status(history, entries, now, stall), moment)
             self._told = present

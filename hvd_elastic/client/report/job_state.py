@@ -13,7 +13,7 @@ from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
-from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
+from hvd_elastic.mpijob.contract import Exit, Role
 from hvd_elastic.system.plain_words import count_words
 
 STALE_SECONDS: Final = 90.0
@@ -267,8 +267,8 @@ def _launcher_words(facts: JobFacts) -> str:
 
 
 def _has_trained(facts: JobFacts) -> bool:
-    begun = (facts.job["metadata"].get("annotations") or {}).get(ANNOTATION_BEGUN) == "true"
-    return begun or (facts.live is not None and facts.live.activity is not Activity.STARTING)
+    """The annotation BEGUN says only that a launcher had workers for its script."""
+    return facts.live is not None and (facts.live.has_run or facts.live.activity is not Activity.STARTING)
 
 
 def _launchers(facts: JobFacts) -> Sequence[PodView]:

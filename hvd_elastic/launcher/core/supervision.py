@@ -123,6 +123,7 @@ class Supervision:
         """When the launcher ended with `_code`."""
         self._code = 0
         self._said = ""
+        """What the worker that ended it said last."""
         self._mistake: str | None = None
 
     def set_hosts(self, hosts: Iterable[Host], now: float) -> None:

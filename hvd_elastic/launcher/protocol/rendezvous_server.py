@@ -31,6 +31,7 @@ from hvd_elastic.launcher.protocol.http_requests import (
 )
 from hvd_elastic.launcher.protocol.meeting import Meeting, MeetingError
 from hvd_elastic.mpijob.contract import (
+    FIGURES_SCOPE,
     JOIN_SCOPE,
     MEETING_SCOPE,
     MEETS_HEADER,
@@ -86,6 +87,13 @@ class RendezvousRequests(Protocol):
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...
 
 
+class ReportTaker(Protocol):
+    """Takes what the sidecar is to know (`contract.FIGURES_SCOPE`), in the server's thread."""
+
+    def take(self, key: str, value: bytes) -> None: ...
+    def registered(self) -> None: ...
+
+
 class HeldRequests:
     """Requests that wait for the driver's answer, by ticket. Any thread may call it."""
 
@@ -120,8 +128,10 @@ class RendezvousServer:
     Its methods only tell its thread what to do, in the order of the calls.
     """
 
-    def __init__(self, address: str, requests: RendezvousRequests, *, token: str) -> None:
-        self._requests = requests
+    def __init__(
+        self, address: str, requests: RendezvousRequests, *, token: str, reports: ReportTaker | None = None
+    ) -> None:
+        self._requests, self._reports = requests, reports
         self._admission = Admission(token)
         self._store = GlooStore()
         self._is_broken = False
@@ -286,6 +296,10 @@ class RendezvousServer:
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
             self._register(key, proof, value, client)
             return HTTPStatus.OK
+        if scope == FIGURES_SCOPE:
+            if self._reports is not None:
+                self._reports.take(key, value)
+            return HTTPStatus.OK
         if scope == "global" and key.isdecimal():
             await self._asked(lambda reply: self._requests.initialising(int(key), reply))
         # A stock worker may have waited above, and what it says belongs to the world that it was waiting for.
@@ -301,6 +315,8 @@ class RendezvousServer:
         try:
             if slot:
                 self._requests.register(slot, Registration.parse(value), proven=proof is Proof.RIGHT)
+                if self._reports is not None:
+                    self._reports.registered()
         except HorovodMessageError as error:
             logger.warning("refused a registration for %s from %s: %s", key, client, error)
 

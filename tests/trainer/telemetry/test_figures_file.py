@@ -20,7 +20,13 @@ class Process:
     def __init__(self, folder: Path) -> None:
         self.now, self.saves, self._folder = 1000.0, SaveCounts(), folder
         self.samples = ""
-        self.writer = FiguresWriter(saves=lambda: self.saves, samples=lambda: self.samples, clock=lambda: self.now)
+        self.published: list[str] = []
+        self.writer = FiguresWriter(
+            saves=lambda: self.saves,
+            samples=lambda: self.samples,
+            publish=self.published.append,
+            clock=lambda: self.now,
+        )
         self.rank, self.size, self.step_count = 0, 4, 0
 
     def step(self, count: int = 1, *, seconds: float = 0.1, **logged: object) -> None:
@@ -96,6 +102,29 @@ def test_the_longest_metrics_fit(process: Process, tmp_path: Path) -> None:
     assert len(process.known.metrics) == 16
     assert process.known.samples == "?" * 300
     assert (tmp_path / FIGURES_FILE).stat().st_size < FIGURES_MAX_BYTES
+
+
+def test_the_end_of_training_tells_what_came_since_the_last_write_and_publishes_it(process: Process) -> None:
+    process.step(3, loss=0.5, accuracy=0.5)
+    assert process.known.step == 1
+    process.saves, process.samples = SaveCounts(durable_step=3, durable_time=1.0), "epoch 0"
+    process.hear(events.Kind.ENDED, accuracy=0.75)
+    assert (process.known.step, process.known.epoch, process.known.metrics) == (3, 2, {"accuracy": 0.75})
+    assert (process.known.durable_step, process.known.samples) == (3, "epoch 0")
+    assert process.known.unix == pytest.approx(1_700_001_000.3), "when the last step was"
+    (line,) = process.published
+    assert TrainingFigures.from_json(json.loads(line)) == process.known
+
+
+def test_a_rank_0_that_saw_no_step_publishes_what_it_knows(process: Process) -> None:
+    process.hear(events.Kind.ENDED)
+    assert process.published == [], "nothing was trained"
+    process.step_count = 750
+    process.hear(events.Kind.ENDED)
+    assert json.loads(process.published[0])["step"] == 750
+    process.rank = 1
+    process.hear(events.Kind.ENDED)
+    assert len(process.published) == 1
 
 
 def test_only_rank_0_writes(process: Process) -> None:
@@ -210,11 +239,11 @@ def test_it_starts_once_where_there_is_an_entry_point(tmp_path: Path, monkeypatc
     monkeypatch.setattr(figures_file, "_THIS_PROCESS", FiguresWriter())  # that of this process may have just written
     monkeypatch.delenv(ENV_EVENTS, raising=False)
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "away"))
-    figures_file.start(str)
+    figures_file.start(str, lambda _line: None)
     assert not events.enabled()
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
-    figures_file.start(str)
-    figures_file.start(str)
+    figures_file.start(str, lambda _line: None)
+    figures_file.start(str, lambda _line: None)
     assert len(events._listeners) == 1
     events.emit(events.Kind.STEP, rank=0, size=1, step=3)
     assert (tmp_path / FIGURES_FILE).exists()

@@ -66,7 +66,30 @@ def told() -> Told:
     return Told(WorldHistory())
 
 
+def test_a_script_that_has_not_come_into_training_yet_may_still_end_before_it(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0")
+    told.wait(1.0, 60.0)
+    told.say(60.0, WAITING, "w0", generation=1)
+    told.wait(60.0, 62.0)
+    assert told.worlds == []
+    assert not told.history.has_run
+    told.say(63.0, TRAINING, "w0", generation=1)
+    told.wait(63.0, 123.0)
+    assert told.worlds == [(123.0, ("w0",))], "of a launcher that tells nothing"
+
+
+def test_the_last_figures_count_unless_others_were_heard_of_after_them(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1")
+    told.figures(1.0, step=7)
+    for unix, step in ((0.5, 3), (1.5, 9)):
+        told.write(told.history.take_last_figures(TrainingFigures(unix=unix, step=step, size=2), 2.0))
+    assert told.history.figures is not None
+    assert (told.history.figures.step, told.history.rank0) == (9, "uid-w0")
+    assert told.history.has_run
+
+
 def test_without_figures_a_change_counts_when_it_has_lasted(told: Told) -> None:
+    told.history.has_registered = True
     told.say(1.0, WAITING, "w0", "w1")
     told.wait(1.0, 50.0)
     assert told.worlds == []
