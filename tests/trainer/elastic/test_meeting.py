@@ -6,6 +6,7 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -103,11 +104,37 @@ def test_a_member_that_dies_while_its_world_forms_costs_the_others_no_time_out(
         world.processes[dies].wait()
 
     monkeypatch.setattr(Meeting, "take", noted)
-    with met_world("form", [2, 1]) as world:
+    with met_world("form", [2, 1], forked=False) as world:
         if when == "before it connects":
             wait_for(lambda: "GET global" in world.asked)  # the others ask what keeps it
             world.server.fail_formation()
         assert [ends(process)[0] for process in world.processes] == [Exit.REMOVED, Exit.REMOVED, -signal.SIGKILL]
+
+
+@pytest.mark.needs_patch("gloo-meeting")
+def test_a_process_that_is_held_notices_a_lost_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel probes its connection. Without that it would wait for a lost host without an end."""
+    take = Meeting.take
+    probed: list[str] = []
+
+    def noted(meeting: Meeting, request: bytes) -> None:
+        take(meeting, request)
+        if meeting.is_complete:
+            probed.extend(probed_connections(world.server.port))
+
+    monkeypatch.setattr(Meeting, "take", noted)
+    with met_world("form", [2, 1]) as world:
+        assert said(world) == expected([2, 1])
+    assert len(probed) == 3
+
+
+def probed_connections(port: int) -> list[str]:
+    """The established connections of this machine to a port for which the timer of keep-alive probes runs.
+
+    The columns: Documentation/networking/proc_net_tcp.rst of Linux.
+    """
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [row[1] for row in rows if row[2].endswith(f":{port:04X}") and (row[3], row[5][:2]) == ("01", "02")]
 
 
 @pytest.mark.needs_patch("gloo-meeting")
