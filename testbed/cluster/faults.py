@@ -10,14 +10,15 @@ SSHD = "sshd"
 
 _SIGNAL = """
 import os, pathlib, signal, sys
-program, number = sys.argv[1].encode(), int(sys.argv[2])
+program, number, most = sys.argv[1].encode(), int(sys.argv[2]), int(sys.argv[3])
 for file in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
     pid = int(file.parent.name)
     try:
         found = program in file.read_bytes()
     except OSError:
         continue
-    if found and pid not in (1, os.getpid()):
+    if found and most and pid not in (1, os.getpid()):
+        most -= 1
         os.kill(pid, number)
         print('struck', pid)
 """
@@ -28,9 +29,9 @@ def kill_training(job: Job, pod: str, program: str = STANDBY) -> bool:
     return signal_processes(job, pod, program, 9)
 
 
-def signal_processes(job: Job, pod: str, program: str, number: int) -> bool:
+def signal_processes(job: Job, pod: str, program: str, number: int, *, most: int = 1000) -> bool:
     """Send a signal to the processes of a worker that have `program` in their command line; whether there was one."""
-    argv = job.kubectl.argv("exec", pod, "--", "python3", "-S", "-c", _SIGNAL, program, str(number))
+    argv = job.kubectl.argv("exec", pod, "--", "python3", "-S", "-c", _SIGNAL, program, str(number), str(most))
     done = subprocess.run(argv, text=True, capture_output=True, check=False, timeout=30)
     return "struck" in done.stdout
 

@@ -17,6 +17,7 @@ from testbed.cluster.site import RESULTS, Site, share
 from testbed.cluster.training import Account
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl, condition_of
+from testbed.local import forkserver
 
 SCRIPTS: Final = Path(__file__).parent / "scripts"
 PACED: Final = ["python", "/output/scripts/paced.py"]
@@ -143,6 +144,7 @@ def share_results(site: Site, kubectl: Kubectl) -> Path:
     """Make the claim that jobs mount at /output, with the scenarios' scripts in it; return its folder here."""
     shared = share(site, kubectl, RESULTS)
     shutil.copytree(SCRIPTS, shared / "scripts", copy_function=shutil.copyfile)
+    shutil.copyfile(Path(forkserver.__file__), shared / "scripts" / "forkserver.py")
     return shared
 
 

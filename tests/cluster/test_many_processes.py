@@ -1,6 +1,7 @@
 """Sixty-four processes in sixteen pods of four: they start, lose a pod to inference, get it back, and lose a rank."""
 
 import json
+import signal
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,7 +9,7 @@ import pytest
 
 from hvd_elastic.mpijob.contract import Role
 from testbed.cluster import inference, jobs
-from testbed.cluster.faults import kill_training
+from testbed.cluster.faults import signal_processes
 from testbed.cluster.jobs import Job
 from testbed.cluster.site import Site
 from testbed.cluster.standing import LAUNCHERS, start
@@ -22,7 +23,10 @@ SIZE: Final = PODS * SLOTS
 LATE: Final = 600
 """Seconds, a deadline: two cores start 64 processes that import torch."""
 
-TRAINING: Final = [*jobs.PACED, "--pace=0.5", f"--global-batch={2 * SIZE}"]
+FORKED: Final = "forked.py"
+TRAINING: Final = (
+    f"exec python -S /output/scripts/{FORKED} /output/scripts/paced.py --pace=0.5 --global-batch={2 * SIZE}"
+)
 """All of them have the same two cores, so a step takes most of a second however little it computes."""
 
 
@@ -39,7 +43,7 @@ def room(cluster: Site) -> Iterator[None]:
 @pytest.mark.usefixtures("room")
 def test_sixty_four_processes(cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str) -> None:
     workers = jobs.workers((1, PODS, PODS), gpus=SLOTS, cpu="50m", memory="1200Mi")
-    job = start(cluster, namespace, launcher, command=TRAINING, workers=workers)
+    job = start(cluster, namespace, launcher, command=["sh", "-c", TRAINING], workers=workers)
     job.wait_size(SIZE, within_seconds=LATE)
     job.wait_steps(5, within_seconds=LATE)
 
@@ -58,7 +62,7 @@ def test_sixty_four_processes(cluster: Site, namespace: Kubectl, timeline: Timel
     assert (told.skipped(), told.repeated()) == ([], [])
 
     killed = timeline.mark("kill -9 of a rank")
-    assert kill_training(job, job.pods(Role.WORKER)[PODS // 2]["metadata"]["name"], "--slot=1")
+    assert signal_processes(job, job.pods(Role.WORKER)[PODS // 2]["metadata"]["name"], FORKED, signal.SIGKILL, most=1)
     job.wait_smaller(SIZE, since=killed, within_seconds=LATE)
     job.wait_size(SIZE, since=killed, within_seconds=LATE)
     job.wait_steps(5, within_seconds=LATE)
