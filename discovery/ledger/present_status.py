@@ -68,6 +68,7 @@ class PresentStatus:
             gpu_seconds=account.held_gpu_seconds,
             lent_gpu_seconds=account.lent_gpu_seconds,
             training_seconds=account.training_seconds,
+            counts_since=account.counts_since,
             samples=figures.samples if figures else "",
             stall=stall.words if stall and workers else "",
             stall_since=stall.since if stall and stall.words and workers else None,

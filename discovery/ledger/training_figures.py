@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from hvd_elastic.discovery.ledger.untrusted_values import finite_number, one_line
+from hvd_elastic.discovery.ledger.untrusted_values import END_OF_DATES, finite_number, one_line
 
 _MAX_PAUSES: Final = 8
 _MAX_METRICS: Final = 16
 _MAX_METRIC_NAME: Final = 64
 _MAX_WORDS: Final = 300
 _COUNTS: Final = range(10**18)
-_END_OF_DATES: Final = 253_402_300_800.0
-"""Unix seconds of the year 10000, the first that `datetime` does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +118,7 @@ def _pause(value: object) -> ResizePause | None:
 
 def _time(value: object) -> float | None:
     number = finite_number(value)
-    return number if number is not None and 0 <= number < _END_OF_DATES else None
+    return number if number is not None and 0 <= number < END_OF_DATES else None
 
 
 def _count(value: object, *, unknown: int) -> int:

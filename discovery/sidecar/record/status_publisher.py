@@ -41,6 +41,14 @@ class StatusPublisher:
         self._next_status = self._earliest = 0.0
         self._is_stalled = False
         self._said: set[str] = set()
+        self._warnings: list[str] = []
+
+    def last_told(self) -> LiveStatus | None:
+        """What the MPIJob says by now, which an earlier sidecar has written. Raises ApiError."""
+        if not self._place.may_be_patched:
+            return None
+        annotations = self._server.get(self._place.path)["metadata"].get("annotations") or {}
+        return LiveStatus.from_json(annotations.get(ANNOTATION_STATUS) or "")
 
     def begin(self, job_uid: str, ledger: Sequence[Entry]) -> None:
         """Start from the ledger of an earlier sidecar."""
@@ -48,6 +56,10 @@ class StatusPublisher:
         self._status = PresentStatus(ledger)
         worlds = (entry.workers for entry in reversed(ledger) if isinstance(entry, WorldChanged))
         self._news.begin(next(worlds, ()))
+
+    def warn(self, sentence: str) -> None:
+        """Tell of what is wrong with the ledger itself, as an Event of its own."""
+        self._warnings.append(sentence)
 
     def take(self, entries: Sequence[Entry]) -> None:
         self._news.take(entries)
@@ -69,8 +81,7 @@ class StatusPublisher:
         if doing is Activity.STALLED and not self._is_stalled:
             self._news.stall(now - (history.world.stepped or now))
         self._is_stalled = doing is Activity.STALLED
-        if news := self._news.due(moment):
-            self._write_event(news)
+        self._write_events(moment)
         present = doing, history.world.world, history.wanted, stall.words
         if moment >= self._earliest and (moment >= self._next_status or present != self._told):
             self._write_status(self._status.status(history, entries, now, stall), moment)
@@ -78,7 +89,12 @@ class StatusPublisher:
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
         self._write_status(self._status.status(history, entries, now), moment=0.0)
-        if news := self._news.due(float("inf")):
+        self._write_events(float("inf"))
+
+    def _write_events(self, moment: float) -> None:
+        while self._warnings:
+            self._write_event(News(reason="LedgerLost", message=self._warnings.pop(0), is_warning=True))
+        if news := self._news.due(moment):
             self._write_event(news)
 
     def _write_status(self, status: LiveStatus, moment: float) -> None:
