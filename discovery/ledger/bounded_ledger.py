@@ -65,10 +65,14 @@ class BoundedLedger:
         return self._told >= other._told and (has_newest or self._summed_up >= other._told)
 
     @property
+    def launchers(self) -> tuple[str, ...]:
+        """The UIDs of the launchers, in the order in which they began."""
+        return tuple(entry.uid for entry in self.entries if isinstance(entry, LauncherStarted))
+
+    @property
     def latest_launcher(self) -> str:
         """The UID of the launcher that began last; empty: none has."""
-        started = (entry.uid for entry in reversed(self.entries) if isinstance(entry, LauncherStarted))
-        return next(started, "")
+        return next(reversed(self.launchers), "")
 
     @property
     def _told(self) -> int:

@@ -5,8 +5,8 @@
     workers' reports ──► WorkerInquiry
 
 Nothing here keeps training from going on. While the API server is away entries wait. A ledger that is missing is said
-at once, and the live status goes on without it. An error that nobody has foreseen is said, and costs what it struck (a message, a part of a turn): the record
-goes on.
+at once, and the live status goes on without it. An error that nobody has foreseen is said, and costs what it struck (a
+message, a part of a turn): the record goes on.
 """
 
 import logging

@@ -6,9 +6,9 @@ replaced. Each write names the version that it follows (`metadata.resourceVersio
 is another one by now; Kubernetes 1.34, `apiserver/pkg/registry/generic/registry/store.go`), so none overwrites the
 other's, and the one whose launcher began earlier stops.
 
-It is made again by server-side apply, for which the API server asks for the right to `create` this one name
-(`createAuthorizerAttributes` in Kubernetes 1.34, `apiserver/pkg/endpoints/handlers/patch.go`, has the name of the path).
-A Role cannot limit a POST to a name, so a POST stays forbidden.
+It is made again by server-side apply, for which the API server asks for the right to `create` this one name: the name
+of the path is in `createAuthorizerAttributes` (Kubernetes 1.34, `apiserver/pkg/endpoints/handlers/patch.go`). A Role
+cannot limit a POST to a name, so a POST stays forbidden.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,8 +59,8 @@ class LedgerStore:
         """
         self.ledger = BoundedLedger()
         self.name = f"{place.job}{LEDGER_SUFFIX}"
-        self.may_make = True
-        """Whether it may be made: not once the MPIJob is gone."""
+        self.has_job = True
+        """Whether the MPIJob is there. None is made for one that is gone."""
         self._server, self._place, self._launcher_uid = server, place, launcher_uid
         self._is_launcher, self._on_trouble = is_launcher, on_trouble
         self._path = f"{place.core}/configmaps/{self.name}"
@@ -70,7 +70,7 @@ class LedgerStore:
         """Whether the ConfigMap has what `ledger` has, as far as it is known."""
 
     def read(self, job_uid: str) -> None:
-        """Read, or make, the ledger of this MPIJob; that of an earlier one of the same name is void. Raises ApiError."""
+        """Read, or make, the ledger of this MPIJob; that of an earlier one of its name is void. Raises ApiError."""
         self._job_uid = job_uid
         self._take(self._find())
 
@@ -100,6 +100,9 @@ class LedgerStore:
 
     def _write(self, ledger: BoundedLedger, *, again: bool = False) -> bool:
         """Write it all. False, unless `again`: the ConfigMap was not the one that was seen last, and is known now."""
+        if not self._version:
+            self._take(self._find())
+            return False
         change = {
             "metadata": {"resourceVersion": self._version, "ownerReferences": self._owners},
             "data": {LEDGER_KEY: ledger.text},
@@ -125,7 +128,7 @@ class LedgerStore:
         try:
             return self._ask(lambda: self._server.get(self._path))
         except ApiStatusError as error:
-            if not self.may_make:
+            if not self.has_job:
                 raise LedgerRefusedError(str(error)) from error
         meta = {
             "name": self.name,
@@ -167,7 +170,6 @@ class LedgerStore:
 
     def _make_way(self, latest: str) -> None:
         """Raise LedgerTakenOverError if the ledger tells of a later launcher, which is there."""
-        if self.ledger.latest_launcher != self._launcher_uid or latest == self._launcher_uid:
-            return
-        if latest and self._is_launcher(latest):
+        has_begun = self.ledger.latest_launcher == self._launcher_uid
+        if has_begun and latest not in {"", *self.ledger.launchers} and self._is_launcher(latest):
             raise LedgerTakenOverError("a later launcher's sidecar writes the ledger by now")

@@ -68,7 +68,7 @@ class LedgerWriter:
 
     def job_is_gone(self) -> None:
         """Make no ledger for it any more."""
-        self._store.may_make = False
+        self._store.has_job = False
 
     def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -108,9 +108,7 @@ class LedgerWriter:
             return ""
 
     def _write(self) -> None:
-        if self._attempt(
-            lambda: self._store.append(self._pending), f"{count_words(len(self._pending), 'entry')} wait"
-        ):
+        if self._attempt(lambda: self._store.append(self._pending), f"{count_words(len(self._pending), 'entry')} wait"):
             self._on_written(self._pending)
             self._pending = []
 
@@ -135,8 +133,8 @@ class LedgerWriter:
         return True
 
     def _complain(self, sentence: str) -> None:
-        """Once for as long as the same is wrong."""
-        if sentence != self._complaint:
+        """Once for as long as the same is wrong. The ledger of a job that is gone goes with it."""
+        if sentence != self._complaint and self._store.has_job:
             self._complaint = sentence
             log.warning("%s", sentence)
             self._on_trouble(sentence)

@@ -8,13 +8,16 @@ from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.client.report.job_state import JobState, condition, find_state
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import StageStatus, stage_status
+from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
-from hvd_elastic.discovery.ledger.account import JobAccount, fold
+from hvd_elastic.discovery.ledger.account import JobAccount, fold, machine_key
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import backoff_limit, was_taken
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, LEDGER_SUFFIX, Role
 
+_WAY_OUT = "Its sidecar writes it again; `hvd-elastic submit` makes it where it may not"
 _GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
 
 
@@ -58,6 +61,8 @@ class JobStatus:
     restarts: int = 0
     """How many launchers may fail by themselves. Those that were taken away do not count."""
     has_ledger: bool = False
+    counts_since: float | None = None
+    """Unix seconds since which the counters count, because their record was lost; None: since the job began."""
     stage: StageStatus | None = None
     """The data set that training waits for; None: it waits for none."""
     autoscaler: ScalingNote | None = None
@@ -75,7 +80,7 @@ def job_status(facts: JobFacts) -> JobStatus:
     """What these facts say."""
     found, live = find_state(facts), facts.live
     workers = worker_statuses(facts, trains=found.state in {JobState.TRAINING, JobState.STALLED})
-    account = fold(facts.ledger, settled_at(facts)) if facts.ledger else _account_of(live)
+    account = account_of(facts)
     lowest, highest = worker_bounds(facts.job)
     training = found.state is JobState.TRAINING
     return JobStatus(
@@ -105,10 +110,23 @@ def job_status(facts: JobFacts) -> JobStatus:
         restarts_used=_restarts_used(facts),
         restarts=backoff_limit((facts.job.get("spec") or {}).get("runPolicy")),
         has_ledger=facts.ledger is not None,
+        counts_since=account.counts_since,
         stage=None if found.state.is_final else stage_status(facts.stage),
         autoscaler=ScalingNote.of_job(facts.job),
         notes=_notes(facts, found.state),
     )
+
+
+def account_of(facts: JobFacts) -> JobAccount:
+    """The job's sums: those of its ledger, or as its sidecar last told them where that is gone or lacks entries."""
+    if facts.live and lacks_ledger(facts):
+        return _account_of(facts.live)
+    return fold(facts.ledger or (), settled_at(facts))
+
+
+def lacks_ledger(facts: JobFacts) -> bool:
+    """Whether the ledger is gone, or lacks entries that it had."""
+    return facts.ledger is None or has_gap(facts.ledger, facts.live)
 
 
 def settled_at(facts: JobFacts) -> float:
@@ -153,10 +171,8 @@ def _last_step(account: JobAccount, live: LiveStatus | None, state: JobState) ->
     return first if first >= 0 else second
 
 
-def _account_of(live: LiveStatus | None) -> JobAccount:
-    """The sums that the sidecar last told, where the ledger may not be read."""
-    if live is None:
-        return JobAccount()
+def _account_of(live: LiveStatus) -> JobAccount:
+    """The sums that the sidecar last told. It does not tell on which machines GPUs were held."""
     return JobAccount(
         step=live.step,
         resizes=live.resizes,
@@ -164,8 +180,10 @@ def _account_of(live: LiveStatus | None) -> JobAccount:
         repeated_steps=live.repeated_steps,
         preemptions=live.preemptions,
         launchers=live.launchers,
+        gpu_seconds={machine_key("", spot=None): live.gpu_seconds} if live.gpu_seconds else {},
         lent_gpu_seconds=live.lent_gpu_seconds,
         training_seconds=live.training_seconds,
+        counts_since=live.counts_since,
     )
 
 
@@ -179,6 +197,16 @@ def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
     failed, notes = condition(facts.job, "Failed"), []
     if failed and failed.get("reason") == "MPIJobEvicted" and not state.is_final:
         notes.append(_GOES_ON)
-    if facts.ledger is None and not facts.unreadable:
+    if (since := account_of(facts).counts_since) is not None:
+        notes.append(
+            f"what was recorded before {clock_words(since, facts.now)} is lost: the counters count from then on"
+        )
+    if facts.live and not facts.unreadable and lacks_ledger(facts):
+        fault = "is gone" if facts.ledger is None else "lacks entries that it had"
+        age = duration_words(facts.now - facts.live.unix)
+        notes.append(
+            f"its ledger, ConfigMap {facts.name}{LEDGER_SUFFIX}, {fault}: counters as of {age} ago. {_WAY_OUT}"
+        )
+    elif facts.ledger is None and not facts.unreadable:
         notes.append("this job has no ledger: only what its pods and Events tell is known (generate it anew)")
     return (*notes, *facts.unreadable)

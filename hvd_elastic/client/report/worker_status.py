@@ -1,8 +1,9 @@
 """Each worker of a job: what it does, where, and if it does not train, why."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import JobFacts
@@ -12,9 +13,11 @@ from hvd_elastic.client.report.words.cause_words import (
     placement_words,
     scheduler_words,
 )
-from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, WorldChanged
+from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.mpijob.contract import Role
+
+NOT_KNOWN: Final = "why its pod is gone is not known"
 
 
 class WorkerPodState(StrEnum):
@@ -54,38 +57,35 @@ def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStat
     `trains`: whether the job does now. If not, the last world of the ledger is no longer there.
     """
     pods = {pod["metadata"]["name"]: pod for pod in facts.pods_of(Role.WORKER)}
-    departures, training = _last_departures(facts), _who_trains(facts) if trains else ()
+    past, training = _PastPods.of(facts), _who_trains(facts) if trains else ()
     names = sorted({*pods, *_asked_for(facts)}, key=_index)
     return tuple(
-        _present(pods[name], departures.get(name), training=name in training)
-        if name in pods
-        else _absent(name, departures.get(name))
-        for name in names
+        _present(pods[name], past, training=name in training) if name in pods else _absent(name, past) for name in names
     )
 
 
-def _present(pod: Json, departure: WorkerLeaving | None, *, training: bool) -> WorkerStatus:
+def _present(pod: Json, past: "_PastPods", *, training: bool) -> WorkerStatus:
     view = PodView.from_json(pod)
     state, why = _judge(pod, view, training=training)
-    of_this_pod = departure is not None and departure.uid == view.uid
-    if departure and of_this_pod and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
-        why = departure_words(departure)
+    own, before = past.departures.get(view.uid), past.departures.get(past.last(view.name, besides=view.uid))
     return WorkerStatus(
         pod=view.name,
         state=state,
         node=view.node,
         since=view.created or None,
-        why=why,
-        before=departure_words(departure) if departure and not of_this_pod else "",
+        why=departure_words(own) if own and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED} else why,
+        before=departure_words(before) if before else "",
     )
 
 
-def _absent(name: str, departure: WorkerLeaving | None) -> WorkerStatus:
+def _absent(name: str, past: "_PastPods") -> WorkerStatus:
+    last = past.last(name)
+    departure = past.departures.get(last)
     return WorkerStatus(
         pod=name,
         state=WorkerPodState.ABSENT,
         since=departure.unix if departure else None,
-        why=departure_words(departure) if departure else "",
+        why=departure_words(departure) if departure else NOT_KNOWN if last else "",
     )
 
 
@@ -111,10 +111,40 @@ def _kubelet_says(pod: Json) -> str:
     return ""
 
 
-def _last_departures(facts: JobFacts) -> dict[str, WorkerLeaving]:
-    """The last one of each pod name; without a ledger, preemptions of which the scheduler's Events tell."""
-    from_ledger = (entry for entry in facts.ledger or () if isinstance(entry, WorkerLeaving))
-    return {leaving.pod: leaving for leaving in (*preemptions_in(facts.events), *from_ledger)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PastPods:
+    """The pods that had the workers' names, as the ledger and Events tell of them.
+
+    One name is had by one pod after the other, so nothing is told of one by the word on another.
+    """
+
+    seen: Mapping[str, Mapping[str, float]]
+    """By name: when each UID was first heard of, in Unix seconds."""
+    departures: Mapping[str, WorkerLeaving]
+    """By UID: of the ledger, or else of the scheduler's Events, which tell of preemptions."""
+
+    @classmethod
+    def of(cls, facts: JobFacts) -> "_PastPods":
+        entries = [entry for entry in facts.ledger or () if isinstance(entry, WorkerBound | WorkerLeaving)]
+        departures = {
+            leaving.uid: leaving
+            for leaving in (*preemptions_in(facts.events), *entries)
+            if isinstance(leaving, WorkerLeaving)
+        }
+        told = [(entry.pod, entry.uid, entry.unix) for entry in entries]
+        about = [(event, event["involvedObject"]) for event in facts.events]
+        told += [(str(pod.get("name")), str(pod.get("uid") or ""), event_time(event)) for event, pod in about]
+        seen: dict[str, dict[str, float]] = {}
+        for name, uid, unix in told:
+            if uid:
+                known = seen.setdefault(name, {})
+                known[uid] = min(unix, known.get(uid, unix))
+        return cls(seen=seen, departures=departures)
+
+    def last(self, name: str, *, besides: str = "") -> str:
+        """The UID of the last pod of this name that is known, but for that of UID `besides`; empty: none is."""
+        known = self.seen.get(name, {})
+        return max((uid for uid in known if uid != besides), key=lambda uid: known[uid], default="")
 
 
 def preemptions_in(events: Iterable[Json]) -> list[WorkerLeaving]:

@@ -1,6 +1,5 @@
 """The sidecar's record of a job: real HTTP, real ready ports, the ledger as it stands in the ConfigMap."""
 
-import logging
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,7 +83,14 @@ def launcher(uid: str, code: int | None = None, **meta: str) -> dict[str, Any]:
 @pytest.fixture
 def cluster(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> KubeApi:
     for module in (job_recorder, ledger_writer, worker_inquiry):
-        for name in ("TURN_SECONDS", "BATCH_SECONDS", "RETRY_SECONDS", "CHECK_SECONDS", "FIGURES_SECONDS", "SOON_SECONDS"):
+        for name in (
+            "TURN_SECONDS",
+            "BATCH_SECONDS",
+            "RETRY_SECONDS",
+            "CHECK_SECONDS",
+            "FIGURES_SECONDS",
+            "SOON_SECONDS",
+        ):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(job_news, "GAP_SECONDS", 0.05)
@@ -276,9 +282,7 @@ def test_without_the_right_to_a_ledger_the_live_status_goes_on(
     assert len(told(cluster, LauncherStarted)) == len(told(cluster, WorkerBound)) == 1
 
 
-def test_a_ledger_that_is_deleted_is_made_again_from_memory(
-    cluster: KubeApi, start: Start, workers: Workers
-) -> None:
+def test_a_ledger_that_is_deleted_is_made_again_from_memory(cluster: KubeApi, start: Start, workers: Workers) -> None:
     train(workers, 0)
     cluster.put(PODS, pod(0))
     running = start(pod_uid="l1")
@@ -354,6 +358,7 @@ def test_no_ledger_is_made_for_a_job_that_is_gone(cluster: KubeApi, start: Start
 
     until(stays_away)
     running.stop()
+    assert "LedgerLost" not in sentences(cluster) or "memory only" not in sentences(cluster)["LedgerLost"]
     assert LEDGER not in cluster.objects[CONFIG_MAPS]
 
 
@@ -496,11 +501,26 @@ def test_the_later_launcher_has_the_ledger(cluster: KubeApi) -> None:
     assert not told(cluster, WantedChanged)
 
 
-def test_what_was_kept_in_memory_comes_behind_what_could_not_be_read(cluster: KubeApi) -> None:
+def test_a_restored_copy_that_ends_with_an_earlier_launcher_is_written_over(cluster: KubeApi) -> None:
+    """Its pod is still there: a Job keeps those that ended by themselves."""
+    earlier: list[Entry] = [LauncherStarted(unix=1.0, pod="l", uid="l1"), LauncherEnded(unix=2.0, pod="l", uid="l1")]
+    store(cluster, "l1").append(earlier)
+    copy = ledger(cluster).text
+    writer = store(cluster, "l2", "l1", "l2")
+    writer.append([LauncherStarted(unix=3.0, pod="l", uid="l2")])
+    cluster.patch(CONFIG_MAPS, LEDGER, {"data": {LEDGER_KEY: copy}})
+    writer.check()
+    assert [entry.uid for entry in told(cluster, LauncherStarted)] == ["l1", "l2"]
+
+
+@pytest.mark.parametrize(("healed_by", "arguments"), [("check", ()), ("append", ([],))])
+def test_what_was_kept_in_memory_comes_behind_what_could_not_be_read(
+    cluster: KubeApi, healed_by: str, arguments: tuple[Any, ...]
+) -> None:
     def refuse(request: Request) -> None:
         raise Status(403)
 
-    earlier = [LauncherStarted(unix=1.0, pod="l", uid="l1"), LauncherEnded(unix=2.0, pod="l", uid="l1")]
+    earlier: list[Entry] = [LauncherStarted(unix=1.0, pod="l", uid="l1"), LauncherEnded(unix=2.0, pod="l", uid="l1")]
     store(cluster, "l1").append(earlier)
     cluster.fault = refuse
     writer = LedgerStore(
@@ -512,7 +532,7 @@ def test_what_was_kept_in_memory_comes_behind_what_could_not_be_read(cluster: Ku
     with pytest.raises(LedgerRefusedError):
         writer.append([begun])
     cluster.fault = lambda request: None
-    writer.check()
+    getattr(writer, healed_by)(*arguments)
     assert list(ledger(cluster).entries) == [*earlier, begun]
 
 

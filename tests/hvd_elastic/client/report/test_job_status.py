@@ -9,14 +9,17 @@ from hvd_elastic.client.report.job_status import job_status, worker_bounds
 from hvd_elastic.client.report.status_text import headline, status_text
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words
-from hvd_elastic.client.report.worker_status import WorkerPodState, worker_statuses
+from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, worker_statuses
+from hvd_elastic.discovery.ledger.entries import Departure, RecordLost, WorkerLeaving
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.job_reader import read_job
 from tests.hvd_elastic.client.report.objects import (
     LEDGER,
     NOW,
+    bound,
     condition,
+    event,
     facts,
     launcher,
     live,
@@ -129,7 +132,43 @@ def test_launchers_that_were_taken_away_use_up_no_restart() -> None:
 def test_what_one_might_take_amiss_is_said() -> None:
     evicted = mpijob(status=live(), conditions=[condition("Failed", "MPIJobEvicted")])
     assert "the job goes on" in job_status(facts(job=evicted)).notes[0]
-    assert "has no ledger" in job_status(facts(ledger=None)).notes[0]
+    assert "has no ledger" in job_status(facts(ledger=None, job=mpijob())).notes[0]
+
+
+@pytest.mark.parametrize(("ledger", "fault"), [(None, "is gone"), ((), "lacks entries that it had")])
+def test_where_the_ledger_is_gone_the_counters_are_the_sidecars_and_that_is_said(ledger: object, fault: str) -> None:
+    told = mpijob(status=live(launchers=2, resizes=7, preemptions=3, unix=NOW - 20))
+    status = job_status(facts(ledger=ledger, job=told))
+    assert (status.resizes, status.preemptions) == (7, 3)
+    assert status.notes[0].startswith(f"its ledger, ConfigMap train-ledger, {fault}: counters as of 20 s ago.")
+
+
+def test_counters_of_which_a_part_was_lost_say_since_when_they_count() -> None:
+    status = job_status(facts(ledger=(RecordLost(unix=NOW - 900), *LEDGER)))
+    assert status.counts_since == NOW - 900
+    assert re.fullmatch(
+        r"what was recorded before \d\d:\d\d:\d\d is lost: the counters count from then on", status.notes[0]
+    )
+    assert job_status(facts()).notes == ()
+
+
+def test_an_event_on_an_earlier_pod_of_the_name_explains_no_later_ones_end() -> None:
+    """Workers that were deleted at 16:21 were said to be preempted by an Event of 15:56."""
+    later = event("train-worker-2", "Scheduled", "assigned", unix=NOW - 40)
+    later["involvedObject"]["uid"] = "later"
+    gone = facts(ledger=None, pods=(launcher(),), events=(preempted_event(unix=NOW - 60), later))
+    assert (worker_statuses(gone)[2].why, worker_statuses(gone)[2].since) == (NOT_KNOWN, None)
+    told = facts(pods=(launcher(),), ledger=(*LEDGER, bound(NOW - 40, 2, uid="later")))
+    assert worker_statuses(told)[2].why == NOT_KNOWN
+    left = WorkerLeaving(unix=NOW - 10, pod="train-worker-2", uid="later", why=Departure.EVICTED)
+    told = facts(pods=(launcher(),), ledger=(*LEDGER, bound(NOW - 40, 2, uid="later"), left))
+    assert worker_statuses(told)[2].why == "evicted"
+
+
+def test_what_became_of_the_pod_before_is_not_said_of_one_before_that() -> None:
+    ledger = (*LEDGER, bound(NOW - 40, 2, uid="between"))
+    (*_, two) = worker_statuses(facts(ledger=ledger))
+    assert two.before == ""
     assert job_status(facts(ledger=None, unreadable=("you may not",))).notes == ("you may not",)
     assert job_status(facts()).notes == ()
 
