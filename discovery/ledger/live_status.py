@@ -48,6 +48,8 @@ class LiveStatus:
     durable_step: int = -1
     durable: float | None = None
     """Unix seconds of the last durable checkpoint."""
+    save_error: str = ""
+    """Why nothing gets durable; empty: nothing says that it does not."""
     resizes: int = 0
     pause_seconds: float = 0.0
     repeated_steps: int = 0

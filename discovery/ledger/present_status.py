@@ -60,6 +60,7 @@ class PresentStatus:
             stepped=figures.unix if figures else None,
             durable_step=figures.durable_step if figures else -1,
             durable=figures.durable if figures else None,
+            save_error=figures.save_error if figures else "",
             resizes=account.resizes,
             pause_seconds=account.pause_seconds,
             repeated_steps=account.repeated_steps,

@@ -9,7 +9,7 @@ from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.ledger.entries import Entry, WorldChanged
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
-from hvd_elastic.discovery.ledger.job_news import JobNews, News
+from hvd_elastic.discovery.ledger.job_news import JobNews, News, SaveNews
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.present_status import PresentStatus, activity
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
@@ -36,12 +36,14 @@ class StatusPublisher:
         self._job_uid = ""
         self._news = JobNews(min_workers=options.min_workers, max_workers=options.max_workers)
         self._status = PresentStatus(())
-        self._told: tuple[Activity, tuple[str, ...], int, str] | None = None
-        """Activity, workers, wanted and the words of a stall, as they were last written."""
+        self._told: tuple[Activity, tuple[str, ...], int, str, str] | None = None
+        """Activity, workers, wanted, the words of a stall and of a failed save, as they were last written."""
         self._next_status = self._earliest = 0.0
         self._is_stalled = False
         self._said: set[str] = set()
-        self._warnings: list[str] = []
+        self._saves = SaveNews()
+        self._at_once: list[News] = []
+        """Events that wait for no others."""
 
     def last_told(self) -> LiveStatus | None:
         """What the MPIJob says by now, which an earlier sidecar has written. Raises ApiError."""
@@ -59,7 +61,7 @@ class StatusPublisher:
 
     def warn(self, sentence: str) -> None:
         """Tell of what is wrong with the ledger itself, as an Event of its own."""
-        self._warnings.append(sentence)
+        self._at_once.append(News(reason="LedgerLost", message=sentence, is_warning=True))
 
     def take(self, entries: Sequence[Entry]) -> None:
         self._news.take(entries)
@@ -81,8 +83,11 @@ class StatusPublisher:
         if doing is Activity.STALLED and not self._is_stalled:
             self._news.stall(now - (history.world.stepped or now))
         self._is_stalled = doing is Activity.STALLED
+        if history.world.figures and (told := self._saves.take(history.world.figures)):
+            self._at_once.append(told)
         self._write_events(moment)
-        present = doing, history.world.world, history.wanted, stall.words
+        failing = history.world.figures.save_error if history.world.figures else ""
+        present = doing, history.world.world, history.wanted, stall.words, failing
         if moment >= self._earliest and (moment >= self._next_status or present != self._told):
             self._write_status(self._status.status(history, entries, now, stall), moment)
             self._told = present
@@ -92,8 +97,8 @@ class StatusPublisher:
         self._write_events(float("inf"))
 
     def _write_events(self, moment: float) -> None:
-        while self._warnings:
-            self._write_event(News(reason="LedgerLost", message=self._warnings.pop(0), is_warning=True))
+        while self._at_once:
+            self._write_event(self._at_once.pop(0))
         if news := self._news.due(moment):
             self._write_event(news)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
-from hvd_elastic.client.report.job_state import JobState, condition, find_state
+from hvd_elastic.client.report.job_state import JobState, condition, find_state, may_train
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import StageStatus, stage_status
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
@@ -45,11 +45,15 @@ class JobStatus:
     loss: float | None = None
     heartbeat_age_seconds: float | None = None
     """How old the last step was when the sidecar last spoke of it; None: nobody trains."""
+    figures_age_seconds: float | None = None
+    """How long ago step, speed and loss were true; None: not known."""
     word_age_seconds: float | None = None
     """How long ago the sidecar last spoke."""
     durable_step: int = -1
     durable_age_seconds: float | None = None
     """Since the last durable checkpoint."""
+    save_error: str = ""
+    """Why nothing gets durable; empty: nothing says that it does not, or nobody trains."""
     samples: str = ""
     """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended, or no word."""
     resizes: int = 0
@@ -90,7 +94,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         since=found.since,
         why=found.why,
         now=facts.now,
-        size=_size(live, workers) if training else 0,
+        size=_size(facts, workers) if training else 0,
         min_workers=lowest,
         max_workers=highest,
         wanted=_wanted(facts.job),
@@ -99,9 +103,11 @@ def job_status(facts: JobFacts) -> JobStatus:
         steps_per_second=live.steps_per_second if live and training else None,
         loss=live.loss if live else None,
         heartbeat_age_seconds=live.unix - live.stepped if live and live.stepped and training else None,
+        figures_age_seconds=facts.now - live.stepped if live and live.stepped else None,
         word_age_seconds=facts.now - live.unix if live else None,
         durable_step=live.durable_step if live else -1,
         durable_age_seconds=facts.now - live.durable if live and live.durable else None,
+        save_error=live.save_error if live and not found.state.is_final else "",
         samples=live.samples if live else "",
         resizes=account.resizes,
         pause_seconds=account.pause_seconds,
@@ -155,8 +161,11 @@ def _replicas(job: Json) -> int:
     return int(((job.get("spec") or {}).get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
 
 
-def _size(live: LiveStatus | None, workers: tuple[WorkerStatus, ...]) -> int:
-    return live.workers if live else sum(worker.state is WorkerPodState.TRAINING for worker in workers)
+def _size(facts: JobFacts, workers: tuple[WorkerStatus, ...]) -> int:
+    """As the sidecar last told it, but never more than there are pods that may train."""
+    if facts.live is None:
+        return sum(worker.state is WorkerPodState.TRAINING for worker in workers)
+    return min(facts.live.workers, len(may_train(facts)))
 
 
 def _wanted(job: Json) -> int:

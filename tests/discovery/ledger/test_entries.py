@@ -44,10 +44,13 @@ ENTRIES = (
     Totals,
 )
 TIMES = st.floats(0, 4e9, allow_nan=False)
+COUNTS = st.integers(-1, 10**17)
 WORDS = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=20)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     float: TIMES,
     float | None: st.none() | TIMES,
+    int: COUNTS,
+    int | None: st.none() | COUNTS,
     str: WORDS,
     tuple[str, ...]: st.lists(WORDS.filter(bool)).map(tuple),
     dict[str, float]: st.dictionaries(WORDS.filter(bool), TIMES),

@@ -32,7 +32,7 @@ from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
-from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, worker_inquiry
+from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, status_publisher, worker_inquiry
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerRefusedError, LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.ledger_writer import LedgerWriter
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
@@ -118,12 +118,12 @@ def sentences(api: KubeApi) -> dict[str, str]:
     return {event["reason"]: event["message"] for event in events if event["involvedObject"]["kind"] == "MPIJob"}
 
 
-def train(workers: Workers, *indexes: int, step: int = 10) -> None:
+def train(workers: Workers, *indexes: int, step: int = 10, **figures: object) -> None:
     """These workers train, the first of them as rank 0."""
     for index in indexes:
         workers.say(f"127.0.1.{index + 1}", state=WorkerState.TRAINING)
-    figures = {"unix": 2e9, "step": step, "size": len(indexes), "steps_per_second": 4.0, "loss": 0.5}
-    workers.report(f"127.0.1.{indexes[0] + 1}", figures=figures)
+    known = {"unix": 2e9, "step": step, "size": len(indexes), "steps_per_second": 4.0, "loss": 0.5, **figures}
+    workers.report(f"127.0.1.{indexes[0] + 1}", figures=known)
 
 
 def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, workers: Workers) -> None:
@@ -453,6 +453,23 @@ def test_ranks_that_wait_for_each_other_are_told(
     until(lambda: bool(told(cluster, StallEnded)))
     until(lambda: (known := status(cluster)) is not None and known.stall == "")
     assert len(told(cluster, RanksStalled)) == 1
+
+
+def test_saves_that_fail_are_told_at_once(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_publisher, "STATUS_SECONDS", 3600.0)
+    train(workers, 0, durable_step=8, durable=1e9)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: (known := status(cluster)) is not None and known.durable_step == 8)
+    train(workers, 0, durable_step=8, durable=1e9, save_error="/checkpoints: Read-only file system")
+    until(lambda: (known := status(cluster)) is not None and known.save_error != "")
+    until(lambda: "CheckpointFailed" in sentences(cluster))
+    assert "Read-only file system; the newest is of step 8. " in sentences(cluster)["CheckpointFailed"]
+    train(workers, 0, step=20, durable_step=19, durable=1.1e9)
+    until(lambda: "CheckpointDurable" in sentences(cluster))
+    until(lambda: (known := status(cluster)) is not None and known.save_error == "")
 
 
 def test_the_ledger_of_an_earlier_job_is_void(cluster: KubeApi, start: Start) -> None:

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from hvd_elastic.client.report.job_state import JobState
 from hvd_elastic.client.report.job_status import job_status, worker_bounds
 from hvd_elastic.client.report.status_text import headline, status_text
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, worker_statuses
 from hvd_elastic.discovery.ledger.entries import Departure, RecordLost, WorkerLeaving
+from hvd_elastic.discovery.ledger.live_status import Activity
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.job_reader import read_job
@@ -141,6 +143,44 @@ def test_where_the_ledger_is_gone_the_counters_are_the_sidecars_and_that_is_said
     status = job_status(facts(ledger=ledger, job=told))
     assert (status.resizes, status.preemptions) == (7, 3)
     assert status.notes[0].startswith(f"its ledger, ConfigMap train-ledger, {fault}: counters as of 20 s ago.")
+
+
+def test_why_nothing_gets_durable_stands_beside_the_age_with_the_alert() -> None:
+    failing = live(durable_step=40, durable=NOW - 420, save_error="/checkpoints: Read-only file system")
+    expected = (
+        "  durable checkpoint: step 40, 7 min 00 s ago; saves fail: /checkpoints: Read-only file system "
+        "(where it lasts, the alert HvdElasticCheckpointLate fires)\n"
+    )
+    assert expected in status_text(job_status(facts(job=mpijob(status=failing))))
+    first = replace(failing, durable_step=-1, durable=None)
+    assert "  durable checkpoint: saves fail: " in status_text(job_status(facts(job=mpijob(status=first))))
+    ended = mpijob(status=failing, conditions=[condition("Succeeded")], ended=NOW - 50)
+    assert "saves fail" not in status_text(job_status(facts(job=ended)))
+
+
+def test_figures_that_are_not_those_of_the_training_now_say_as_of_when_they_are() -> None:
+    waiting = live(activity=Activity.WAITING, workers=0, stepped=NOW - 75, loss=0.5)
+    assert "  step 90, loss 0.5, as of 1 min 15 s ago\n" in status_text(job_status(facts(job=mpijob(status=waiting))))
+    trains = status_text(job_status(facts(job=mpijob(status=live(stepped=NOW - 6)))))
+    assert "  step 90, heartbeat 1.0 s old, as of 5.0 s ago\n" in trains
+
+
+def test_a_job_whose_workers_are_all_pending_does_not_train() -> None:
+    """The sidecar's word is half a minute old at most, and the pods are not."""
+    gone = [unschedulable(f"train-worker-{index}", "0/2 nodes are available") for index in range(3)]
+    status = job_status(facts(pods=(launcher(), *gone), job=mpijob(status=live(workers=3))))
+    assert status.state is JobState.WAITING
+    assert headline(status) == (
+        "default/train: waiting, 0 of [1..8] workers are ready: 3 workers trained 5.0 s ago, "
+        "and no pod of them runs any more"
+    )
+
+
+def test_no_more_workers_train_than_have_pods_that_run() -> None:
+    assert job_status(facts(job=mpijob(status=live(workers=3)))).size == 2
+    restarting = pod("train-worker-2", conditions=[{"type": "Ready", "status": "False"}])
+    pods = (launcher(), pod("train-worker-0"), pod("train-worker-1"), restarting)
+    assert job_status(facts(job=mpijob(status=live(workers=3)), pods=pods)).size == 3
 
 
 def test_counters_of_which_a_part_was_lost_say_since_when_they_count() -> None:

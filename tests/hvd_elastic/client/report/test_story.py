@@ -47,14 +47,15 @@ def test_what_the_ledger_says_no_event_says_again() -> None:
 def test_of_the_sidecars_events_those_that_are_not_in_the_ledger_are_told() -> None:
     events = tuple(
         event("train", reason, "words", unix=NOW - 50, component="hvd-elastic-discovery")
-        for reason in ("Resized", "Stalled", "LedgerLost", "WorkerFailed")
+        for reason in ("Resized", "Stalled", "LedgerLost", "CheckpointFailed", "WorkerFailed")
     )
     told = tell(facts(events=events))
     assert [happening.what for happening in told if happening.teller is Teller.SIDECAR] == [
         "Stalled: words",
         "LedgerLost: words",
+        "CheckpointFailed: words",
     ]
-    assert len(tell(facts(ledger=None, events=events))) == 4
+    assert len(tell(facts(ledger=None, events=events))) == 5
 
 
 def test_without_a_ledger_the_scheduler_tells_who_preempted() -> None:
