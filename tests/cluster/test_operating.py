@@ -164,7 +164,9 @@ def test_why_nothing_gets_durable_is_told_at_once_and_when_it_is_over(cluster: S
     """With a file in the place of the folder: a folder that is read-only is not so to the machine that shares it."""
     kubectl, job = scenario.kubectl, scenario.job
     durable, aside = job.shared / "checkpoints", job.shared / "aside"
-    waiting.until("a checkpoint is durable", lambda: told(kubectl, "status", job.name)["durable_step"] >= 0)
+    waiting.until(
+        "a checkpoint is durable", lambda: told(kubectl, "status", job.name)["durable_step"] >= 0, within_seconds=60
+    )
     durable.rename(aside)
     durable.write_text("no folder")
     try:

@@ -111,8 +111,9 @@ class JobRecorder:
         self._attempt("the live status", self._publish_status)
 
     def _publish_status(self) -> None:
+        # Its sums are never ahead of the ledger: what it counts more was lost (`record_gap.py`).
         self._status_publisher.publish(
-            self._history, self._inquiry.stalls, self._ledger.entries, self._now(), self._clock()
+            self._history, self._inquiry.stalls, self._ledger.written, self._now(), self._clock()
         )
 
     def _attempt(self, lost: str, work: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:

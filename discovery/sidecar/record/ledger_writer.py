@@ -61,6 +61,11 @@ class LedgerWriter:
         """All, those included that are not written yet."""
         return (*self._store.ledger.entries, *self._pending)
 
+    @property
+    def written(self) -> tuple[Entry, ...]:
+        """Those that wait for nothing: in the ConfigMap, or in memory only where it cannot be written."""
+        return self._store.ledger.entries
+
     def read(self, job_uid: str) -> bool:
         """Begin with the ledger of this MPIJob; return whether it is known what it has."""
         self._next_check = self._clock() + CHECK_SECONDS

@@ -343,6 +343,25 @@ def test_what_no_memory_has_is_a_gap_and_the_counters_say_since_when(
     until(lambda: (known := status(cluster)) is not None and known.counts_since == lost.unix)
 
 
+def test_the_live_status_counts_nothing_that_its_ledger_lacks(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    """What it counts more was lost; entries that only wait were not."""
+
+    def refuse(request: Request) -> None:
+        if request.method == "PATCH" and request.path.startswith(CONFIG_MAPS):
+            raise Status(503)
+
+    cluster.fault = refuse
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: (known := status(cluster)) is not None and known.activity is Activity.TRAINING)
+    known = status(cluster)
+    assert known is not None
+    assert (known.step, known.launchers, known.gpu_seconds) == (10, 0, 0.0)
+    cluster.fault = lambda request: None
+    until(lambda: (known := status(cluster)) is not None and known.launchers == 1)
+
+
 def test_no_ledger_is_made_for_a_job_that_is_gone(cluster: KubeApi, start: Start) -> None:
     cluster.put(PODS, pod(0))
     running = start(pod_uid="l1")
