@@ -294,6 +294,8 @@ def test_a_ledger_that_is_deleted_is_made_again_from_memory(cluster: KubeApi, st
     assert sentences(cluster)["LedgerLost"].startswith("the ledger, ConfigMap job-ledger, was gone, or emptied")
     (owner,) = cluster.objects[CONFIG_MAPS][LEDGER]["metadata"]["ownerReferences"]
     assert owner["uid"] == OWNER
+    (apply,) = (each for each in cluster.requests if each.headers.get("Content-Type") == "application/apply-patch+yaml")
+    assert apply.query == {"fieldManager": "hvd-elastic-discovery", "force": "true"}
     cluster.put(PODS, pod(1))
     until(lambda: len(told(cluster, WorkerBound)) == 2)
     running.stop()
