@@ -14,8 +14,10 @@ from pathlib import Path
 
 if "--patched" in sys.argv:
     from hvd_elastic.trainer.elastic import horovod_patches
+    from hvd_elastic.worker.standby.standby import import_what_comes_next
 
     horovod_patches.install()
+    import_what_comes_next()  # as a standby has done
 
 import horovod.torch as hvd
 import torch

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import horovod.torch as hvd
 import torch
+from horovod.torch import mpi_ops
 
 import hvd_elastic as elastic
-from hvd_elastic.trainer.collectives import eased_wait
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--spinning", action="store_true", help="wait as Horovod does")
@@ -22,7 +22,15 @@ parser.add_argument("--seconds", type=float, required=True, help="that are compu
 parser.add_argument("--late", type=float, required=True, help="seconds by which rank 0 is late once")
 options = parser.parse_args()
 if options.spinning:
-    eased_wait.install = lambda: None
+    wait, is_done = mpi_ops.mpi_lib.horovod_torch_wait_and_clear, mpi_ops.mpi_lib.horovod_torch_poll
+
+    def spins(handle: int) -> None:
+        """As Horovod's `WaitAndClear` does without the patch `sleeping-wait`."""
+        while not is_done(handle):
+            os.sched_yield()
+        wait(handle)
+
+    mpi_ops.mpi_lib.horovod_torch_wait_and_clear = spins
 elastic.init()
 LOG = (Path(os.environ["TEST_LOG"]) / f"{os.getpid()}.jsonl").open("a", buffering=1)
 WEIGHTS, GRADIENTS = torch.randn(128, 128), torch.zeros(1000)

@@ -147,11 +147,8 @@ class Crowd:
         """All processes meet, as `gloo_meeting.cc` has them do it."""
         messages: dict[str, bytes] = {}
         for slot in place(self.hosts, None):
-            message = struct.pack("!4sBBBB4s", b"HVDM", 1, 4, 3, 0, b"here")
-            for rank, size in (
-                (slot.rank, slot.size), (slot.local_rank, slot.local_size), (slot.cross_rank, slot.cross_size)
-            ):  # fmt: skip
-                message += struct.pack(f"!II{2 * size}x", rank, size)
+            places = slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size
+            message = struct.pack("!4sBBBB6I14x", b"HVDM", 2, 14, 0, 0, *places)
             messages[f"{slot.host.alias}:{slot.local_rank}"] = message
         self.all_do(self.hosts, lambda key: self.send(f"PUT /{MEETING_SCOPE}/{self.meeting}", messages[key]))
 

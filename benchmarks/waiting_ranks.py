@@ -1,4 +1,4 @@
-"""What ranks that wait for others take from them: Horovod's own wait beside that of `elastic.run`.
+"""What ranks that wait for others take from them: Horovod's own wait beside that of our build.
 
     python -m benchmarks.waiting_ranks [--ranks 2 3 4] [--computes 0 5 50] [--seconds 2] [--late 2] [--rounds 3]
 
@@ -20,7 +20,7 @@ from benchmarks.report.record import Column, Record, Table, Value
 from testbed.local.training import training
 
 WORKER: Final = Path(__file__).with_name("_waiting_rank.py")
-WAYS: Final = ("Horovod's", "`elastic.run`'s")
+WAYS: Final = ("Horovod's", "our build's")
 
 Told = dict[tuple[int, str], list[dict[str, Any]]]
 """What ranks have told of their steps, or of the late one, by ranks and way."""

@@ -10,6 +10,7 @@ The way of a job's data, from the pods to the training process::
                                                 └──► EXPECTED_FILE ─────────────────────────────┘
     launcher ──(ssh, or a local process)──► ADOPT_FILE ──(AF_UNIX)──► entry point ──► standby = training process
     training process ──► HEARTBEAT_FILE, FIGURES_FILE, WAIT_FILE ──► entry point ──(READY_PORT)──► discovery ──► ledger
+                    └──(FIGURES_SCOPE)──► launcher ──► LAST_FIGURES_FILE, REGISTERED_FILE ─────────────┘
 """
 
 from enum import IntEnum, StrEnum
@@ -182,7 +183,9 @@ it; `0` in a job's own `env` turns it off."""
 ENV_EVENTS: Final = "HVD_ELASTIC_EVENTS"
 """A folder. Every training process appends JSON objects, one per line, to its own file there::
 
-    {"time": UNIX SECONDS, "event": "step" | "reset" | "joined" | "left" | "epoch", "rank": R, "size": N, "step": S}
+    {"time": UNIX SECONDS, "event": KIND, "rank": R, "size": N, "step": S}
+
+The kinds: `hvd_elastic.trainer.telemetry.events`.
 """
 
 
@@ -283,6 +286,14 @@ ALERT_CHECKPOINT_LATE: Final = "HvdElasticCheckpointLate"
 
 FIGURES_MAX_BYTES: Final = 4096
 """Of FIGURES_FILE, its newline included. What is longer is not passed on."""
+
+LAST_FIGURES_FILE: Final = "last-figures.json"
+"""In RUN_DIR of the launcher, which replaces it with what rank 0 tells at the end of training (FIGURES_SCOPE): a
+FIGURES_FILE. The sidecar asks workers every few seconds, and misses what comes after its last question."""
+
+REGISTERED_FILE: Final = "registered"
+"""In RUN_DIR of the launcher, which makes it, empty: a process whose script will tell no steps has registered, as
+`elastic.run` does. Of a script that tells them the first step says so."""
 
 WAIT_FILE: Final = "wait"
 """In RUN_DIR of a worker: WAIT_FILE.LOCAL_RANK. It exists while the process of that local rank has done the same for
@@ -398,6 +409,13 @@ WAITING_SCOPE: Final = "waiting"
 """PUT /waiting/RANK, each second, by a process that has waited in a collective operation for some seconds: what
 `hvd_elastic.trainer.elastic.stalls.deadlock_search` reads. GET /waiting/RANK, by rank 0 while it waits itself. Stock
 servers keep it, too."""
+
+FIGURES_SCOPE: Final = "figures"
+FIGURES_EXPECTED_KEY: Final = "expected"
+LAST_FIGURES_KEY: Final = "last"
+"""PUT /figures/expected, empty, by each process of a script with this project's State before it registers: it will tell
+its steps. PUT /figures/last, by rank 0 when training has ended, before any process ends: FIGURES_FILE. Both launchers
+answer when RUN_DIR has what follows from it: REGISTERED_FILE, LAST_FIGURES_FILE."""
 
 ENV_RENDEZVOUS_TOKEN: Final = "HOROVOD_RENDEZVOUS_TOKEN"  # noqa: S105 - a name
 """A secret of one launch, which tells the job's own processes from strangers. Stock launchers set none."""

@@ -39,6 +39,8 @@ class LiveStatus:
     """How many train."""
     wanted: int = 0
     step: int = -1
+    has_run: bool = False
+    """Whether a step was done or, of a script that tells none, a process has come into `elastic.run`."""
     steps_per_second: float | None = None
     loss: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)

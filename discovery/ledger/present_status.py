@@ -46,14 +46,15 @@ class PresentStatus:
         end = entries[-1] if entries and isinstance(entries[-1], JobEnded) else None
         doing, workers = activity(history, ended=end is not None, now=now), 0 if end else len(history.world.world)
         self._note_state((doing, workers), now)
-        is_training = doing is Activity.TRAINING
+        is_training, step = doing is Activity.TRAINING, max(account.step, figures.step if figures else -1)
         return LiveStatus(
             unix=now,
             activity=doing,
             since=self._since,
             workers=workers,
             wanted=history.wanted,
-            step=max(account.step, figures.step if figures else -1),
+            step=step,
+            has_run=step >= 0 or history.world.has_run,
             steps_per_second=figures.steps_per_second if figures and is_training else None,
             loss=figures.loss if figures else None,
             metrics=figures.metrics if figures else {},

@@ -16,6 +16,7 @@ _CODES: Final = range(256)
 _SIGNALS: Final = range(128 + 1, 128 + signal.NSIG)
 _STEPS: Final = range(-1, 10**18)
 _MAX_SECONDS: Final = 10.0**9
+_OOM_WORDS: Final = {True: ": out of memory", False: "", None: "; whether for want of memory is not known"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class ProcessExit:
     """Whether its launcher had told it to end, or was gone."""
     step: int = -1
     """The last step in its heartbeat, at most a second old then; -1: it had none."""
+    oom: bool | None = None
+    """Whether the kernel has killed it for want of memory; None: not known, as on cgroup v1."""
 
     @property
     def is_loss(self) -> bool:
@@ -40,13 +43,15 @@ class ProcessExit:
 
     @property
     def words(self) -> str:
-        """`killed by SIGKILL`, `hung`, `exit code 3`."""
+        """`killed by SIGKILL: out of memory`, `hung`, `exit code 3`."""
         if self.hung:
             return "hung"
         if self.told:
             return "ended by its launcher"
         if self.code == Exit.HOST_CHANGE:
             return "its rendezvous was gone"
+        if self.code == 128 + signal.SIGKILL:
+            return f"killed by SIGKILL{_OOM_WORDS[self.oom]}"
         return _signal_words(self.code - 128) if self.code in _SIGNALS else f"exit code {self.code}"
 
     def to_json(self) -> bytes:
@@ -61,8 +66,9 @@ class ProcessExit:
             return None
         if code not in _CODES or step not in _STEPS:
             return None
-        hung, told = document.get("hung") is True, document.get("told") is True
-        return cls(seconds=seconds, code=code, hung=hung, told=told, step=step)
+        hung, told, oom = document.get("hung") is True, document.get("told") is True, document.get("oom")
+        oom = oom if isinstance(oom, bool) else None
+        return cls(seconds=seconds, code=code, hung=hung, told=told, step=step, oom=oom)
 
 
 def _signal_words(number: int) -> str:

@@ -41,6 +41,10 @@ class PodView:
     """Whether it has never been Ready, and all its containers run for the first time. Such a worker is believed when it
     answers: its kubelet sees that some tenths of a second later. Of one that was Ready, or has a container that was
     started again, the answer may be an old one."""
+    runs_on: bool = False
+    """Whether it is no longer Ready, and all its containers have run since before that. A kubelet that starts anew
+    calls no pod Ready until its probe has succeeded once more (Kubernetes 1.34, `pkg/kubelet/prober/prober_manager.go`,
+    `UpdatePodStatus`), and the probe asks what the reach test asks. So such a worker is believed while it answers."""
     created: float = 0.0
     """Unix seconds."""
     deleting_at: float | None = None
@@ -70,6 +74,11 @@ class PodView:
     def ready_to_kubelet(self) -> bool:
         """Whether its kubelet has last called it Ready, whatever the node controller thinks of the node."""
         return self.ready or self.ready_withdrawn
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether its own answer counts: its kubelet calls it Ready, or has a reason of its own not to."""
+        return self.ready_to_kubelet or self.starting or self.runs_on
 
     @property
     def has_ended(self) -> bool:
@@ -102,6 +111,7 @@ class PodView:
             ready_withdrawn=(ready.get("status"), containers.get("status")) == ("False", "True")
             and not ready.get("reason"),
             starting=_is_starting(ready, status),
+            runs_on=_runs_on(ready, status),
             created=unix_seconds(meta.get("creationTimestamp")),
             deleting_at=unix_seconds(deleting) if deleting else None,
             disruption=disruption.get("reason") or "unknown" if disruption.get("status") == "True" else "",
@@ -233,11 +243,21 @@ def unix_seconds(timestamp: str | None) -> float:
 
 def _is_starting(ready: Json, status: Json) -> bool:
     """By the times: a kubelet says that the pod is not Ready before it starts a container, or when that is over."""
-    containers = status.get("containerStatuses") or ()
-    starts = [((container.get("state") or {}).get("running") or {}).get("startedAt") for container in containers]
-    if ready.get("status") != "False" or not starts or any(container.get("restartCount") for container in containers):
+    if any(container.get("restartCount") for container in status.get("containerStatuses") or ()):
         return False
-    return all(start and unix_seconds(start) >= unix_seconds(ready.get("lastTransitionTime")) for start in starts)
+    starts, unready = _starts(status), unix_seconds(ready.get("lastTransitionTime"))
+    return ready.get("status") == "False" and bool(starts) and all(start and start >= unready for start in starts)
+
+
+def _runs_on(ready: Json, status: Json) -> bool:
+    starts, unready = _starts(status), unix_seconds(ready.get("lastTransitionTime"))
+    return ready.get("status") == "False" and bool(starts) and all(start and start < unready for start in starts)
+
+
+def _starts(status: Json) -> list[float]:
+    """When each container began to run, in Unix seconds; 0: it does not run."""
+    containers = status.get("containerStatuses") or ()
+    return [unix_seconds(((one.get("state") or {}).get("running") or {}).get("startedAt")) for one in containers]
 
 
 def _true_since(condition: Json) -> float | None:

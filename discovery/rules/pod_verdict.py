@@ -5,8 +5,9 @@ being emptied, and answering on its ready port.
 
 Ready is the kubelet's word. After an outage of the API server the node controller may take it from the pods of any
 node: it asks for the kubelets' leases again only after 30 to 60 s (client-go 0.34, `tools/cache/reflector.go`), and
-gives up a node that it has not heard of for 50 s. A worker that answers on its ready port meanwhile goes on. And at a
-start the worker answers first: the kubelet calls it Ready some tenths of a second later.
+gives up a node that it has not heard of for 50 s. A kubelet that starts anew takes it from all its pods for a second or
+two. A worker that answers on its ready port meanwhile goes on. And at a start the worker answers first: the kubelet
+calls it Ready some tenths of a second later.
 """
 
 from collections.abc import Container
@@ -151,7 +152,7 @@ def _objection_to_pod(pod: PodView, rules: EligibilityRules) -> Objection | None
         return Reason.TERMINATING, ""
     if pod.phase != "Running":
         return Reason.PENDING, pod.reason or pod.phase
-    if not (pod.ready_to_kubelet or pod.starting):
+    if not pod.may_answer:
         return Reason.NOT_READY, ""
     if pod.leave:
         return Reason.LEAVE_ASKED, ""
@@ -178,5 +179,5 @@ def _objection_to_worker(pod: PodView, worker: WorkerView | None) -> Objection |
     if worker.lost:
         return Reason.UNREACHABLE, ""
     if not pod.ready and worker.silent:
-        return Reason.NOT_READY, "its node is not Ready, and it does not answer" if pod.ready_withdrawn else ""
+        return Reason.NOT_READY, f"{'its node is not Ready, and ' if pod.ready_withdrawn else ''}it does not answer"
     return (Reason.LEAVING, "") if worker.state is WorkerState.LEAVING else None

@@ -51,6 +51,6 @@ def plan_scale(
 
 
 def _has_left(pod: PodView, worker: WorkerView | None) -> bool:
-    if pod.phase != "Running" or not (pod.ready_to_kubelet or (pod.starting and worker)):
+    if pod.phase != "Running" or not (pod.may_answer and (worker or not pod.starting)):
         return True  # its port is closed, or it never began
     return worker is not None and (worker.lost or worker.state is WorkerState.WAITING)

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from hvd_elastic.system.plain_words import printable
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -149,11 +151,9 @@ def _aligned(text: str, missing: int, *, right: bool, bold: bool) -> str:
 
 
 def _cell(value: object) -> str:
-    """The value on one printable line: a name must not send control characters to a terminal."""
     if value is None:
         return "-"
-    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return printable(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
 def _kubectl_name(manifest: Mapping[str, Any]) -> str:

@@ -19,7 +19,9 @@ class HorovodrunProcess:
         if command.may_wait:
             reading, self._sending = os.pipe()
             try:
-                self._pid = self._spawn((*command.program, ARGUMENTS_FROM, str(reading)), keep=(reading,))
+                self._pid = self._spawn(
+                    (*command.program, ARGUMENTS_FROM, str(reading), str(command.run_dir)), keep=(reading,)
+                )
             finally:
                 os.close(reading)
 

@@ -32,6 +32,7 @@ from hvd_elastic.launcher.remote.ssh import SshCommandRunner
 from hvd_elastic.launcher.remote.worker_environment import bind_address, worker_environment
 from hvd_elastic.launcher.remote.worker_output import OutputReader, OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses, end_leftovers
+from hvd_elastic.launcher.script_reports import ScriptReports
 from hvd_elastic.launcher.status_report import StatusReport
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
@@ -117,7 +118,8 @@ class _Launch:
             report=self._report,
         )
         self._token = secrets.token_hex()
-        self._server = RendezvousServer(bind_address(settings), self._driver, token=self._token)
+        reports = ScriptReports(settings.run_dir)
+        self._server = RendezvousServer(bind_address(settings), self._driver, token=self._token, reports=reports)
 
     def run(self, source: HostSource) -> LaunchOutcome:
         """Callbacks are pushed once what they undo was done, so an error on the way leaves nothing behind."""

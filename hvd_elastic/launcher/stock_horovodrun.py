@@ -1,15 +1,13 @@
 """`horovodrun` as it is, but for what its start, its look at the hosts and its rendezvous server cost.
 
     python -c CODE ARGUMENTS... COMMAND...
-    python -c CODE --arguments-from DESCRIPTOR
+    python -c CODE --arguments-from DESCRIPTOR RUN_DIR
 
 With the second form it imports Horovod, and then reads the arguments from that descriptor, each ended by a zero byte.
-So its imports are done when the launcher knows what to run. At the descriptor's end without any, it ends, with 0.
+So its imports are done when the launcher knows what to run. At the descriptor's end without any, it ends, with 0. What
+training processes tell the sidecar goes to RUN_DIR (`script_reports`).
 
-**Connections that wait.** Horovod's own backlog is 5 (`socketserver.TCPServer.request_queue_size`, under
-`horovod/runner/http/http_server.py`). When many workers ask for each other's addresses at once, the kernel drops or
-resets what does not fit. A worker tries three times, half a second apart (`MAX_RETRY_TIMES` in Horovod's
-`common/gloo/http_store.h`), and then gives up, and its whole host with it.
+**Its rendezvous server.** An elastic job gets ours (`horovodrun_rendezvous`).
 
 **Whether Horovod has Gloo.** horovodrun finds out by a process that imports torch (`gloo_built` and
 `_check_extension_lambda` in `horovod/common/util.py`), which is most of its start. Builds with our patches always do.
@@ -19,13 +17,21 @@ each worker (`safe_shell_exec.py`), and multiprocessing has that import the main
 started as a script that is all of its launcher. A program that was given with `-c` has no module to import.
 """
 
+import functools
 import os
+import secrets
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.horovod.patch_set import installed_patches
-from hvd_elastic.launcher.protocol.rendezvous_server import BACKLOG
+from hvd_elastic.launcher.horovodrun_rendezvous import HorovodrunRendezvous
+from hvd_elastic.launcher.script_reports import ScriptReports
+from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_TOKEN
+
+if TYPE_CHECKING:
+    from horovod.runner.elastic.driver import ElasticDriver
 
 CODE: Final = "from hvd_elastic.launcher.stock_horovodrun import main; main()"
 ARGUMENTS_FROM: Final = "--arguments-from"
@@ -33,19 +39,35 @@ ARGUMENTS_FROM: Final = "--arguments-from"
 
 def main() -> None:
     """Run horovodrun with the arguments of this process, or with those that it is sent."""
-    from horovod.runner import launch
-    from horovod.runner.http.http_server import RendezvousHTTPServer
+    from horovod.runner import gloo_run, launch
 
-    RendezvousHTTPServer.request_queue_size = BACKLOG
-    if installed_patches():
-        launch.gloo_built = _has_gloo
+    reports: ScriptReports | None = None
     arguments: Sequence[str] = sys.argv[1:]
     if arguments[:1] == [ARGUMENTS_FROM]:
+        reports = ScriptReports(Path(arguments[2]))
         arguments = _received(int(arguments[1]))
         if not arguments:
             return
+    gloo_run.create_rendezvous_handler = _itself
+    gloo_run.launch_gloo_elastic = functools.partial(_launch_elastic, gloo_run.launch_gloo_elastic, reports)
+    if installed_patches():
+        launch.gloo_built = _has_gloo
     sys.argv = ["horovodrun", *arguments]
     launch.run_commandline()
+
+
+def _launch_elastic(launch: Callable[..., object], reports: ScriptReports | None, *arguments: Any) -> object:
+    """Horovod's own with our rendezvous server, whose token the workers get."""
+    command, execute, settings, environment, interfaces, _, executable = arguments
+    token = secrets.token_hex()
+    rendezvous = HorovodrunRendezvous(token, reports)
+    environment = {**environment, ENV_RENDEZVOUS_TOKEN: token}
+    return launch(command, execute, settings, environment, interfaces, rendezvous, executable)
+
+
+def _itself(driver: "ElasticDriver") -> "ElasticDriver":
+    """In place of what makes a handler of HTTP requests: our server asks the driver."""
+    return driver
 
 
 def encode(arguments: Sequence[str]) -> bytes:

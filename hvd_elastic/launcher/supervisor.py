@@ -186,7 +186,8 @@ class _Supervisor:
                 self._unexplained = self._run if worker_code is None else None
                 logger.info("horovodrun has ended with %d%s", code, _of_worker(worker_code))
                 end = Exit.RESET_LIMIT if self._run.output.has_reached_reset_limit else code
-                self._supervision.launcher_ended(end, time.monotonic(), worker_code=worker_code)
+                said = self._run.output.worker_sentence
+                self._supervision.launcher_ended(end, time.monotonic(), worker_code=worker_code, said=said)
 
     def _stop(self, pid: int, *, hurried_by: frozenset[signal.Signals] = frozenset()) -> None:
         """End horovodrun, by force if it does not end itself. Without workers it never does: it waits for hosts.

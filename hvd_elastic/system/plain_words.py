@@ -1,4 +1,4 @@
-"""Plain words of every room: numbers of things, and long sentences made short."""
+"""Plain words of every room: numbers of things, long sentences made short, and strangers' words made harmless."""
 
 
 def count_words(count: int, thing: str) -> str:
@@ -16,3 +16,8 @@ def cut_middle(text: str, longest: int) -> str:
         return text
     kept = max(0, longest - 5)
     return f"{text[: kept - kept // 2].rstrip()} ... {text[len(text) - kept // 2 :].lstrip()}"
+
+
+def printable(text: str) -> str:
+    """The text on one line, with `?` in place of each control character: a name must not steer a terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)

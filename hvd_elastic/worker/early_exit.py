@@ -1,4 +1,4 @@
-"""A training process that ends inside its training function: with 0, the job would count as done, and it is not."""
+"""What the launcher is told of a process that has ended: one that ends training with 0 alone is wrong."""
 
 import contextlib
 from dataclasses import dataclass
@@ -9,6 +9,9 @@ from hvd_elastic.mpijob.contract import MISTAKE_LINE, TRAINING_FILE, Exit
 
 _FIELDS: Final = 4
 _MOST_BYTES: Final = 128
+_OUT_OF_MEMORY: Final = (
+    "the kernel has killed this process for want of memory: raise workers.memory, or let the script use less"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +55,17 @@ def take_mark(run_dir: Path, pid: int) -> TrainingMark | None:
     return None
 
 
-def reported_exit(code: int, mark: TrainingMark | None) -> ReportedExit:
+def reported_exit(code: int, mark: TrainingMark | None, *, oom: bool | None = None) -> ReportedExit:
     """What to report of a process that has ended with a shell's exit code.
 
     After SIGTERM any exit is a leave. Another process that stops training alone, and says that all is well, is wrong.
+    `oom`: whether the kernel has killed it for want of memory; None: not known.
     """
-    if mark is None:
-        return ReportedExit(code=code)
-    if mark.ordered:
+    if mark is not None and mark.ordered:
         return ReportedExit(code=Exit.REMOVED)
-    if code != Exit.OK or mark.size == 1:
+    if oom:
+        return ReportedExit(code=code, message=_OUT_OF_MEMORY)
+    if mark is None or code != Exit.OK or mark.size == 1:
         return ReportedExit(code=code)
     when = f"after step {mark.step}" if mark.step >= 0 else "before its first commit"
     message = (

@@ -25,7 +25,7 @@ from hvd_elastic.worker.adoption.adopt_socket import AdoptClient, AdoptSocket
 from hvd_elastic.worker.early_exit import reported_exit, take_mark
 from hvd_elastic.worker.event_loop import EventLoop
 from hvd_elastic.worker.pod_settings import PodSettings
-from hvd_elastic.worker.process_exits import ProcessExits
+from hvd_elastic.worker.process_exits import KILLED, OomKills, ProcessExits
 from hvd_elastic.worker.ready_port import ReadyPort
 from hvd_elastic.worker.slot_phase import SlotPhase
 from hvd_elastic.worker.sshd import Sshd
@@ -116,6 +116,7 @@ class EntryPoint:
         self._code = int(Exit.OK)
         self._stopped = StoppedProcesses()
         self._exits = ProcessExits()
+        self._oom_kills = OomKills()
 
     def run(self) -> int:
         """Serve until a signal ends it. Return the exit code. No process is left behind. Raises RunDirError."""
@@ -132,7 +133,7 @@ class EntryPoint:
         for slot in self._slots:
             slot.start()
         self._look_for_launcher()
-        self._look_for_stopped()
+        self._look_at_processes()
         self._loop.run()
         self._ready.release()
         self._adopt.close()
@@ -156,16 +157,17 @@ class EntryPoint:
         for pid, code in child_processes.reap(lambda pid: self._owner(pid) is not None):
             slot = self._owner(pid)
             if slot is not None:
-                reported = reported_exit(code, take_mark(self._run_dir, pid))
-                self._note_exit(slot, reported.code)
+                oom = self._oom_kills.look() if code == KILLED else False
+                reported = reported_exit(code, take_mark(self._run_dir, pid), oom=oom)
+                self._note_exit(slot, reported.code, oom=oom)
                 slot.ended(reported, is_retired=self._leaving)
             elif self._sshd is not None and pid == self._sshd.pid:
                 self._sshd.ended(code)
         self._end_if_left()
 
-    def _note_exit(self, slot: WorkerSlot, code: int) -> None:
+    def _note_exit(self, slot: WorkerSlot, code: int, *, oom: bool | None) -> None:
         if slot.phase is SlotPhase.TRAINING:
-            self._exits.note(slot.ending, code, answers.read_heartbeat(self._run_dir).step)
+            self._exits.note(slot.ending, code, answers.read_heartbeat(self._run_dir).step, oom=oom)
 
     def _owner(self, pid: int) -> WorkerSlot | None:
         return next((slot for slot in self._slots if slot.pid == pid), None)
@@ -269,13 +271,14 @@ class EntryPoint:
             return
         self._loop.after(min(limit / 10, _LAUNCHER_LOOK_SECONDS), self._look_for_launcher)
 
-    def _look_for_stopped(self) -> None:
+    def _look_at_processes(self) -> None:
         """Kill what is stopped for good. Its death is told, and the slot gets another process."""
         slots = {slot.pid: slot for slot in self._slots if slot.pid is not None}
         for pid in self._stopped.overdue({pid: is_stopped(pid) for pid in slots}, time.monotonic()):
             log.error("process %d has been stopped for %g s: it is killed", pid, STOPPED_SECONDS)
             slots[pid].kill_stopped()
-        self._loop.after(LOOK_SECONDS, self._look_for_stopped)
+        self._oom_kills.look()
+        self._loop.after(LOOK_SECONDS, self._look_at_processes)
 
     def _leave(self) -> None:
         if self._leaving:

@@ -1,5 +1,7 @@
 """Nodes that are drained, that are cut off and come back, and that lack a little of what inference asks for."""
 
+import signal
+
 import pytest
 
 from hvd_elastic.mpijob.contract import Role
@@ -89,6 +91,42 @@ def test_training_goes_on_while_no_kubelet_is_heard_of(
     waiting.until("all workers are Ready again", lambda: ready("True"), within_seconds=60)
     job.wait_steps(100)
     assert {step["size"] for step in job.account.since(silent).steps} == {4}
+    job.finish()
+    nothing_lost(job.account, ended=True)
+
+
+@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
+def test_kubelets_that_start_anew_cost_no_world(
+    cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
+) -> None:
+    """Each takes Ready from all its pods until its own probe has succeeded; the workers answer all the time."""
+    machine = cluster.local()
+    job = start(cluster, namespace, launcher, node_labels={}, workers=jobs.workers((1, 4, 4)))
+    job.wait_size(4)
+
+    def since_when() -> list[str]:
+        return [
+            condition["lastTransitionTime"]
+            for pod in job.pods(Role.WORKER)
+            for condition in pod["status"]["conditions"]
+            if (condition["type"], condition["status"]) == ("Ready", "True")
+        ]
+
+    before = since_when()
+    anew = timeline.mark("the kubelets start anew")
+    for name in machine.nodes:
+        kubelet = machine.daemon(f"{name}-kubelet")
+        kubelet.stop(with_signal=signal.SIGKILL)
+        kubelet.start()
+    waiting.until(
+        "all workers are Ready once more",
+        lambda: len(since := since_when()) == 4 and not {*since} & {*before},
+        within_seconds=120,
+        seen=job.describe,
+    )
+    job.wait_steps(50)
+    assert {step["size"] for step in job.account.since(anew).steps} == {4}
+    assert not [event for event in job.account.since(anew).events if event["event"] == "reset"]
     job.finish()
     nothing_lost(job.account, ended=True)
 

@@ -45,6 +45,9 @@ def test_two_jobs_one_after_the_other(cluster: Site, namespace: Kubectl, tmp_pat
     best, worst = _rows(namespace)
     assert [best["point"]["lr"], worst["point"]["lr"]] == ["0.1", "0.000001"]
     assert best["metrics"]["loss"] < worst["metrics"]["loss"]
+    for row in (best, worst):
+        said = namespace("logs", f"job/{row['job']}-launcher", "--container=launcher", "--tail=50")
+        assert f"steps {row['step']} accuracy {row['metrics']['accuracy']:.4f}" in said, "the values of its end"
     # RFC 3339 times of one zone compare as text. A Job that was suspended starts when it is resumed.
     ended = namespace.get("mpijob", worst["job"])["status"]["completionTime"]
     assert ended <= namespace.get("job.batch", f"{best['job']}-launcher")["status"]["startTime"]

@@ -93,6 +93,7 @@ def test_a_failing_script_ends_with_its_code_and_its_last_lines(launcher: str, s
 
     assert job.returncode == 1, output
     assert "ValueError: my own mistake" in output
+    assert output.rstrip().endswith("\nValueError: my own mistake"), "the launcher's last word is the script's"
     assert "RuntimeError: Horovod detected" not in output
     assert "gloo_run" not in output
 

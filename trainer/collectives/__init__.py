@@ -13,8 +13,7 @@ Where to change what:
 - what is known of, or done to, the optimizers that Horovod makes: `distributed_optimizer.py`.
 - what is replaced in the imported Horovod: functions that scripts call: `replaced_functions.py`, by what
   `trainer/elastic/horovod_patches.py` says; how a worker registers for host updates: `notifications.py`; its wait for
-  an operation: `eased_wait.py`, and watched for stalls: `collective_calls.py`; which dtypes its operations take:
-  `wire_dtypes.py`.
+  an operation, watched for stalls: `collective_calls.py`; which dtypes its operations take: `wire_dtypes.py`.
 - what a process that joins gets for the operations before its training function: `setup_calls.py`.
 - what is said of a Horovod that lacks our patches of its source: `patch_check.py`.
 """

@@ -62,6 +62,11 @@ class SetupHistory:
     parameters: "list[torch.Tensor | None]" = field(default_factory=list)
     """Of `broadcast_parameters`, tensor by tensor. None: the State brings it."""
 
+    @property
+    def has_values(self) -> bool:
+        """Whether one that joins would miss anything of it."""
+        return bool(self.results) or any(value is not None for value in self.parameters)
+
 
 class SetupCalls:
     """Those of one process. One thread calls Horovod."""
@@ -100,14 +105,17 @@ class SetupCalls:
             return
         import torch
 
-        told = torch.tensor([world.rank() if self._is_over else -1, not self._is_over], dtype=torch.int64)
+        teller = world.rank() if self._is_over else -1
+        told = torch.tensor([teller, not self._is_over, self._history.has_values], dtype=torch.int64)
         told = world.allreduce(told, op=ReduceOp.MAX, name="hvd_elastic.setup")
         self.has_met = True
-        teller, has_newcomer = told.tolist()
+        teller, has_newcomer, has_values = told.tolist()
         if teller < 0 or not has_newcomer:
             return
-        mine = self._history if world.rank() == teller else None
-        history = world.broadcast_object(mine, root=teller, name="hvd_elastic.history")
+        history: SetupHistory | None = SetupHistory()
+        if has_values:  # else the others need not wait for it
+            mine = self._history if world.rank() == teller else None
+            history = world.broadcast_object(mine, root=teller, name="hvd_elastic.history")
         if not self._is_over and history is not None:
             for tensor, value in zip(self._sent, history.parameters, strict=False):  # by a standby, in a world of one
                 if value is not None:

@@ -34,10 +34,11 @@ class SampleProof:
                 self._thread = threading.Thread(target=self._examine_all, name="sample-proof", daemon=True)
                 self._thread.start()
 
-    def wait(self) -> None:
+    def wait(self, seconds: float | None = None) -> None:
+        """Until all that was begun is examined, for at most so many seconds."""
         thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(seconds)
 
     def _examine_all(self) -> None:
         while (certificate := self._take()) is not None:

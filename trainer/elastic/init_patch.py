@@ -1,7 +1,7 @@
 """`hvd.init()`, replaced: the first call forms the first world as `world_membership` does.
 
 Horovod's operations take more dtypes (`wire_dtypes`) before anything else replaces them for a while.
-From then on this process is watched for waits, and leaves its core to those whom it waits for. What it asks of Horovod
+From then on this process is watched for waits. What it asks of Horovod
 before its training function is kept for those that join (`setup_calls`).
 """
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from hvd_elastic.trainer.collectives import eased_wait, patch_check, setup_calls, wire_dtypes
+from hvd_elastic.trainer.collectives import patch_check, setup_calls, wire_dtypes
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_init
 from hvd_elastic.trainer.data.loaders import loader_processes
@@ -64,8 +64,6 @@ def enter_world() -> None:
 
 
 def _watch() -> None:
-    """Ease waits first: the watch notes a wait as it begins."""
-    eased_wait.install()
     stall_watch.THIS_PROCESS.enter_world(HOROVOD.rank(), HOROVOD.size())
 
 

@@ -64,6 +64,11 @@ class ResetTimer:
                 say(logger, _goes_on(size=size, step=self.step, seconds=pause, cause=self.cause))
         self.cause = None
 
+    def ended(self) -> None:
+        """Tell of the end of training, which our own state tells itself."""
+        rank, size = self._rank_and_size
+        events.emit(events.Kind.ENDED, rank=rank, size=size, step=self.step)
+
     def left(self) -> None:
         rank, size = self._rank_and_size
         events.emit(events.Kind.LEFT, rank=rank, size=size, step=self.step)

@@ -9,7 +9,6 @@ It differs from Horovod 0.28.1 (`horovod/common/elastic.py`, `run_fn`) as follow
 * Leaving, a lost launcher and a mistake in the script end the process with exit codes of their own (`contract.Exit`).
 * Training ends when all ranks have left their training function. One that leaves alone is a mistake in the script.
 * A failure while the state is synced, or in a reset callback, is one more reset.
-* A rank that waits for others leaves its core to them (`eased_wait`).
 """
 
 import contextlib
@@ -19,7 +18,14 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, Exit, HvdElasticError
+from hvd_elastic.mpijob.contract import (
+    ENV_CHECKPOINT,
+    FIGURES_EXPECTED_KEY,
+    FIGURES_SCOPE,
+    LAST_FIGURES_KEY,
+    Exit,
+    HvdElasticError,
+)
 from hvd_elastic.trainer.collectives import patch_check, setup_calls
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.replaced_functions import replace_run
@@ -83,7 +89,7 @@ def run(func: Callable[P, R]) -> Callable[P, R]:
             script_mistake.leave_if(script_checks.find(state))
             _check_at_commits(state)
             _warn_if_never_stored(state)
-        _tell_of_training()
+        _tell_of_training(state)
         signals = script_signals.THIS_PROCESS
         with host_updates.listening(state) as updates, _errors_are_the_scripts(began_as), signals.over_worlds():
             return _over_worlds(state, updates, lambda: func(*args, **kwargs))
@@ -109,7 +115,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.sync()
             world_membership.THIS_PROCESS.report_synced()
             timer.resumed()
-            return _train(state, func)
+            return _train(state, func, timer)
         except HostsUpdatedInterrupt:  # a RuntimeError too
             timer.interrupted(events.PauseCause.HOSTS)
         except (RuntimeError, ConnectionError, EOFError) as error:
@@ -123,7 +129,7 @@ def _over_worlds(state: ElasticState, updates: HostUpdates, func: Callable[[], R
             state.restore()
 
 
-def _train(state: ElasticState, func: Callable[[], R]) -> R:
+def _train(state: ElasticState, func: Callable[[], R], timer: ResetTimer) -> R:
     """Call the training function, and leave it together with all other ranks.
 
     An exit with 0 is such an end, too. After SIGTERM any end is this rank's alone, and the others train on. Under
@@ -131,7 +137,9 @@ def _train(state: ElasticState, func: Callable[[], R]) -> R:
     """
     if not is_durable(state):
         with distributed_samplers.THIS_PROCESS.training(state), _watched_for_stalls():
-            return func()
+            result = func()
+        timer.ended()
+        return result
     mark, rank = training_mark.THIS_PROCESS, HOROVOD.rank()
     mark.enter(rank, HOROVOD.size())
     ended: SystemExit | None = None
@@ -198,14 +206,24 @@ def _next_world(state: ElasticState, updates: HostUpdates, timer: ResetTimer) ->
     updates.redeliver()
 
 
-def _tell_of_training() -> None:
-    """Log as JSON, write figures and serve metrics, as far as somebody wants them."""
+def _tell_of_training(state: ElasticState) -> None:
+    """Log as JSON, write figures and serve metrics, as far as somebody wants them.
+
+    The launcher hears, before this process registers, whether to wait for the steps of the script.
+    """
     from hvd_elastic.trainer.data.sample_proof import words_of_this_process
     from hvd_elastic.trainer.telemetry import figures_file, metrics_server
 
     json_logs.configure()
-    figures_file.start(words_of_this_process)
+    figures_file.start(words_of_this_process, lambda line: _tell_launcher(LAST_FIGURES_KEY, line))
+    if is_durable(state):
+        _tell_launcher(FIGURES_EXPECTED_KEY, "")
     metrics_server.THIS_PROCESS.start(HOROVOD.local_rank())
+
+
+def _tell_launcher(key: str, text: str) -> None:
+    if rendezvous_client.launched():
+        rendezvous_client.publish(FIGURES_SCOPE, key, text)
 
 
 @contextlib.contextmanager

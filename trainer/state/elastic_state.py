@@ -6,7 +6,7 @@ broadcast (`broadcast`). The position in the data is part of it, so going back t
 """
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -14,6 +14,7 @@ from hvd_elastic.trainer.collectives.errors import HostsUpdatedInterrupt
 from hvd_elastic.trainer.collectives.horovod_classes import TorchState, init_torch_state
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import ReduceOp
+from hvd_elastic.trainer.data import sample_proof
 from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.elastic import departure, horovod_patches, training_mark
 from hvd_elastic.trainer.elastic.mistakes import swallowed_interrupt
@@ -30,6 +31,9 @@ from hvd_elastic.trainer.state.replicas.replica_check import ReplicaCheck, Repli
 from hvd_elastic.trainer.state.sharded_commits import ShardedCommits
 from hvd_elastic.trainer.state.state_objects import StateError
 from hvd_elastic.trainer.state.step_report import StepReport, tell_saves
+
+_PROOF_SECONDS: Final = 30.0
+"""At most, for the proof of the last epoch's samples at the end of training: 50 ms for a million of them."""
 
 
 class State(EpochsMixin, TorchState):  # type: ignore[misc]
@@ -261,13 +265,15 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
             self._durable.open_in_background(self._present.progress.lineage)
 
     def end_training(self) -> None:
-        """Wait until the last commit is durable. Called by `elastic.run` when the training function has returned.
+        """Wait until the last commit is durable, and tell of the end. Called when the training function has returned.
 
         A collective operation: all ranks end together. If the one that stores the commit is lost meanwhile, the others
         still hold it.
         """
         self._sharded.store_final()
         tell_saves(self._durable.take_outcomes(), self._present.progress)
+        sample_proof.THIS_PROCESS.wait(_PROOF_SECONDS)
+        self._report.tell_end(self._present.progress)
         if HOROVOD.size() > 1:
             HOROVOD.allreduce(torch.zeros(1), op=ReduceOp.AVERAGE, name="hvd_elastic.end")
 

@@ -42,6 +42,11 @@ class StepReport:
         self._last_step = now
         self.forget()
 
+    def tell_end(self, progress: Progress) -> None:
+        """Training has ended."""
+        emit(events.Kind.ENDED, progress, **self._logged)
+        self.forget()
+
 
 def tell_saves(outcomes: Iterable[SaveOutcome], progress: Progress) -> None:
     """Tell how saves ended."""

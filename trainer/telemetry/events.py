@@ -14,7 +14,9 @@ If `contract.ENV_EVENTS` names a folder, every process appends JSON objects, one
 * epoch: `epoch`, the epoch that begins;
 * checkpoint: a save to the durable tier has ended, seen by the writer at its next commit: `saved` (the step that was
   stored), `seconds`, `bytes`, and `error`, which is empty if the step is durable. At the start of a job whose state is
-  never stored: `saved` is null, and `error` says why.
+  never stored: `saved` is null, and `error` says why;
+* ended: this process has left its training function, and the last commit is as durable as it gets. With the values that
+  the script logged after its last commit.
 
 A folder that cannot be written, or is full, costs its lines. Training goes on, and the log says once what is lost.
 """
@@ -43,6 +45,7 @@ class Kind(StrEnum):
     LEFT = "left"
     EPOCH = "epoch"
     CHECKPOINT = "checkpoint"
+    ENDED = "ended"
 
 
 class PauseCause(StrEnum):

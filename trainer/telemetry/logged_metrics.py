@@ -25,9 +25,9 @@ class LoggedMetrics:
             if reading := self._readings.get(name) or self._new(name):
                 reading.note(event[name])
 
-    def numbers(self) -> dict[str, float]:
-        """By name, those that are one finite number."""
-        read = {name: reading.number() for name, reading in sorted(self._readings.items())}
+    def numbers(self, *, wait: bool = False) -> dict[str, float]:
+        """By name, those that are one finite number. `wait`: see LossReading."""
+        read = {name: reading.number(wait=wait) for name, reading in sorted(self._readings.items())}
         return {name: number for name, number in read.items() if number is not None}
 
     def _new(self, name: str) -> LossReading | None:

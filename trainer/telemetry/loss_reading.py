@@ -22,9 +22,12 @@ class LossReading:
         detach = getattr(value, "detach", None)
         self._last = detach() if callable(detach) else value
 
-    def number(self) -> float | None:
-        """The last value that is known; None if there is none, or if it is not one finite number."""
-        if not getattr(self._last, "is_cuda", False):
+    def number(self, *, wait: bool = False) -> float | None:
+        """The last value that is known; None if there is none, or if it is not one finite number.
+
+        `wait`: for the GPU, too. Then it is the last value itself.
+        """
+        if wait or not getattr(self._last, "is_cuda", False):
             return _finite(self._last)
         if self._copy is not None and self._copy[1].query():
             self._known, self._copy = _finite(self._copy[0]), None

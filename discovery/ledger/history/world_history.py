@@ -19,7 +19,8 @@ from hvd_elastic.mpijob.contract import WorkerState
 LASTING_SECONDS: Final = 5.0
 """A change counts after this long, if no figures tell of it."""
 FIGURES_SECONDS: Final = 60.0
-"""The same where rank 0 has figures: the pause may be that long."""
+"""The same where rank 0 has figures: the pause may be that long. Also before anybody has trained: the script may still
+be on its way there, or may end before it."""
 EMPTY_SECONDS: Final = 2.0
 """The same if nobody trains any more."""
 SILENT_SECONDS: Final = 30.0
@@ -69,6 +70,8 @@ class WorldHistory:
     """UID of the worker that had them."""
     stepped: float | None = None
     """When a new step was last seen, by this side's clock."""
+    has_registered: bool = False
+    """Whether a process of a script that tells no steps has come into `elastic.run` (`contract.REGISTERED_FILE`)."""
     _members: dict[str, _Member] = field(default_factory=dict)
     _paused: float = 0.0
     """End of the last pause that the ledger has."""
@@ -99,6 +102,11 @@ class WorldHistory:
                 if entry.pause_seconds is not None:
                     history._paused = entry.unix
         return history
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the script was seen to get into its training."""
+        return self.has_registered or self._reached >= 0 or (self.figures is not None and self.figures.step >= 0)
 
     @property
     def is_unsettled(self) -> bool:
@@ -151,17 +159,29 @@ class WorldHistory:
             self.stepped = now
         self.figures, self.rank0 = figures, uid
         fresh = [pause for pause in figures.pauses if _middle(pause) > self._paused] if self.world else []
+        passed: ResizePause | None = None
         for pause in fresh:
             trains = self._trains(pause.to_size)
-            self._is_settling = pause is fresh[-1] and pause.to_size not in {0, len(trains) * self.slots}
+            is_last, is_whole = pause is fresh[-1], pause.to_size in {0, len(trains) * self.slots}
+            self._is_settling = is_last and not is_whole
             if self._is_settling and now < pause.unix + SETTLING_SECONDS:
                 break
-            yield self._change(trains, pause, now)
+            whole = _together(passed, pause)
+            if is_last or is_whole:
+                passed = None
+                yield self._change(trains, whole, now)
+            else:  # that world is over, and no state tells any more who was in it
+                passed = whole
         # A file that an earlier process has left says nothing of a new world.
         if not self.world and figures.step >= 0 and figures.unix > self._changed and self._trains():
             self._paused = max([self._paused, *(pause.unix for pause in figures.pauses)])
             yield self._begin_anew(figures, now)
         self._reached = figures.step if self.world else self._reached
+
+    def take_last_figures(self, figures: TrainingFigures, now: float) -> Iterator[WorldChanged]:
+        """What rank 0 told when training had ended, unless another one was heard of after it."""
+        if self.figures is None or figures.unix >= self.figures.unix:
+            yield from self.take_figures(self.rank0, figures, now)
 
     def _begin_anew(self, figures: TrainingFigures, now: float) -> WorldChanged:
         """Somebody trains again. A process that came after the last world's begin has its state from a checkpoint."""
@@ -189,9 +209,11 @@ class WorldHistory:
     def _patience(self, trains: tuple[str, ...], since: float) -> float:
         if not trains:
             return EMPTY_SECONDS if self._members else SILENT_SECONDS
+        if self.figures is None:
+            return LASTING_SECONDS if self.has_trained or self.has_registered else FIGURES_SECONDS
         # Figures of the new world tell its pause, if they tell any.
-        is_told = self.figures and self.figures.size == len(trains) * self.slots and self.figures.unix > since
-        return LASTING_SECONDS if self.figures is None or is_told else FIGURES_SECONDS
+        is_told = self.figures.size == len(trains) * self.slots and self.figures.unix > since
+        return LASTING_SECONDS if is_told else FIGURES_SECONDS
 
     def _trains(self, size: int = 0) -> tuple[str, ...]:
         """The pods that train, rank 0's first. One that is to leave trains on until the others go on without it.
@@ -228,6 +250,14 @@ class WorldHistory:
         return replace(
             changed, unix=pause.unix, step=pause.step, pause_seconds=pause.seconds, repeated_steps=pause.repeated
         )
+
+
+def _together(earlier: ResizePause | None, pause: ResizePause) -> ResizePause:
+    """Two pauses as one: what both cost, and the world that the later one led to."""
+    if earlier is None:
+        return pause
+    seconds, repeated = earlier.seconds + pause.seconds, earlier.repeated + pause.repeated
+    return replace(pause, seconds=seconds, from_size=earlier.from_size, repeated=repeated)
 
 
 def _middle(pause: ResizePause) -> float:

@@ -3,6 +3,7 @@
     watches, prober ──► queue ──► JobHistory ──► entries ──► LedgerWriter (ConfigMap)
                                       ▲                  └─► StatusPublisher (the MPIJob's annotation and Events)
     workers' reports ──► WorkerInquiry
+                    launcher ──► LAST_FIGURES_FILE, at the end
 
 Nothing here keeps training from going on. While the API server is away entries wait. A ledger that is missing is said
 at once, and the live status goes on without it. An error that nobody has foreseen is said, and costs what it struck (a
@@ -24,6 +25,7 @@ from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods
+from hvd_elastic.discovery.sidecar.record.launcher_reports import has_registered, last_figures
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.ledger_writer import LedgerWriter
 from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
@@ -57,7 +59,7 @@ class JobRecorder:
         """`ask` asks the worker at an address. `wall` gives Unix seconds, and may jump; by `clock`, which may not, it
         is decided when to write.
         """
-        self._wall, self._clock = wall, clock
+        self._wall, self._clock, self._run_dir = wall, clock, options.run_dir
         self._launchers = LauncherPods(server, options)
         self._status_publisher = StatusPublisher(server, options)
         self._ledger = LedgerWriter(
@@ -105,6 +107,7 @@ class JobRecorder:
         self._attempt("its beginning", self._begin_if_due)
         if not self._has_begun:
             return
+        self._history.world.has_registered = has_registered(self._run_dir)
         self._attempt("what the workers say", lambda: self._ledger.add(self._inquiry.ask_all()))
         self._attempt("what time tells", lambda: self._ledger.add(self._history.world.pass_time(self._now())))
         self._attempt("what it would have written now", self._ledger.write_if_due)
@@ -191,12 +194,17 @@ class JobRecorder:
 
     def _conclude(self) -> None:
         """The launcher has ended: kubelets stop a native sidecar after the main container."""
+        self._attempt("its last figures", self._add_last_figures)
         self._attempt("its last words", self._add_end)
         self._attempt("what it would have written at the end", self._ledger.conclude)
         self._attempt(
             "the last status",
             lambda: self._status_publisher.conclude(self._history, self._ledger.entries, self._now()),
         )
+
+    def _add_last_figures(self) -> None:
+        if figures := last_figures(self._run_dir):
+            self._ledger.add(self._history.world.take_last_figures(figures, self._now()))
 
     def _add_end(self) -> None:
         limit = self._history.job.backoff_limit if self._history.job else None

@@ -36,8 +36,9 @@ class StatusPublisher:
         self._job_uid = ""
         self._news = JobNews(min_workers=options.min_workers, max_workers=options.max_workers)
         self._status = PresentStatus(())
-        self._told: tuple[Activity, tuple[str, ...], int, str, str] | None = None
-        """Activity, workers, wanted, the words of a stall and of a failed save, as they were last written."""
+        self._told: tuple[Activity, tuple[str, ...], int, str, bool, str] | None = None
+        """Activity, workers, wanted, the words of a stall, whether it has run, and the words of a failed save, as they
+        were last written."""
         self._next_status = self._earliest = 0.0
         self._is_stalled = False
         self._said: set[str] = set()
@@ -83,11 +84,12 @@ class StatusPublisher:
         if doing is Activity.STALLED and not self._is_stalled:
             self._news.stall(now - (history.world.stepped or now))
         self._is_stalled = doing is Activity.STALLED
-        if history.world.figures and (told := self._saves.take(history.world.figures)):
+        figures = history.world.figures
+        if figures and (told := self._saves.take(figures)):
             self._at_once.append(told)
         self._write_events(moment)
-        failing = history.world.figures.save_error if history.world.figures else ""
-        present = doing, history.world.world, history.wanted, stall.words, failing
+        failing = figures.save_error if figures else ""
+        present = doing, history.world.world, history.wanted, stall.words, history.world.has_run, failing
         if moment >= self._earliest and (moment >= self._next_status or present != self._told):
             self._write_status(self._status.status(history, entries, now, stall), moment)
             self._told = present

@@ -223,4 +223,6 @@ def _summary(found: "SweepStatus", metric: str) -> str:
     stopped = "; stopped: hvd-elastic sweep resume goes on" if found.stopped else ""
     logged = sorted({name for row in found.rows for name in row.metrics})
     others = f"; logged: {', '.join(logged)}" if logged and metric not in logged else ""
-    return f"{count_words(len(found.rows), 'job')}: {counts}{cap}{stopped}{others}"
+    silent = [row.job for row in found.rows if row.reported_nothing]
+    nothing = f"; reported nothing: {', '.join(silent)}" if silent else ""
+    return f"{count_words(len(found.rows), 'job')}: {counts}{cap}{stopped}{others}{nothing}"

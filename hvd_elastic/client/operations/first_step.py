@@ -7,13 +7,24 @@ from typing import Any, Final
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError, Read
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
+from hvd_elastic.client.report.job_facts import JobFactReader
+from hvd_elastic.discovery.ledger.entries import LauncherEnded
+from hvd_elastic.discovery.ledger.launcher_view import LauncherView
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.ledger.untrusted_values import one_line
+from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, LABEL_JOB_NAME, LABEL_JOB_ROLE, Exit, Role
 from hvd_elastic.system.plain_words import cut_middle
 
 POLL_SECONDS: Final = 1.0
 _LONGEST: Final = 120
 """Characters of a reason that are shown."""
+_LONGEST_LINE: Final = 400
+"""The same of a script's last line."""
+_ERRORS: Final = range(1, 128)
+"""Exit codes that are no signal's."""
+_SHORTAGES: Final = frozenset({Exit.MIN_WORKERS_TIMEOUT, Exit.ALL_WORKERS_LOST, Exit.HOST_CHANGE})
+"""Of these, those of a launcher that had no workers: the next one may have some."""
 
 
 class JobFailedError(ClusterError):
@@ -34,7 +45,10 @@ class StartProgress:
     """Phase of the launcher's pod; empty: there is none."""
     step: int = -1
     """The last step; -1: none yet."""
-    has_begun: bool = False
+    has_run: bool = False
+    """Whether it has done a step or, with a script that tells none, has come into `elastic.run`."""
+    has_erred: bool = False
+    """Whether a launcher has failed by what the next one would meet as well: the script, or the command."""
     suspended: bool = False
     ended: str = ""
     held_up: str = ""
@@ -44,7 +58,7 @@ class StartProgress:
         """One line for people."""
         if self.ended:
             return f"has {self.ended}"
-        if self.has_begun:
+        if self.has_run:
             return f"trains, step {self.step}" if self.step >= 0 else "trains"
         if self.suspended:
             return "is suspended"
@@ -64,7 +78,8 @@ def progress_of(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> St
         workers=len(workers),
         launcher=_phase(launchers[-1]) if launchers else "",
         step=step,
-        has_begun=view.has_begun or step >= 0,
+        has_run=step >= 0 or (status is not None and status.has_run),
+        has_erred=any(_has_erred(pod) for pod in launchers if _created(pod) >= _created(job)),
         suspended=view.suspended,
         ended=view.ended,
         held_up=next(filter(None, map(_held_up, [*launchers, *workers])), ""),
@@ -76,7 +91,10 @@ def wait_for_first_step(
 ) -> StartProgress:
     """Look once a second until the job has done a step, or has succeeded. `report` hears of each change.
 
-    Raises JobFailedError if the job fails or is deleted before, JobStateError if it is suspended; other ClusterErrors.
+    A script that tells no steps needs only to come into `elastic.run`.
+
+    Raises JobFailedError if the job, or its first launcher, fails before, or the job is deleted; JobStateError if it is
+    suspended; other ClusterErrors.
     """
     told: StartProgress | None = None
     while True:
@@ -84,9 +102,9 @@ def wait_for_first_step(
         if progress != told:
             report(progress)
             told = progress
-        if progress.ended == "failed":
-            raise JobFailedError(f"{name} has failed before its first step: hvd-elastic logs {name}")
-        if progress.has_begun or progress.ended:
+        if progress.ended == "failed" or (progress.has_erred and not progress.has_run):
+            raise JobFailedError(_failure(cluster, name, progress))
+        if progress.has_run or progress.ended:
             return progress
         if progress.suspended:
             raise JobStateError(f"{name} is suspended, so no step comes: hvd-elastic resume {name}")
@@ -99,6 +117,34 @@ def _look(cluster: ClusterClient, name: str) -> StartProgress:
     if isinstance(job, NotFoundError):
         raise JobFailedError(f"{name} was deleted before its first step")
     return progress_of(_object(job), _object(pods)["items"])
+
+
+def _failure(cluster: ClusterClient, name: str, progress: StartProgress) -> str:
+    """Which launcher has failed, with the last line that it knows of its script."""
+    facts = JobFactReader(cluster).read(name, cluster.namespace)
+    told = [entry for entry in facts.ledger or () if isinstance(entry, LauncherEnded)]
+    seen = map(LauncherView.from_json, facts.pods_of(Role.LAUNCHER))
+    ends: Iterable[LauncherEnded | LauncherView] = (*reversed(told), *seen)
+    last = next((end for end in ends if end.exit_code), None)
+    who = name if progress.ended else f"a launcher of {name}"
+    when = "" if progress.has_run else " before the first step"
+    how = f" with exit code {last.exit_code}" if last else ""
+    said = f": {one_line(last.reason, _LONGEST_LINE)}" if last and last.reason else ""
+    follows = "" if progress.ended else f"; another one tries the same, unless you hvd-elastic delete {name}"
+    return f"{who} has failed{when}{how}{said}\nhvd-elastic logs {name} tells more{follows}"
+
+
+def _created(thing: Mapping[str, Any]) -> float:
+    """A launcher that is older than the job was that of a job of the same name, which is deleted."""
+    return unix_seconds(thing["metadata"].get("creationTimestamp"))
+
+
+def _has_erred(launcher: Mapping[str, Any]) -> bool:
+    """Its sidecar has ended, too: what it knows of the end is written."""
+    if _phase(launcher) != "Failed":
+        return False
+    code = LauncherView.from_json(launcher).exit_code
+    return code is not None and code in _ERRORS and code not in _SHORTAGES
 
 
 def _object(answer: Json | ClusterError) -> Json:

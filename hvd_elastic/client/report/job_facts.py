@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from hvd_elastic.client.connection.cluster_client import (
@@ -19,6 +19,7 @@ from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_st
 from hvd_elastic.client.report.untold_end import untold_end
 from hvd_elastic.discovery.ledger.entries import Entry, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
     LABEL_JOB_NAME,
@@ -41,6 +42,8 @@ _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 _LOG_LINES: Final = 500
 """A rearrangement may print lines of its own behind the last progress of the copy."""
 _LOG_SECONDS: Final = 10.0
+_MOST_ASKED: Final = 8
+"""Missing workers that are looked for by their names."""
 
 _T = TypeVar("_T")
 
@@ -55,6 +58,8 @@ class JobFacts:
     """Unix seconds of the API server's clock."""
     pods: tuple[Json, ...] = ()
     """Of launchers and workers."""
+    unlabelled: tuple[Json, ...] = ()
+    """The job's pods with the names of missing workers: somebody has taken the labels by which pods are found."""
     launcher_job: Json | None = None
     ledger: tuple[Entry, ...] | None = None
     """None: the job has none, or it may not be read. An end that it lacks, and other objects tell, stands behind it."""
@@ -65,7 +70,8 @@ class JobFacts:
     stage: StageFacts | None = None
     """The staging of its data set; None: it has none, the Job is gone, or a worker has trained."""
     events: tuple[Json, ...] = ()
-    """`v1/Event` of the job, its pods and the launcher's Job; empty if they were not read."""
+    """`v1/Event` of the job, its pods and the launcher's Job, if they were asked for. Else only those of the job and of
+    the launcher's Job, and only while a pod is missing: they say why."""
     unreadable: tuple[str, ...] = ()
     """What the caller may not read, in the API server's words."""
 
@@ -82,6 +88,27 @@ class JobFacts:
         """What the sidecar last said of it."""
         return LiveStatus.from_json((self.job["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS) or "")
 
+    @property
+    def asked_workers(self) -> tuple[str, ...]:
+        """The names of the workers that are asked for, in the order of their indexes."""
+        spec = self.job.get("spec") or {}
+        if (spec.get("runPolicy") or {}).get("suspend") or (self.job.get("status") or {}).get("completionTime"):
+            return ()
+        replicas = int((spec.get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
+        return tuple(f"{self.name}-worker-{index}" for index in range(replicas))
+
+    @property
+    def missing_workers(self) -> list[str]:
+        """The names of those that have no pod, or none that is found."""
+        there = {pod["metadata"]["name"] for pod in self.pods_of(Role.WORKER)}
+        return [name for name in self.asked_workers if name not in there]
+
+    @property
+    def lacks_pods(self) -> bool:
+        """Whether a worker that is asked for has no pod, or no launcher is there for them."""
+        launchers = map(PodView.from_json, self.pods_of(Role.LAUNCHER))
+        return bool(self.missing_workers or (self.asked_workers and all(one.has_ended for one in launchers)))
+
     def pods_of(self, role: Role) -> list[Json]:
         """The pods of this role that are there."""
         return [pod for pod in self.pods if _role(pod) == role]
@@ -95,7 +122,7 @@ class JobFactReader:
         self._unreadable: list[str] = []
 
     def read(self, name: str, namespace: str, *, events: bool = False) -> JobFacts:
-        """The facts of a job. Events only if they are asked for, or there is no ledger: a namespace may have thousands.
+        """The facts of a job. All Events only if they are asked for, or there is no ledger: there may be thousands.
 
         Raises UnknownJobError, ForeignJobError or another ClusterError. What the caller may not read is left out and
         noted, but for the MPIJob itself.
@@ -113,8 +140,7 @@ class JobFactReader:
         meta = found.job["metadata"]
         workload = self._ask(lambda: self._workload(here, meta), None)
         told, launchers = ledger.result(), [pod for pod in pods.result() if _role(pod) == Role.LAUNCHER]
-        asks_events = events or not told
-        return JobFacts(
+        facts = JobFacts(
             job=found.job,
             now=found.now,
             pods=pods.result(),
@@ -123,9 +149,14 @@ class JobFactReader:
             workload=workload,
             stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, meta, workload) if workload else None,
-            events=self._ask(lambda: self._events(f"/api/v1{here}/events", name), ()) if asks_events else (),
-            unreadable=tuple(sorted(self._unreadable)),
         )
+        facts = replace(facts, unlabelled=self._unlabelled(f"/api/v1{here}/pods", facts))
+        path = f"/api/v1{here}/events"
+        if events or not told:
+            facts = replace(facts, events=self._ask(lambda: self._events(path, name), ()))
+        elif facts.lacks_pods:
+            facts = replace(facts, events=self._ask(lambda: self._makers_events(path, name), ()))
+        return replace(facts, unreadable=tuple(sorted(self._unreadable)))
 
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         try:
@@ -138,6 +169,16 @@ class JobFactReader:
 
     def _pods(self, path: str, name: str) -> tuple[Json, ...]:
         return tuple(self._cluster.list(path, labelSelector=f"{LABEL_JOB_NAME}={name}"))
+
+    def _unlabelled(self, path: str, facts: JobFacts) -> tuple[Json, ...]:
+        """Of the first that are missing: of a thousand that are not made yet, each would be asked for."""
+        names = facts.missing_workers[:_MOST_ASKED]
+        if not names:
+            return ()
+        with ThreadPoolExecutor() as pool:
+            found = pool.map(lambda name: self._ask(lambda: self._cluster.get(f"{path}/{name}"), None), names)
+            owner = facts.job["metadata"]["uid"]
+            return tuple(pod for pod in found if pod is not None and PodView.from_json(pod).owner_uid == owner)
 
     def _stage(self, here: str, name: str, mpijob: Json) -> StageFacts | None:
         wanted = wanted_stage(mpijob)
@@ -192,6 +233,14 @@ class JobFactReader:
         mine = re.compile(rf"{re.escape(name)}(-launcher(-[a-z0-9]+)?|-worker-\d+)?", re.ASCII)
         return tuple(
             event for event in self._cluster.list(path) if mine.fullmatch(event["involvedObject"].get("name") or "")
+        )
+
+    def _makers_events(self, path: str, name: str) -> tuple[Json, ...]:
+        """Of the objects whose Events say why a pod was not made."""
+        return tuple(
+            event
+            for about in (name, f"{name}-launcher")
+            for event in self._cluster.list(path, fieldSelector=f"involvedObject.name={about}")
         )
 
 

@@ -1,18 +1,19 @@
 """What a job is doing, in one word, and why that is believed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import QUEUE_LABEL, JobFacts
+from hvd_elastic.client.report.missing_pods import missing_launcher_words
 from hvd_elastic.client.report.words.cause_words import placement_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
-from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, Exit, Role
+from hvd_elastic.mpijob.contract import Exit, Role
 from hvd_elastic.system.plain_words import count_words
 
 STALE_SECONDS: Final = 90.0
@@ -177,14 +178,29 @@ def _failure(facts: JobFacts, since: float, said: str) -> StateFinding:
     code = _exit_code(facts)
     if code in _EXHAUSTION:
         return StateFinding(state=JobState.EXHAUSTED, since=since, why=_EXHAUSTION[Exit(code)])
-    why = said if code is None else f"its launcher ended with exit code {code}{_last_word(facts)}"
-    return StateFinding(state=JobState.FAILED, since=since, why=why)
+    if code is not None:
+        last = _last_failed_launcher(facts)
+        said = f"its launcher ended with {_exit_words(code, last.reason if last and last.exit_code == code else '')}"
+    return StateFinding(state=JobState.FAILED, since=since, why=said)
 
 
-def _last_word(facts: JobFacts) -> str:
-    """What the last launcher said of its end, after a colon."""
-    ends = [entry for entry in facts.ledger or () if isinstance(entry, LauncherEnded)]
-    return f": {ends[-1].reason}" if ends and ends[-1].reason else ""
+def last_failure(facts: JobFacts) -> str:
+    """How the last launcher ended that failed by itself: `exit code 1: NameError: ...`; empty: none did."""
+    last = _last_failed_launcher(facts)
+    return _exit_words(last.exit_code, last.reason) if last else ""
+
+
+def _exit_words(code: int | None, reason: str) -> str:
+    return f"exit code {code}: {reason}" if reason else f"exit code {code}"
+
+
+def _last_failed_launcher(facts: JobFacts) -> LauncherEnded | None:
+    return next((one for one in _launcher_ends(facts) if one.exit_code), None)
+
+
+def _launcher_ends(facts: JobFacts) -> Iterator[LauncherEnded]:
+    """The last one first."""
+    return (entry for entry in reversed(facts.ledger or ()) if isinstance(entry, LauncherEnded))
 
 
 def _exit_code(facts: JobFacts) -> int | None:
@@ -254,12 +270,16 @@ def _launcher_words(facts: JobFacts) -> str:
             if view.deleting_at is not None:
                 return "its launcher ends"
             return "its launcher is starting" if view.node else f"its launcher is pending: {placement_words(pod)}"
-    return "it has no launcher"
+    last, why = next(_launcher_ends(facts), None), missing_launcher_words(facts)
+    if last is not None and last.exit_code:
+        ended = f"its launcher ended with {_exit_words(last.exit_code, last.reason)}"
+        return f"{ended}; {why}" if why else ended
+    return f"it has no launcher: {why}" if why else "it has no launcher"
 
 
 def _has_trained(facts: JobFacts) -> bool:
-    begun = (facts.job["metadata"].get("annotations") or {}).get(ANNOTATION_BEGUN) == "true"
-    return begun or (facts.live is not None and facts.live.activity is not Activity.STARTING)
+    """The annotation BEGUN says only that a launcher had workers for its script."""
+    return facts.live is not None and (facts.live.has_run or facts.live.activity is not Activity.STARTING)
 
 
 def _launchers(facts: JobFacts) -> Sequence[PodView]:

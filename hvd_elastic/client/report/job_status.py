@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
-from hvd_elastic.client.report.job_state import JobState, condition, find_state, may_train
+from hvd_elastic.client.report.job_state import JobState, condition, find_state, last_failure, may_train
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import StageStatus, stage_status
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
@@ -14,8 +14,9 @@ from hvd_elastic.discovery.ledger.account import JobAccount, fold, machine_key
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
-from hvd_elastic.discovery.rules.restart_budget import backoff_limit, was_taken
+from hvd_elastic.discovery.rules.restart_budget import backoff_limit, own_failures
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, LEDGER_SUFFIX, Role
+from hvd_elastic.system.plain_words import count_words
 
 _WAY_OUT = "Its sidecar writes it again; `hvd-elastic submit` makes it where it may not"
 _GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
@@ -63,7 +64,9 @@ class JobStatus:
     preemptions: int = 0
     restarts_used: int = 0
     restarts: int = 0
-    """How many launchers may fail by themselves. Those that were taken away do not count."""
+    """How many launchers may follow one that failed by itself. Those that were taken away do not count."""
+    last_failure: str = ""
+    """How the last launcher ended that failed by itself; empty: none did."""
     has_ledger: bool = False
     counts_since: float | None = None
     """Unix seconds since which the counters count, because their record was lost; None: since the job began."""
@@ -72,7 +75,7 @@ class JobStatus:
     autoscaler: ScalingNote | None = None
     """The last change by `hvd-elastic autoscale`; None: there was none."""
     notes: tuple[str, ...] = ()
-    """What one might take amiss."""
+    """What one might take amiss, and what somebody has changed by hand."""
 
 
 def status(cluster: ClusterClient, name: str, namespace: str | None = None) -> JobStatus:
@@ -114,7 +117,8 @@ def job_status(facts: JobFacts) -> JobStatus:
         repeated_steps=account.repeated_steps,
         preemptions=account.preemptions,
         restarts_used=_restarts_used(facts),
-        restarts=backoff_limit((facts.job.get("spec") or {}).get("runPolicy")),
+        restarts=_restarts(facts),
+        last_failure=last_failure(facts),
         has_ledger=facts.ledger is not None,
         counts_since=account.counts_since,
         stage=None if found.state.is_final else stage_status(facts.stage),
@@ -161,6 +165,19 @@ def _replicas(job: Json) -> int:
     return int(((job.get("spec") or {}).get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
 
 
+def _replicas_words(facts: JobFacts) -> str:
+    """What is amiss with a number of replicas that `scale` would not have set."""
+    lowest, highest = worker_bounds(facts.job)
+    replicas, way_out = _replicas(facts.job), f"hvd-elastic scale {facts.name} N sets another"
+    if replicas == 0:
+        return f"the MPIJob asks for 0 workers: the operator refuses that, and makes and deletes nothing; {way_out}"
+    if replicas > highest:
+        return f"the MPIJob asks for {count_words(replicas, 'worker')}: no more than {highest} train; {way_out}"
+    if replicas < lowest:
+        return f"the MPIJob asks for {count_words(replicas, 'worker')}: fewer than {lowest} do not train; {way_out}"
+    return ""
+
+
 def _size(facts: JobFacts, workers: tuple[WorkerStatus, ...]) -> int:
     """As the sidecar last told it, but never more than there are pods that may train."""
     if facts.live is None:
@@ -196,16 +213,25 @@ def _account_of(live: LiveStatus) -> JobAccount:
     )
 
 
+def _restarts(facts: JobFacts) -> int:
+    return backoff_limit((facts.job.get("spec") or {}).get("runPolicy"))
+
+
 def _restarts_used(facts: JobFacts) -> int:
-    """Launchers that failed by themselves: their pods stay, and the sidecar forgives the Job all others."""
-    launchers = (PodView.from_json(pod) for pod in facts.pods_of(Role.LAUNCHER))
-    return sum(pod.phase == "Failed" and not was_taken(pod) for pod in launchers)
+    """One for each launcher that failed by itself, but for the last one of a job whose restarts are used up.
+
+    Their pods stay, and the sidecar forgives the Job all others.
+    """
+    failures = own_failures(PodView.from_json(pod) for pod in facts.pods_of(Role.LAUNCHER))
+    return min(failures, _restarts(facts))
 
 
 def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
     failed, notes = condition(facts.job, "Failed"), []
     if failed and failed.get("reason") == "MPIJobEvicted" and not state.is_final:
         notes.append(_GOES_ON)
+    if not state.is_final and (amiss := _replicas_words(facts)):
+        notes.append(amiss)
     if (since := account_of(facts).counts_since) is not None:
         notes.append(
             f"what was recorded before {clock_words(since, facts.now)} is lost: the counters count from then on"

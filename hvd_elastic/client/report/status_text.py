@@ -8,7 +8,7 @@ from hvd_elastic.client.report.stage_status import stage_line
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus
 from hvd_elastic.mpijob.contract import ALERT_CHECKPOINT_LATE
-from hvd_elastic.system.plain_words import count_words
+from hvd_elastic.system.plain_words import count_words, printable
 
 
 def status_text(status: JobStatus, *, wide: bool = False) -> str:
@@ -16,7 +16,9 @@ def status_text(status: JobStatus, *, wide: bool = False) -> str:
     lines = [headline(status), *fact_lines(status), *(f"  note: {note}" for note in status.notes)]
     # What is left of an ended job's workers is being stopped: it starts no more.
     told = [worker for worker in status.workers if wide or (not status.state.is_final and _is_worth_telling(worker))]
-    return "".join(f"{line}\n" for line in (*lines, *(f"  {_worker_line(worker, status.now)}" for worker in told)))
+    return "".join(
+        f"{printable(line)}\n" for line in (*lines, *(f"  {_worker_line(worker, status.now)}" for worker in told))
+    )
 
 
 def headline(status: JobStatus) -> str:
@@ -47,8 +49,10 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  {happened}"
     if status.autoscaler is not None:
         yield f"  autoscaler: {status.autoscaler.words(status.now)}"
-    left = max(0, status.restarts - status.restarts_used)
+    left = status.restarts - status.restarts_used
     yield f"  restarts: {status.restarts_used} used, {left} left (launchers that were taken away do not count)"
+    if status.last_failure and status.last_failure not in status.why:
+        yield f"  the last launcher that failed ended with {status.last_failure}"
 
 
 def _durable(status: JobStatus) -> Iterator[str]:

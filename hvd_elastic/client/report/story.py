@@ -13,7 +13,8 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.entry_words import entry_words
-from hvd_elastic.client.report.worker_status import event_time, preemptions_in
+from hvd_elastic.client.report.words.time_words import event_time
+from hvd_elastic.client.report.worker_status import preemptions_in
 from hvd_elastic.discovery.ledger.entries import Entry, Totals
 
 

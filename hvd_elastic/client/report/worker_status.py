@@ -7,15 +7,17 @@ from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import JobFacts
+from hvd_elastic.client.report.missing_pods import missing_worker_words
 from hvd_elastic.client.report.words.cause_words import (
     departure_words,
     disruption_words,
     placement_words,
     scheduler_words,
 )
+from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
-from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
-from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.discovery.rules.cluster_views import PodView
+from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
 
 NOT_KNOWN: Final = "why its pod is gone is not known"
 
@@ -56,36 +58,44 @@ def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStat
 
     `trains`: whether the job does now. If not, the last world of the ledger is no longer there.
     """
-    pods = {pod["metadata"]["name"]: pod for pod in facts.pods_of(Role.WORKER)}
+    pods = {pod["metadata"]["name"]: pod for pod in (*facts.unlabelled, *facts.pods_of(Role.WORKER))}
     past, training = _PastPods.of(facts), _who_trains(facts) if trains else ()
-    names = sorted({*pods, *_asked_for(facts)}, key=_index)
+    names = sorted({*pods, *facts.asked_workers}, key=_index)
     return tuple(
-        _present(pods[name], past, training=name in training) if name in pods else _absent(name, past) for name in names
+        _present(pods[name], past, facts, training=name in training) if name in pods else _absent(name, past, facts)
+        for name in names
     )
 
 
-def _present(pod: Json, past: "_PastPods", *, training: bool) -> WorkerStatus:
+def _present(pod: Json, past: "_PastPods", facts: JobFacts, *, training: bool) -> WorkerStatus:
     view = PodView.from_json(pod)
     state, why = _judge(pod, view, training=training)
     own, before = past.departures.get(view.uid), past.departures.get(past.last(view.name, besides=view.uid))
+    if own and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
+        why = departure_words(own)
+    why = "; ".join(filter(None, (why, _held_words(pod, view, facts.now), _label_words(pod, facts))))
     return WorkerStatus(
         pod=view.name,
         state=state,
         node=view.node,
         since=view.created or None,
-        why=departure_words(own) if own and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED} else why,
+        why=why,
         before=departure_words(before) if before else "",
     )
 
 
-def _absent(name: str, past: "_PastPods") -> WorkerStatus:
+def _absent(name: str, past: "_PastPods", facts: JobFacts) -> WorkerStatus:
     last = past.last(name)
     departure = past.departures.get(last)
+    missing = missing_worker_words(facts, name, departure.unix if departure else past.first_heard(name, last))
+    left = departure_words(departure) if departure else ""
+    not_known = NOT_KNOWN if last and not departure else ""
     return WorkerStatus(
         pod=name,
         state=WorkerPodState.ABSENT,
         since=departure.unix if departure else None,
-        why=departure_words(departure) if departure else NOT_KNOWN if last else "",
+        why="; ".join(filter(None, (missing, not_known))) or left,
+        before=left if missing else "",
     )
 
 
@@ -96,10 +106,27 @@ def _judge(pod: Json, view: PodView, *, training: bool) -> tuple[WorkerPodState,
         return WorkerPodState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
     if not view.node:
         return WorkerPodState.PENDING, placement_words(pod)
-    if view.phase != "Running" or not view.ready_to_kubelet:
+    if view.phase != "Running" or not (view.ready_to_kubelet or (view.runs_on and training)):
         return WorkerPodState.STARTING, _kubelet_says(pod)
     doubt = "its node is not Ready" if view.ready_withdrawn else ""
     return (WorkerPodState.TRAINING if training else WorkerPodState.READY), doubt
+
+
+def _held_words(pod: Json, view: PodView, now: float) -> str:
+    """What keeps a pod whose grace is over: the operator makes no other one of its name before it is gone."""
+    finalizers = pod["metadata"].get("finalizers")
+    if not finalizers or view.deleting_at is None or now < view.deleting_at:
+        return ""
+    return f"its pod stays until its finalizers are removed: {', '.join(finalizers)}"
+
+
+def _label_words(pod: Json, facts: JobFacts) -> str:
+    """Which label somebody has taken from a pod that only its name has found."""
+    if pod not in facts.unlabelled:
+        return ""
+    labels = pod["metadata"].get("labels") or {}
+    label = LABEL_JOB_ROLE if labels.get(LABEL_JOB_NAME) == facts.name else LABEL_JOB_NAME
+    return f"its pod has no label {label} any more, so the job does not use it: add it again, or delete the pod"
 
 
 def _kubelet_says(pod: Json) -> str:
@@ -141,6 +168,10 @@ class _PastPods:
                 known[uid] = min(unix, known.get(uid, unix))
         return cls(seen=seen, departures=departures)
 
+    def first_heard(self, name: str, uid: str) -> float:
+        """When this pod was first heard of, in Unix seconds; 0: it is not known."""
+        return self.seen.get(name, {}).get(uid, 0.0)
+
     def last(self, name: str, *, besides: str = "") -> str:
         """The UID of the last pod of this name that is known, but for that of UID `besides`; empty: none is."""
         known = self.seen.get(name, {})
@@ -175,25 +206,9 @@ def _time(leaving: WorkerLeaving) -> float:
     return leaving.unix
 
 
-def event_time(event: Json) -> float:
-    """When an Event happened last, in Unix seconds. Its time is in one of four fields, as its maker likes."""
-    series = (event.get("series") or {}).get("lastObservedTime")
-    return unix_seconds(
-        series or event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-    )
-
-
 def _who_trains(facts: JobFacts) -> tuple[str, ...]:
     worlds = (entry.workers for entry in reversed(facts.ledger or ()) if isinstance(entry, WorldChanged))
     return next(worlds, ())
-
-
-def _asked_for(facts: JobFacts) -> list[str]:
-    spec = facts.job.get("spec") or {}
-    if (spec.get("runPolicy") or {}).get("suspend") or (facts.job.get("status") or {}).get("completionTime"):
-        return []
-    replicas = int((spec.get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
-    return [f"{facts.name}-worker-{index}" for index in range(replicas)]
 
 
 def _index(pod: str) -> tuple[int, str]:

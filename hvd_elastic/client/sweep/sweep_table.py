@@ -43,6 +43,12 @@ class SweepRow:
     metrics: Mapping[str, float]
     """What the script logged last, by name, the loss among it."""
 
+    @property
+    def reported_nothing(self) -> bool:
+        """Whether its job has ended without a word of a step or of a metric."""
+        has_ended = self.state != GONE and JobState(self.state).is_final
+        return has_ended and self.step < 0 and not self.metrics
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:

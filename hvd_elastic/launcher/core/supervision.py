@@ -122,6 +122,8 @@ class Supervision:
         self._failed = 0.0
         """When the launcher ended with `_code`."""
         self._code = 0
+        self._said = ""
+        """What the worker that ended it said last."""
         self._mistake: str | None = None
 
     def set_hosts(self, hosts: Iterable[Host], now: float) -> None:
@@ -147,11 +149,12 @@ class Supervision:
         """A worker has said so. Whatever the launcher makes of it, the job is over."""
         self._mistake = what
 
-    def launcher_ended(self, exit_code: int, now: float, *, worker_code: int | None = None) -> None:
+    def launcher_ended(self, exit_code: int, now: float, *, worker_code: int | None = None, said: str = "") -> None:
         """Take the launcher's end: its exit code, or RESET_LIMIT where it names that as the reason.
 
-        `worker_code`: the exit code of the worker that ended it, if it names one.
+        `worker_code`: the exit code of the worker that ended it, if it names one; `said`: that worker's last line.
         """
+        self._said = said
         if exit_code == Exit.RESET_LIMIT:  # whatever has become of its hosts
             self._fail_later(exit_code, -math.inf)
             self._lost.forget()
@@ -250,4 +253,5 @@ class Supervision:
     def _fail(self) -> Decision:
         if self._code == Exit.RESET_LIMIT:
             return Finish(exit_code=self._code, reason="its reset limit is reached")
-        return Finish(exit_code=self._code, reason="a worker has failed, and its hosts were not taken away")
+        reason = f"a worker has failed, and its hosts were not taken away\n{self._said}"
+        return Finish(exit_code=self._code, reason=reason.rstrip())

@@ -8,9 +8,16 @@ from typing import Final
 from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES
 
 from hvd_elastic.launcher.core.slot_placement import SlotKey
-from hvd_elastic.mpijob.contract import ENDED_SCOPE, JOIN_SCOPE, MEETING_SCOPE, SYNCED_SCOPE, WAITING_SCOPE
+from hvd_elastic.mpijob.contract import (
+    ENDED_SCOPE,
+    FIGURES_SCOPE,
+    JOIN_SCOPE,
+    MEETING_SCOPE,
+    SYNCED_SCOPE,
+    WAITING_SCOPE,
+)
 
-OWN_SCOPES: Final = frozenset({JOIN_SCOPE, SYNCED_SCOPE, ENDED_SCOPE, WAITING_SCOPE, MEETING_SCOPE})
+OWN_SCOPES: Final = frozenset({JOIN_SCOPE, SYNCED_SCOPE, ENDED_SCOPE, WAITING_SCOPE, MEETING_SCOPE, FIGURES_SCOPE})
 """Only this project's workers ask here."""
 
 WORKER_SCOPES: Final = frozenset({GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES})

@@ -31,6 +31,7 @@ from hvd_elastic.launcher.protocol.http_requests import (
 )
 from hvd_elastic.launcher.protocol.meeting import Meeting, MeetingError
 from hvd_elastic.mpijob.contract import (
+    FIGURES_SCOPE,
     JOIN_SCOPE,
     MEETING_SCOPE,
     MEETS_HEADER,
@@ -59,6 +60,9 @@ LATE_SECONDS: Final = 5.0
 MEETING_SECONDS: Final = 10.0
 """How long a process that has told where it listens is held, before it has to tell again."""
 
+JOIN_SECONDS: Final = 30.0
+"""How long a process is held at the barrier, before it has to ask again. `hvd-elastic launch` answers earlier."""
+
 BACKLOG: Final = 65_535
 """Connections that may wait to be accepted: as many as the kernel allows, which caps it to net.core.somaxconn (4,096
 since Linux 5.4: listen(2)). All workers of a world come at once. Of those that do not fit each waits for TCP to try
@@ -81,6 +85,13 @@ class RendezvousRequests(Protocol):
     def initialising(self, rank: int, reply: Reply) -> None: ...
     def synced(self, key: SlotKey) -> None: ...
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...
+
+
+class ReportTaker(Protocol):
+    """Takes what the sidecar is to know (`contract.FIGURES_SCOPE`), in the server's thread."""
+
+    def take(self, key: str, value: bytes) -> None: ...
+    def registered(self) -> None: ...
 
 
 class HeldRequests:
@@ -117,8 +128,10 @@ class RendezvousServer:
     Its methods only tell its thread what to do, in the order of the calls.
     """
 
-    def __init__(self, address: str, requests: RendezvousRequests, *, token: str) -> None:
-        self._requests = requests
+    def __init__(
+        self, address: str, requests: RendezvousRequests, *, token: str, reports: ReportTaker | None = None
+    ) -> None:
+        self._requests, self._reports = requests, reports
         self._admission = Admission(token)
         self._store = GlooStore()
         self._is_broken = False
@@ -249,7 +262,10 @@ class RendezvousServer:
             self._store.forget_unproven()
         if head.says(MEETS_HEADER):
             self._meeting.note_able(slot)
-        return await self._asked(lambda reply: self._requests.wait_at_barrier(slot, reply))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(JOIN_SECONDS):
+                return await self._asked(lambda reply: self._requests.wait_at_barrier(slot, reply))
+        return JoinAnswer.WAIT.encode()
 
     async def _put(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> tuple[HTTPStatus, bytes]:
         """Store a value, or take a registration, or what a process tells in a meeting."""
@@ -262,7 +278,7 @@ class RendezvousServer:
         if self._is_broken or number != str(meeting.number):
             return HTTPStatus.GONE, b""
         try:
-            rank = meeting.take(value)
+            meeting.take(value)
         except MeetingError as error:
             logger.warning("refused what %s has sent to meet others: %s", client, error)
             return HTTPStatus.BAD_REQUEST, b""
@@ -273,12 +289,16 @@ class RendezvousServer:
                 await has_met.wait()
         if self._is_broken or meeting is not self._meeting:
             return HTTPStatus.GONE, b""
-        return HTTPStatus.OK, meeting.answer(rank)
+        return HTTPStatus.OK, meeting.answer()
 
     async def _stored(self, scope: str, key: str, proof: Proof, value: bytes, client: str) -> HTTPStatus:
         if scope == PUT_WORKER_ADDRESSES:
             # Unlike Horovod, do not store it: GET must not be able to read the key in it.
             self._register(key, proof, value, client)
+            return HTTPStatus.OK
+        if scope == FIGURES_SCOPE:
+            if self._reports is not None:
+                self._reports.take(key, value)
             return HTTPStatus.OK
         if scope == "global" and key.isdecimal():
             await self._asked(lambda reply: self._requests.initialising(int(key), reply))
@@ -295,6 +315,8 @@ class RendezvousServer:
         try:
             if slot:
                 self._requests.register(slot, Registration.parse(value), proven=proof is Proof.RIGHT)
+                if self._reports is not None:
+                    self._reports.registered()
         except HorovodMessageError as error:
             logger.warning("refused a registration for %s from %s: %s", key, client, error)
 

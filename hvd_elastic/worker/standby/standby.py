@@ -36,7 +36,7 @@ class Channel:
 
     def wait(self) -> None:
         """Report that the script is at `hvd.init()`, wait for a launcher's command, and become that command."""
-        _import_what_comes_next()
+        import_what_comes_next()
         sys.stdout.flush()
         sys.stderr.flush()
         with self._socket:
@@ -55,7 +55,7 @@ _NEXT: Final = (
 )
 
 
-def _import_what_comes_next() -> None:
+def import_what_comes_next() -> None:
     """Import what a script with our API needs after `hvd.init()`, while the other workers would wait for this one.
 
     That is State, which takes a tenth of a second, what tells of the training, and the client of the object store if

@@ -54,6 +54,7 @@ def train(state: elastic.State) -> None:
             break
     with torch.no_grad():
         accuracy = (model(dataset.tensors[0]).argmax(1) == dataset.tensors[1]).float().mean().item()
+    state.log(accuracy=accuracy)
     if hvd.rank() == 0:
         print(f"steps {state.step_count} accuracy {accuracy:.4f}", flush=True)
 

@@ -16,7 +16,10 @@ JSON = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictio
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        ({"code": 137}, "killed by SIGKILL"),
+        ({"code": 137, "oom": False}, "killed by SIGKILL"),
+        ({"code": 137, "oom": True}, "killed by SIGKILL: out of memory"),
+        ({"code": 137}, "killed by SIGKILL; whether for want of memory is not known"),
+        ({"code": 139, "oom": True}, "killed by SIGSEGV"),
         ({"code": 139}, "killed by SIGSEGV"),
         ({"code": 137, "hung": True}, "hung"),
         ({"code": 143, "hung": True, "told": True}, "hung"),
@@ -37,9 +40,18 @@ def test_one_that_was_told_to_leave_is_not_lost() -> None:
     assert not ProcessExit(seconds=1.0, code=Exit.REMOVED).is_loss
 
 
-@given(st.floats(0, 1e6), st.integers(0, 255), st.booleans(), st.booleans(), st.integers(-1, 10**17))
-def test_a_line_is_read_as_it_was_written(seconds: float, code: int, hung: bool, told: bool, step: int) -> None:
-    ended = ProcessExit(seconds=seconds, code=code, hung=hung, told=told, step=step)
+@given(
+    st.floats(0, 1e6),
+    st.integers(0, 255),
+    st.booleans(),
+    st.booleans(),
+    st.integers(-1, 10**17),
+    st.sampled_from([True, False, None]),
+)
+def test_a_line_is_read_as_it_was_written(
+    seconds: float, code: int, hung: bool, told: bool, step: int, oom: bool | None
+) -> None:
+    ended = ProcessExit(seconds=seconds, code=code, hung=hung, told=told, step=step, oom=oom)
     assert ProcessExit.from_json(json.loads(ended.to_json())) == ended
 
 

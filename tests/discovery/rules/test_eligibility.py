@@ -76,6 +76,54 @@ def test_a_pod_starts_until_it_is_ready_for_the_first_time(ready: str, container
     assert PodView.from_json(made).starting is starting
 
 
+RAN = container("worker", "2025-12-31T23:59:59Z")
+"""Began before the pod's last change of Ready."""
+
+
+@pytest.mark.parametrize(
+    ("ready", "containers", "runs_on"),
+    [
+        ("False", [RAN], True),
+        ("False", [container("worker", "2025-12-31T23:59:59Z", restarts=1)], True),
+        ("False", [RAN, FIRST], False),
+        ("False", [FIRST], False),
+        ("True", [RAN], False),
+        ("Unknown", [RAN], False),
+        ("False", [], False),
+        ("False", [RAN, {"name": "logs", "state": {"waiting": {}}}], False),
+        ("False", [{"name": "worker", "state": {"terminated": {"exitCode": 1}}}], False),
+    ],
+    ids=[
+        "it runs",
+        "since a restart",
+        "one is new",
+        "all are new",
+        "is Ready",
+        "unknown",
+        "none yet",
+        "one waits",
+        "ended",
+    ],
+)
+def test_a_pod_whose_containers_run_on_is_told_from_one_that_starts(
+    ready: str, containers: list[Json], runs_on: bool
+) -> None:
+    made = pod(0)
+    made["status"]["conditions"] = [
+        {"type": "Ready", "status": ready, "reason": "ContainersNotReady", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ]
+    made["status"]["containerStatuses"] = containers
+    assert PodView.from_json(made).runs_on is runs_on
+
+
+def test_a_kubelet_that_starts_anew_takes_no_worker_that_answers() -> None:
+    forgotten = replace(GOOD, ready=False, runs_on=True)
+    assert decide(forgotten, workers=WAITS).hosts == decide(GOOD, workers=WAITS).hosts
+    for worker, reason in ((None, Reason.NOT_ASKED), (WorkerView(silent=True), Reason.NOT_READY)):
+        (out,) = decide(forgotten, workers={"a": worker} if worker else {}).left_out
+        assert out.reason is reason
+
+
 def test_a_good_worker_is_offered_by_address_slots_and_alias() -> None:
     (host,) = decide(GOOD, workers=WAITS).hosts
     assert (host.address, host.slots, host.alias, host.pod) == ("10.0.0.1", 2, "a-4", "job-worker-0")

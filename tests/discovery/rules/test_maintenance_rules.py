@@ -222,6 +222,13 @@ def test_an_address_is_held_back_from_another_pod_only() -> None:
     assert reuse.quarantine([host("a")], 14.0) == {"a"}
 
 
+def test_a_victim_whose_kubelet_starts_anew_is_waited_for() -> None:
+    pods, workers = workers_at(T, T, T)
+    pods[2] = replace(pods[2], ready=False, runs_on=True)
+    plan = plan_scale(JobView(uid="u", replicas=3, wanted="2"), pods, workers, min_workers=1, max_workers=4)
+    assert plan.replicas is None
+
+
 @pytest.mark.parametrize("trains", [True, False])
 def test_a_victim_that_starts_is_waited_for_once_it_trains(trains: bool) -> None:
     pods, workers = workers_at(T, T, T)

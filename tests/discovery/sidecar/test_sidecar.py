@@ -183,6 +183,23 @@ def test_a_silent_worker_is_out_until_it_answers(api: KubeApi, start: Start, wor
     running.shows(0, 1, 2)
 
 
+def test_a_kubelet_that_starts_anew_takes_only_the_worker_that_does_not_answer(
+    api: KubeApi, start: Start, workers: Workers
+) -> None:
+    put(api, 0, 1)
+    running = start()
+    running.shows(0, 1)
+    offered = read_snapshot(running.folder).generation
+    workers.silent.add("127.0.1.2")
+    for index in (1, 0):
+        since = "2026-01-01T01:00:00Z"
+        api.put(PODS, pod(index, ready=False, started="2026-01-01T00:00:00Z", since=since))
+        running.shows(0)
+    put(api, 2)
+    running.shows(2, 0)
+    assert read_snapshot(running.folder).generation == offered + 2, "the one that answers has never left"
+
+
 def test_a_replaced_standby_is_a_new_host(api: KubeApi, start: Start, workers: Workers) -> None:
     put(api, 0)
     running = start()

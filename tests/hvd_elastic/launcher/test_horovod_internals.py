@@ -13,9 +13,10 @@ import pytest
 
 horovod = pytest.importorskip("horovod")
 
-from horovod.runner import launch  # noqa: E402
+from horovod.runner import gloo_run, launch  # noqa: E402
 from horovod.runner.common.util import hosts, network, secret  # noqa: E402
 from horovod.runner.elastic import constants, rendezvous, worker  # noqa: E402
+from horovod.runner.elastic.driver import ElasticDriver  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
 from horovod.runner.http import http_client  # noqa: E402
 
@@ -23,6 +24,7 @@ from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
 from hvd_elastic.launcher import stock_horovodrun  # noqa: E402
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
+from hvd_elastic.launcher.horovodrun_rendezvous import HorovodrunRendezvous  # noqa: E402
 from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
 from hvd_elastic.trainer.collectives import notifications  # noqa: E402
 
@@ -44,6 +46,14 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (http_client.put_data_into_kvstore, ["addr", "port", "scope", "key", "value"], notifications.in_stock_form),
         (hosts.get_host_assignments, ["hosts", "min_num_proc", "max_num_proc"], place),
         (network.Wire.write, ["self", "obj", "wfile"], "horovod_messages.Registration"),
+        (
+            gloo_run.launch_gloo_elastic,
+            ["command_or_func", "exec_command", "settings", "env", "get_common_interfaces", "rendezvous", "executable"],
+            stock_horovodrun._launch_elastic,
+        ),
+        (ElasticDriver.record_ready, ["self", "host", "slot"], HorovodrunRendezvous),
+        (ElasticDriver.get_slot_info, ["self", "host", "slot"], HorovodrunRendezvous),
+        (ElasticDriver._handle_worker_exit, ["self", "slot_info", "exit_code", "timestamp"], HorovodrunRendezvous),
         (secret.check_digest, ["key", "message", "digest"], "horovod_messages.Registration"),
         (worker.HostsUpdatedRequest.__init__, ["self", "timestamp", "res"], "horovod_messages.Registration.notify"),
     ],

@@ -8,9 +8,11 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import cloudpickle
 import pytest
+from horovod.runner.common.util import codec
 from horovod.runner.http.http_client import put_data_into_kvstore
 
 from hvd_elastic.discovery.snapshot import Host
@@ -19,6 +21,15 @@ from hvd_elastic.launcher.protocol import rendezvous_server
 from hvd_elastic.launcher.protocol.gloo_store import VALUE_LIMIT_BYTES, GlooStore, GlooStoreFullError
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer, Reply
+from hvd_elastic.launcher.script_reports import ScriptReports
+from hvd_elastic.mpijob.contract import (
+    FIGURES_EXPECTED_KEY,
+    FIGURES_MAX_BYTES,
+    FIGURES_SCOPE,
+    LAST_FIGURES_FILE,
+    LAST_FIGURES_KEY,
+    REGISTERED_FILE,
+)
 
 WORD = "the job's word"
 OURS = {"X-Horovod-Token": WORD}
@@ -73,8 +84,8 @@ def requests() -> Requests:
 
 
 @pytest.fixture
-def server(requests: Requests) -> Iterator[RendezvousServer]:
-    server = RendezvousServer("127.0.0.1", requests, token=WORD)
+def server(requests: Requests, tmp_path: Path) -> Iterator[RendezvousServer]:
+    server = RendezvousServer("127.0.0.1", requests, token=WORD, reports=ScriptReports(tmp_path))
     server.start()
     server.form(place([Host(alias="a", address="x", slots=2)], None))
     yield server
@@ -276,6 +287,37 @@ def test_a_wrong_token_is_refused(server: RendezvousServer, requests: Requests) 
         for method in ("GET", "PUT", "DELETE"):
             assert ask(server, method, path, b"value", STRANGER)[0] == 403
     assert (requests.places_asked, requests.has_synced, requests.initialised) == ([], [], [])
+
+
+def test_the_last_figures_are_a_file_when_they_are_answered(server: RendezvousServer, tmp_path: Path) -> None:
+    path, kept = f"/{FIGURES_SCOPE}/{LAST_FIGURES_KEY}", tmp_path / LAST_FIGURES_FILE
+    assert ask(server, "PUT", path, b"{}")[0] == 403, "a stranger"
+    assert not kept.exists()
+    assert ask(server, "PUT", path, b'{"step": 7}', OURS)[0] == 200
+    assert ask(server, "PUT", path, bytes(FIGURES_MAX_BYTES + 1), OURS)[0] == 200
+    assert ask(server, "PUT", f"/{FIGURES_SCOPE}/another", b"{}", OURS)[0] == 200
+    assert kept.read_bytes() == b'{"step": 7}'
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("tells_steps", [True, False])
+def test_a_registration_is_a_sign_of_a_script_that_tells_no_steps(
+    server: RendezvousServer, tmp_path: Path, *, tells_steps: bool
+) -> None:
+    if tells_steps:
+        ask(server, "PUT", f"/{FIGURES_SCOPE}/{FIGURES_EXPECTED_KEY}", b"", OURS)
+    ask(server, "PUT", "/worker_addresses/uid-1:0", b"no registration", OURS)
+    assert list(tmp_path.iterdir()) == []
+    body = codec.dumps_base64(({"lo": [("127.0.0.1", 5)]}, b"key"), to_ascii=False)
+    assert ask(server, "PUT", "/worker_addresses/uid-1:0", body, OURS)[0] == 200
+    assert [path.name for path in tmp_path.iterdir()] == ([] if tells_steps else [REGISTERED_FILE])
+
+
+def test_a_full_disk_is_said_and_training_hears_nothing_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reports = ScriptReports(tmp_path / "away")
+    reports.take(LAST_FIGURES_KEY, b"{}")
+    reports.registered()
+    assert caplog.text.count("the sidecar does not hear what training tells") == 2
 
 
 def test_what_only_our_workers_ask_needs_the_token(server: RendezvousServer) -> None:

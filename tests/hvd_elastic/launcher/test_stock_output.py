@@ -38,6 +38,15 @@ def test_the_script_s_code_and_its_own_lines_come_out_of_the_wall(capfdbinary: p
     assert b"horovodrun" not in err
 
 
+def test_the_worker_that_ended_the_job_has_the_last_word() -> None:
+    others = "[0]<stderr>:horovod.common.exceptions.HorovodInternalError: lost\nProcess 0 exit with status code 143.\n"
+    output = written(f"[1]<stdout>:[1]<stderr>:no\n{TRACEBACK}[2]<stderr>:\n{others}".encode())
+    assert output.worker_code() == 3
+    assert output.worker_sentence == "ValueError: my own mistake"
+    nobody = written(b"[0]<stderr>:a warning\nhorovodrun: error\n")
+    assert (nobody.worker_code(), nobody.worker_sentence) == (None, "")
+
+
 def test_horovodrun_s_own_error_is_kept() -> None:
     output = written(b"horovodrun: error: unrecognized arguments\n")
     assert output.worker_code() is None

@@ -196,10 +196,11 @@ def test_a_process_that_is_replaced_in_its_pod_was_not_taken_away() -> None:
 def test_an_error_of_the_script_ends_the_job_with_its_code_at_once() -> None:
     supervision = running("uid-of-a-1", "uid-of-b-1")
     supervision.set_hosts([], 10.5)
-    supervision.launcher_ended(1, 11.0, worker_code=3)
+    supervision.launcher_ended(1, 11.0, worker_code=3, said="ValueError: odd")
     made = supervision.decide(11.0, oldest_worker=None)
     assert isinstance(made, Finish)
     assert made.exit_code == 3
+    assert made.reason.splitlines()[-1] == "ValueError: odd", "what the sidecar takes for its last word"
 
 
 def test_a_held_launcher_that_ends_has_a_fault_of_its_own() -> None:

@@ -129,15 +129,19 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 @pytest.mark.core
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("last_words", "code"),
-    [("number of resets during elastic job exceeded limit: 3", Exit.RESET_LIMIT), ("Exit code: 5", 5)],
+    ("last_words", "code", "sentence"),
+    [
+        ("number of resets during elastic job exceeded limit: 3", Exit.RESET_LIMIT, "its reset limit is reached"),
+        ("Exit code: 5", 5, "NameError: no x"),
+    ],
 )
-def test_the_sidecar_can_read_how_the_job_has_ended(tmp_path: Path, last_words: str, code: int) -> None:
-    script = f"echo 'RuntimeError: {last_words}'; exit 1"
+def test_the_sidecar_can_read_how_the_job_has_ended(tmp_path: Path, last_words: str, code: int, sentence: str) -> None:
+    worker = "echo '[0]<stderr>:NameError: no x'; echo 'Process 0 exit with status code 5.'"
+    script = f"{worker}; echo 'RuntimeError: {last_words}'; exit 1"
     argv = [sys.executable, "-c", SUPERVISE, str(listed(tmp_path)), script]
     process = subprocess.run(argv, check=False, timeout=60)
     assert process.returncode == code
-    assert last_word(tmp_path).exit_code == code
+    assert (last_word(tmp_path).exit_code, last_word(tmp_path).sentence) == (code, sentence)
 
 
 @pytest.mark.parametrize("patches", [(), ("cxx-standard", "worker-addresses")])

@@ -29,6 +29,13 @@ def test_another_exit_code_inside_of_training_stays(code: int) -> None:
     assert reported_exit(code, ALONE) == ReportedExit(code=code)
 
 
+@pytest.mark.parametrize(("mark", "is_told"), [(None, True), (ALONE, True), (TOLD, False)])
+def test_a_process_that_the_kernel_killed_for_want_of_memory_says_so(mark: TrainingMark | None, is_told: bool) -> None:
+    reported = reported_exit(137, mark, oom=True)
+    assert ("for want of memory: raise workers.memory" in reported.message) == is_told
+    assert reported_exit(137, mark, oom=False).message == reported_exit(137, mark, oom=None).message == ""
+
+
 def test_the_only_process_may_end_when_it_wants() -> None:
     assert reported_exit(0, TrainingMark(rank=0, size=1, step=3, ordered=False)) == ReportedExit(code=0)
 

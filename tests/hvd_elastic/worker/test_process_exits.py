@@ -10,7 +10,8 @@ import pytest
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.sidecar.workers.worker_report import read_report
 from hvd_elastic.mpijob.contract import HEARTBEAT_FILE
-from hvd_elastic.worker.process_exits import Ending, ProcessExits
+from hvd_elastic.system.cgroup_memory import oom_kills
+from hvd_elastic.worker.process_exits import Ending, OomKills, ProcessExits
 from hvd_elastic.worker.stopped_processes import is_stopped
 from tests.hvd_elastic.worker.pods import Pod, Yard, eventually
 from tests.hvd_elastic.worker.test_adoption import INIT
@@ -43,6 +44,20 @@ def test_of_processes_that_trained_together_the_first_to_end_is_told() -> None:
     assert exits.last == ProcessExit(seconds=0.0, code=1, step=60)
 
 
+def test_a_kill_is_for_want_of_memory_if_the_kernel_has_just_counted_one() -> None:
+    counts: list[int | None] = [2]
+    kills = OomKills(count=lambda: counts[-1], clock=(clock := Clock()))
+    assert kills.look() is False, "what was killed before it began is another's"
+    counts.append(3)
+    assert kills.look() is True
+    clock.now += 29.0
+    assert kills.look() is True, "the process may take long to its end"
+    clock.now += 2.0
+    assert kills.look() is False
+    counts.append(None)
+    assert kills.look() is None
+
+
 def kill(pod: Pod, _yard: Yard) -> None:
     os.kill(standbys(pod)[0], signal.SIGKILL)
 
@@ -72,7 +87,7 @@ def let_end(_pod: Pod, yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("script", "end", "words"),
     [
-        (ENDS_BY_ITSELF, kill, "killed by SIGKILL"),
+        (ENDS_BY_ITSELF, kill, ProcessExit(seconds=0.0, code=137, oom=None if oom_kills() is None else False).words),
         (ENDS_BY_ITSELF, let_end, "exit code 3"),
         (ENDS_BY_ITSELF, lose_launcher, "ended by its launcher"),
         (TRAINS_UNTIL_REMOVED, lose_launcher, "ended by its launcher"),

@@ -14,10 +14,13 @@ from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 def main(case: str) -> None:
     if case == "mixed" and os.environ["HOROVOD_RANK"] == "1":
         rendezvous_client._ABLE.pop("X-Horovod-Meets")  # as one whose Horovod lacks the patch
-    WorldMember().enter(hvd.init)
+    member = WorldMember()
+    member.enter(hvd.init)
     if hvd.size() > 1:
         ends = [0, hvd.size() - 1] if hvd.size() > 2 else [1]
-        print(json.dumps(found(list(range(1, hvd.size())) if case == "all-but-0" else ends)), flush=True)
+        said = {"connections": len(member._sockets.descriptors())}
+        said |= found(list(range(1, hvd.size())) if case == "all-but-0" else ends)
+        print(json.dumps(said), flush=True)
     hvd.shutdown()
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,9 +63,13 @@ class MetWorld:
 
 @contextmanager
 def met_world(
-    case: str, hosts: Sequence[int], *, gloo_timeout_seconds: int = GLOO_TIMEOUT_SECONDS
+    case: str, hosts: Sequence[int], *, gloo_timeout_seconds: int = GLOO_TIMEOUT_SECONDS, forked: bool = True
 ) -> Iterator[MetWorld]:
-    """Start the processes of `met_worker.py CASE` on so many hosts with so many slots each."""
+    """Start the processes of `met_worker.py CASE` on so many hosts with so many slots each.
+
+    `forked`: by the fork server, which is faster. One of them lives on for a moment when its client is killed.
+    """
+    python = forkserver.python() if forked else [sys.executable]
     slots = place([Host(alias=f"h{n}", address="127.0.0.1", slots=each) for n, each in enumerate(hosts)], None)
     asked: list[str] = []
 
@@ -91,7 +96,7 @@ def met_world(
         }
         processes = [
             subprocess.Popen(
-                [*forkserver.python(), str(WORKER), case],
+                [*python, str(WORKER), case],
                 env={**base, **slot.environment()},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

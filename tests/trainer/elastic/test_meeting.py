@@ -2,8 +2,11 @@
 
 import json
 import signal
+import socket
+import struct
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.slot_placement import place
 from hvd_elastic.launcher.protocol.meeting import Meeting, MeetingError
 from hvd_elastic.mpijob.contract import Exit
+from tests.failing_threads import wait_for
 from tests.trainer.elastic.bare_world import ends
 from tests.trainer.elastic.met_world import MetWorld, met_world
 
@@ -24,12 +28,14 @@ def said(world: MetWorld) -> list[dict[str, object]]:
     return [json.loads(output.splitlines()[-1]) for _, output in done]
 
 
-def expected(hosts: Sequence[int], *, all_but_0: bool = False) -> list[dict[str, object]]:
+def expected(hosts: Sequence[int], *, all_but_0: bool = False, mixed: bool = False) -> list[dict[str, object]]:
+    """What each says. In a mixed world process set 0 has connections of its own, so there are twice as many."""
     slots = place([Host(alias=f"h{n}", address="", slots=each) for n, each in enumerate(hosts)], None)
     size = len(slots)
     members = range(1, size) if all_but_0 else [0, size - 1] if size > 2 else [1]
     return [
         {
+            "connections": (1 + mixed) * (slot.size + slot.local_size + slot.cross_size - 3),
             "place": [int(value) for value in slot.response().split(",")],
             "homogeneous": len(set(hosts)) == 1,
             "all": [float(rank) for rank in range(size)],
@@ -62,7 +68,7 @@ def test_a_process_set_may_leave_out_more_of_one_host(hosts: list[int]) -> None:
 
 def test_a_world_of_old_and_new_builds_finds_itself_in_the_store() -> None:
     with met_world("mixed", [2, 1]) as world:
-        assert said(world) == expected([2, 1])
+        assert said(world) == expected([2, 1], mixed=True)
     assert "PUT meet" not in world.asked
 
 
@@ -73,22 +79,92 @@ def test_a_world_of_one_asks_nobody() -> None:
 
 
 @pytest.mark.needs_patch("gloo-meeting")
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("when", ["before it tells", "before the others tell", "before it connects"])
 def test_a_member_that_dies_while_its_world_forms_costs_the_others_no_time_out(
-    told: bool, monkeypatch: pytest.MonkeyPatch
+    when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies at the barrier's end or, `told`, after it has told where it listens; the launcher knows at once."""
     take = Meeting.take
+    dies = 2  # of two processes that of the higher rank connects
 
-    def dies(meeting: Meeting, request: bytes) -> int:
-        if int.from_bytes(request[12:16]) == 1:  # the rank
-            world.processes[1].kill()
-            world.processes[1].wait()
+    def noted(meeting: Meeting, request: bytes) -> None:
+        is_its = rank_of(request) == dies
+        if when == "before it tells" and is_its:
+            kill()
             world.server.fail_formation()
-            if not told:
-                raise MeetingError("died before that")
-        return take(meeting, request)
+            raise MeetingError("died before that")
+        take(meeting, request)
+        if when == "before the others tell" and is_its:
+            kill()
+            world.server.fail_formation()
+        elif when == "before it connects" and meeting.is_complete:
+            kill()
 
-    monkeypatch.setattr(Meeting, "take", dies)
+    def kill() -> None:
+        world.processes[dies].kill()
+        world.processes[dies].wait()
+
+    monkeypatch.setattr(Meeting, "take", noted)
+    with met_world("form", [2, 1], forked=False) as world:
+        if when == "before it connects":
+            wait_for(lambda: "GET global" in world.asked)  # the others ask what keeps it
+            world.server.fail_formation()
+        assert [ends(process)[0] for process in world.processes] == [Exit.REMOVED, Exit.REMOVED, -signal.SIGKILL]
+
+
+@pytest.mark.needs_patch("gloo-meeting")
+def test_a_process_that_is_held_notices_a_lost_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel probes its connection. Without that it would wait for a lost host without an end."""
+    take = Meeting.take
+    probed: list[str] = []
+
+    def noted(meeting: Meeting, request: bytes) -> None:
+        take(meeting, request)
+        if meeting.is_complete:
+            probed.extend(probed_connections(world.server.port))
+
+    monkeypatch.setattr(Meeting, "take", noted)
     with met_world("form", [2, 1]) as world:
-        assert [ends(process)[0] for process in world.processes] == [Exit.REMOVED, -signal.SIGKILL, Exit.REMOVED]
+        assert said(world) == expected([2, 1])
+    assert len(probed) == 3
+
+
+def probed_connections(port: int) -> list[str]:
+    """The established connections of this machine to a port for which the timer of keep-alive probes runs.
+
+    The columns: Documentation/networking/proc_net_tcp.rst of Linux.
+    """
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [row[1] for row in rows if row[2].endswith(f":{port:04X}") and (row[3], row[5][:2]) == ("01", "02")]
+
+
+@pytest.mark.needs_patch("gloo-meeting")
+def test_a_stranger_that_connects_is_taken_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reaches a pod's ports may connect. It does not know the word that each process tells the others."""
+    take = Meeting.take
+    strangers: list[socket.socket] = []
+
+    def with_strangers(meeting: Meeting, request: bytes) -> None:
+        told = request[-14:]
+        listens_at = socket.inet_ntoa(told[:4]), int.from_bytes(told[4:6])
+        a_member = struct.pack("!II", 0, 2)
+        for greeting in (
+            *[b""] * 70,  # more than are kept
+            b"GET / HTTP/1.1\r\n\r\n",
+            bytes(8) + a_member,
+            told[6:] + struct.pack("!II", 7, 2),
+            told[6:9],
+        ):
+            strangers.append(socket.create_connection(listens_at))
+            strangers[-1].sendall(greeting)
+        socket.create_connection(listens_at).close()
+        take(meeting, request)
+
+    monkeypatch.setattr(Meeting, "take", with_strangers)
+    with met_world("form", [2, 1]) as world:
+        assert said(world) == expected([2, 1])
+    for stranger in strangers:
+        stranger.close()
+
+
+def rank_of(request: bytes) -> int:
+    return int.from_bytes(request[8:12])

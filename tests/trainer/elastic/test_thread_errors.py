@@ -70,7 +70,7 @@ def test_what_cannot_be_known_of_sockets_keeps_no_world_from_forming(
     listed = gloo_sockets.open_sockets
     looks = iter(["first", "second", "third", "fourth"])
 
-    def open_sockets() -> dict[str, int]:
+    def open_sockets() -> dict[int, int]:
         if next(looks) == look:
             raise OSError(24, "Too many open files")
         return listed()

@@ -20,10 +20,12 @@ class Process:
     def __init__(self, folder: Path) -> None:
         self.now, self.saves, self._folder = 1000.0, SaveCounts(), folder
         self.samples = self.save_error = ""
+        self.published: list[str] = []
         self.writer = FiguresWriter(
             saves=lambda: self.saves,
             save_error=lambda: self.save_error,
             samples=lambda: self.samples,
+            publish=self.published.append,
             clock=lambda: self.now,
         )
         self.rank, self.size, self.step_count = 0, 4, 0
@@ -103,6 +105,29 @@ def test_the_longest_metrics_fit(process: Process, tmp_path: Path) -> None:
     assert (tmp_path / FIGURES_FILE).stat().st_size < FIGURES_MAX_BYTES
 
 
+def test_the_end_of_training_tells_what_came_since_the_last_write_and_publishes_it(process: Process) -> None:
+    process.step(3, loss=0.5, accuracy=0.5)
+    assert process.known.step == 1
+    process.saves, process.samples = SaveCounts(durable_step=3, durable_time=1.0), "epoch 0"
+    process.hear(events.Kind.ENDED, accuracy=0.75)
+    assert (process.known.step, process.known.epoch, process.known.metrics) == (3, 2, {"accuracy": 0.75})
+    assert (process.known.durable_step, process.known.samples) == (3, "epoch 0")
+    assert process.known.unix == pytest.approx(1_700_001_000.3), "when the last step was"
+    (line,) = process.published
+    assert TrainingFigures.from_json(json.loads(line)) == process.known
+
+
+def test_a_rank_0_that_saw_no_step_publishes_what_it_knows(process: Process) -> None:
+    process.hear(events.Kind.ENDED)
+    assert process.published == [], "nothing was trained"
+    process.step_count = 750
+    process.hear(events.Kind.ENDED)
+    assert json.loads(process.published[0])["step"] == 750
+    process.rank = 1
+    process.hear(events.Kind.ENDED)
+    assert len(process.published) == 1
+
+
 def test_only_rank_0_writes(process: Process) -> None:
     process.rank = 1
     process.step(30)
@@ -116,6 +141,21 @@ def test_a_new_rank_0_goes_on_with_what_it_saw(process: Process) -> None:
     process.step(loss=0.4)
     pause = ResizePause(unix=1_700_001_008.0, seconds=5.0, from_size=4, to_size=3, step=30, repeated=0)
     assert (process.known.step, process.known.pauses) == (31, (pause,))
+
+
+def test_a_world_without_a_step_is_part_of_the_pause(process: Process) -> None:
+    process.step(30)
+    process.reset(size=3, step=28)
+    process.now += 2.0
+    process.reset(size=2, step=27, cause="failure")
+    process.reset(size=4, step=27)
+    process.step(12)
+    (pause,) = process.known.pauses
+    began = 1_700_001_000.0 + 3.0
+    assert pause == ResizePause(unix=began + 17.0, seconds=17.0, from_size=4, to_size=4, step=27, repeated=3)
+    process.reset(size=3)
+    process.step()
+    assert [pause.to_size for pause in process.known.pauses] == [4, 3]
 
 
 def test_who_is_no_longer_rank_0_takes_its_figures_back(process: Process) -> None:
@@ -211,11 +251,11 @@ def test_it_starts_once_where_there_is_an_entry_point(tmp_path: Path, monkeypatc
     monkeypatch.setattr(figures_file, "_THIS_PROCESS", FiguresWriter())  # that of this process may have just written
     monkeypatch.delenv(ENV_EVENTS, raising=False)
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path / "away"))
-    figures_file.start(str)
+    figures_file.start(str, lambda _line: None)
     assert not events.enabled()
     monkeypatch.setenv(ENV_RUN_DIR, str(tmp_path))
-    figures_file.start(str)
-    figures_file.start(str)
+    figures_file.start(str, lambda _line: None)
+    figures_file.start(str, lambda _line: None)
     assert len(events._listeners) == 1
     events.emit(events.Kind.STEP, rank=0, size=1, step=3)
     assert (tmp_path / FIGURES_FILE).exists()

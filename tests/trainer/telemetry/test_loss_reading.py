@@ -64,6 +64,13 @@ class OnGpu:
         raise AssertionError("this would wait for the GPU")
 
 
+class ReadyOnGpu(OnGpu):
+    """One for which somebody waits."""
+
+    def item(self) -> float:
+        return self.value
+
+
 class Done:
     """Stands for a `torch.cuda.Event`."""
 
@@ -92,3 +99,5 @@ def test_a_value_on_a_gpu_is_read_when_its_copy_is_complete(monkeypatch: pytest.
     assert reading.number() == 1.0
     copies[1].is_over = True
     assert reading.number() == 2.0
+    reading.note(ReadyOnGpu(3.0))
+    assert reading.number(wait=True) == 3.0, "at the end nothing else asks for it"

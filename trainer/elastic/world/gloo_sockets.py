@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -22,14 +23,15 @@ logger = logging.getLogger(__name__)
 _FDS = Path("/proc/self/fd")
 
 
-def open_sockets() -> dict[str, int]:
-    """Map the process's sockets from `socket:[INODE]` to file descriptor."""
-    found: dict[str, int] = {}
+def open_sockets() -> dict[int, int]:
+    """Map the process's sockets from inode to file descriptor."""
+    found: dict[int, int] = {}
     for entry in _FDS.iterdir():
         with contextlib.suppress(OSError):  # closed since the listing
-            target = os.readlink(entry)  # noqa: PTH115  `socket:[1]` is not a path
-            if target.startswith("socket:"):
-                found[target] = int(entry.name)
+            fd = int(entry.name)
+            status = os.fstat(fd)
+            if stat.S_ISSOCK(status.st_mode):
+                found[status.st_ino] = fd
     return found
 
 
@@ -58,8 +60,8 @@ class WorldSockets:
     """The sockets of the newest world."""
 
     def __init__(self) -> None:
-        self._inodes: frozenset[str] = frozenset()
-        self._before: frozenset[str] = frozenset()
+        self._inodes: frozenset[int] = frozenset()
+        self._before: frozenset[int] = frozenset()
         self._errors = ErrorLog(logger)
         os.register_at_fork(after_in_child=self._close)
 
@@ -96,7 +98,7 @@ class WorldSockets:
     def descriptors(self) -> list[int]:
         return [fd for inode, fd in open_sockets().items() if inode in self._inodes]
 
-    def _new(self) -> dict[str, int]:
+    def _new(self) -> dict[int, int]:
         """Gloo's sockets that have appeared since `note` began, as `open_sockets`."""
         sockets = open_sockets().items()
         return {inode: fd for inode, fd in sockets if inode not in self._before and is_as_gloo_makes_it(fd)}

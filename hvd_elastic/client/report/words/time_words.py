@@ -3,6 +3,9 @@
 from datetime import datetime
 from typing import Final
 
+from hvd_elastic.client.connection.cluster_client import Json
+from hvd_elastic.discovery.rules.cluster_views import unix_seconds
+
 _DAY: Final = 86400
 
 
@@ -30,3 +33,11 @@ def clock_words(unix: float, now: float) -> str:
 def date_words(unix: float) -> str:
     """The local date and time of day."""
     return datetime.fromtimestamp(unix).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def event_time(event: Json) -> float:
+    """When an Event happened last, in Unix seconds. Its time is in one of four fields, as its maker likes."""
+    series = (event.get("series") or {}).get("lastObservedTime")
+    return unix_seconds(
+        series or event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    )

@@ -159,6 +159,7 @@ def test_a_sidecar_that_starts_again_tells_nothing_twice(ledger: Ledger) -> None
 def test_the_next_launcher_tells_the_end_of_the_one_before(ledger: Ledger) -> None:
     ledger.see(worker(0))
     ledger.history.take_answers({"uid-0": WorkerView(state=WorkerState.TRAINING)}, 100.0)
+    ledger.history.world.has_registered = True
     ledger.write(ledger.history.world.pass_time(101.0))
     ledger.write(ledger.history.world.pass_time(110.0))
     assert fold(ledger.entries, 110.0).workers == ("job-worker-0",)

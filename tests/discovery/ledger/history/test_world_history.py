@@ -66,7 +66,30 @@ def told() -> Told:
     return Told(WorldHistory())
 
 
+def test_a_script_that_has_not_come_into_training_yet_may_still_end_before_it(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0")
+    told.wait(1.0, 60.0)
+    told.say(60.0, WAITING, "w0", generation=1)
+    told.wait(60.0, 62.0)
+    assert told.worlds == []
+    assert not told.history.has_run
+    told.say(63.0, TRAINING, "w0", generation=1)
+    told.wait(63.0, 123.0)
+    assert told.worlds == [(123.0, ("w0",))], "of a launcher that tells nothing"
+
+
+def test_the_last_figures_count_unless_others_were_heard_of_after_them(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1")
+    told.figures(1.0, step=7)
+    for unix, step in ((0.5, 3), (1.5, 9)):
+        told.write(told.history.take_last_figures(TrainingFigures(unix=unix, step=step, size=2), 2.0))
+    assert told.history.figures is not None
+    assert (told.history.figures.step, told.history.rank0) == (9, "uid-w0")
+    assert told.history.has_run
+
+
 def test_without_figures_a_change_counts_when_it_has_lasted(told: Told) -> None:
+    told.history.has_registered = True
     told.say(1.0, WAITING, "w0", "w1")
     told.wait(1.0, 50.0)
     assert told.worlds == []
@@ -129,6 +152,17 @@ def test_a_resize_is_told_once_the_states_tell_who_has_left(told: Told) -> None:
     assert told.worlds[2:] == [(20.0, ("w0",))], "states that never tell it are not waited for"
 
 
+def test_a_world_that_is_over_before_it_was_seen_is_no_entry_of_other_workers(told: Told) -> None:
+    told.say(1.0, TRAINING, "w0", "w1", "w2")
+    told.figures(1.0, size=3)
+    passed = (pause(10.0, 1.0, 2, repeated=2), pause(10.5, 0.25, 1), pause(11.5, 0.5, 3, step=25))
+    told.figures(12.0, size=3, pauses=passed)
+    (entry,) = told.entries[1:]
+    assert entry == WorldChanged(unix=11.5, workers=("w0", "w1", "w2"), step=25, pause_seconds=1.75, repeated_steps=2)
+    told.figures(13.0, size=3, pauses=passed)
+    assert len(told.entries) == 2
+
+
 def test_a_process_is_lost_though_the_others_have_gone_on_without_it(told: Told) -> None:
     told.say(1.0, TRAINING, "w0", "w1")
     told.figures(1.0)
@@ -166,11 +200,11 @@ def test_a_lost_process_is_told_with_how_it_ended_and_when(told: Told) -> None:
     told.figures(1.0, size=3)
     told.say(15.0, WAITING, "w1", "w2", generation=1)
     assert told.history.unexplained() == ["uid-w1", "uid-w2"]
-    told.ended(15.5, "w1", 6.25, code=137)
+    told.ended(15.5, "w1", 6.25, code=139)
     assert told.history.unexplained() == ["uid-w2"]
     told.wait(20.0)
     assert told.losses == [
-        WorkerProcessLost(unix=9.25, pod="w1", uid="uid-w1", detail="killed by SIGKILL"),
+        WorkerProcessLost(unix=9.25, pod="w1", uid="uid-w1", detail="killed by SIGSEGV"),
         WorkerProcessLost(unix=15.0, pod="w2", uid="uid-w2"),
     ]
 

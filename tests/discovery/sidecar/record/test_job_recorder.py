@@ -1,5 +1,6 @@
 """The sidecar's record of a job: real HTTP, real ready ports, the ledger as it stands in the ConfigMap."""
 
+import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,10 +41,13 @@ from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublishe
 from hvd_elastic.discovery.sidecar.record.worker_inquiry import WorkerInquiry
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
+    FIGURES_MAX_BYTES,
     LABEL_JOB_NAME,
     LABEL_JOB_ROLE,
     LABEL_REPLICA_TYPE,
+    LAST_FIGURES_FILE,
     LEDGER_KEY,
+    REGISTERED_FILE,
     WorkerState,
 )
 from testbed.kube_api import (
@@ -60,7 +64,7 @@ from testbed.kube_api import (
     node,
     pod,
 )
-from tests.discovery.conftest import Start, until
+from tests.discovery.conftest import Running, Start, until
 from tests.discovery.workers import Workers
 from tests.failing_threads import fails_once
 
@@ -154,6 +158,76 @@ def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, 
     assert last is not None
     assert (last.activity, last.workers) == (Activity.ENDED, 0)
     assert sentences(cluster)["Finished"] == "the job has ended after step 10"
+
+
+LAST = {"unix": 2e9, "step": 750, "size": 1, "epoch": 24, "loss": 0.25, "metrics": {"accuracy": 0.83}}
+
+
+def end(api: KubeApi, running: Running, last: object = None) -> LiveStatus:
+    """The launcher ends, and has left these figures; return what the MPIJob tells then."""
+    if last is not None:
+        (running.folder / LAST_FIGURES_FILE).write_text(last if isinstance(last, str) else json.dumps(last))
+    api.put(PODS, launcher("l1", code=0))
+    running.stop()
+    told_last = status(api)
+    assert told_last is not None
+    assert told_last.activity is Activity.ENDED
+    return told_last
+
+
+def test_the_last_figures_are_those_of_the_end_and_not_of_the_last_question(
+    cluster: KubeApi, start: Start, workers: Workers
+) -> None:
+    train(workers, 0, step=747)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: (known := status(cluster)) is not None and known.step == 747)
+    known = end(cluster, running, {**LAST, "samples": "epochs 0-24"})
+    assert (known.step, known.loss, known.metrics) == (750, 0.25, {"accuracy": 0.83})
+    assert known.samples == "epochs 0-24"
+    (ended,) = told(cluster, JobEnded)
+    assert ended.step == 750
+    assert sentences(cluster)["Finished"] == "the job has ended after step 750"
+
+
+def test_a_script_that_was_over_before_anybody_asked(cluster: KubeApi, start: Start) -> None:
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, LauncherStarted)))
+    known = end(cluster, running, LAST)
+    assert (known.step, known.loss, known.metrics, known.has_run) == (750, 0.25, {"accuracy": 0.83}, True)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {**LAST, "unix": 1e9},
+        {**LAST, "unix": "late"},
+        "no JSON",
+        "[" * FIGURES_MAX_BYTES,
+        json.dumps(LAST) + " " * FIGURES_MAX_BYTES,
+    ],
+)  # fmt: skip
+def test_last_figures_that_are_older_or_none_change_nothing(
+    cluster: KubeApi, start: Start, workers: Workers, last: object
+) -> None:
+    train(workers, 0, step=747)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: (known := status(cluster)) is not None and known.step == 747)
+    assert (known := end(cluster, running, last)).step == 747
+    assert known.loss == 0.5
+
+
+def test_a_script_that_tells_no_steps_has_run_once_it_has_registered(
+    cluster: KubeApi, start: Start, workers: Workers
+) -> None:
+    workers.say("127.0.1.1", state=WorkerState.TRAINING)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: has_begun(running.folder))
+    until(lambda: (known := status(cluster)) is not None and not known.has_run)
+    (running.folder / REGISTERED_FILE).touch()
+    until(lambda: (known := status(cluster)) is not None and known.has_run)
 
 
 def test_an_mpijob_of_the_legacy_operator_is_never_patched(cluster: KubeApi, start: Start, workers: Workers) -> None:

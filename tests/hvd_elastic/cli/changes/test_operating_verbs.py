@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from hvd_elastic.cli import cli
 from hvd_elastic.client.connection.cluster_errors import ClusterError
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import ENV_NAMESPACE, HvdElasticError
 from testbed.kube_api import JOBS, PODS, Request, Status, pod
 from tests.hvd_elastic.client.operations.jobs_cluster import (
@@ -102,7 +103,7 @@ def test_a_change_of_a_job_that_has_run_is_told_to_count_later(cluster: JobsClus
 
 def test_waiting_ends_with_the_first_step(cluster: JobsCluster) -> None:
     verb("submit", "job.yaml")
-    cluster.annotate(begun="true")
+    cluster.annotate(status=LiveStatus(unix=1.0, activity=Activity.TRAINING, since=1.0, step=1).to_json())
     done = verb("submit", "job.yaml", "--wait")
     assert done.exit_code == 0
     assert "bert trains" in done.stderr

@@ -12,7 +12,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from hvd_elastic.cli import cli
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ENV_NAMESPACE, HvdElasticError
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_STATUS, ENV_NAMESPACE, HvdElasticError
+from testbed.kube_api import JOBS
 from tests.hvd_elastic.client.operations.jobs_cluster import DESCRIPTION
 from tests.hvd_elastic.client.sweep.sweeps import SweepCluster
 
@@ -54,6 +56,18 @@ def test_a_sweep_is_submitted_and_compared(cluster: SweepCluster) -> None:
     first, *_ = json.loads(verb("status", "bert", "-o", "json").stdout)["rows"]
     assert first["point"] == {"lr": "0.1", "batch": "256"}
     assert len(verb("status", "bert", "-o", "name").stdout.splitlines()) == 4
+
+
+def test_a_job_that_ended_and_reported_nothing_is_named(cluster: SweepCluster) -> None:
+    verb("job.yaml", *GRID, "--at-once", "2")
+    first, second, third, _ = cluster.jobs
+    live = LiveStatus(unix=1.0, activity=Activity.ENDED, since=1.0, step=90, loss=0.5)
+    for name in (first, second):
+        cluster.end(name)
+    cluster.change_job(first, metadata={"annotations": {ANNOTATION_STATUS: live.to_json()}})
+    cluster.remove(JOBS, third)
+    shown = verb("status", "bert")
+    assert shown.stderr == (f"4 jobs: 1 gone, 1 queued, 2 succeeded; at most 2 at once; reported nothing: {second}\n")
 
 
 def test_again_it_says_that_all_is_there(cluster: SweepCluster) -> None:

@@ -49,6 +49,7 @@ def mpijob(
     suspend: bool = False,
     labels: dict[str, str] | None = None,
     ours: bool = True,
+    replicas: int = 3,
 ) -> Json:
     spec = {ANNOTATION_SPEC: json.dumps({"name": name, "workers": {"min": 1, "max": 8}})} if ours else {}
     return {
@@ -64,7 +65,7 @@ def mpijob(
         },
         "spec": {
             "runPolicy": {"backoffLimit": 3, "suspend": suspend},
-            "mpiReplicaSpecs": {"Worker": {"replicas": 3}},
+            "mpiReplicaSpecs": {"Worker": {"replicas": replicas}},
         },
         "status": {"conditions": list(conditions), **({"completionTime": stamp(ended)} if ended else {})},
     }
@@ -85,6 +86,7 @@ def pod(
     containers: Iterable[Json] = (),
     deleting: bool = False,
     reason: str = "",
+    finalizers: Iterable[str] = (),
 ) -> Json:
     ready = str(phase == "Running")
     return {
@@ -95,6 +97,7 @@ def pod(
             "creationTimestamp": stamp(NOW - 900),
             "labels": {LABEL_JOB_NAME: name.partition("-")[0], LABEL_JOB_ROLE: role},
             **({"deletionTimestamp": stamp(NOW)} if deleting else {}),
+            **({"finalizers": list(finalizers)} if finalizers else {}),
         },
         "spec": {"nodeName": node} if node else {},
         "status": {

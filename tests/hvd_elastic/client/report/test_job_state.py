@@ -7,6 +7,7 @@ import pytest
 from hvd_elastic.client.report.job_state import JobState, find_state, state_of_listed
 from hvd_elastic.discovery.ledger.entries import JobEnded, LauncherEnded
 from hvd_elastic.discovery.ledger.live_status import Activity
+from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
 from tests.hvd_elastic.client.report.objects import LEDGER, NOW, condition, facts, launcher, live, mpijob
 
 
@@ -43,6 +44,14 @@ def test_without_a_launcher_nobody_trains_whatever_was_said_last() -> None:
     assert "it has no launcher" in found.why
     leaving = find_state(facts(pods=(launcher(deleting=True),)))
     assert (leaving.state, leaving.why) == (JobState.WAITING, "its launcher ends")
+
+
+def test_a_job_whose_script_never_ran_does_not_wait() -> None:
+    """Its launcher had workers for it, and so the next one need not wait for all of them again: no more is known."""
+    begun, has_run = (mpijob(status=live(activity=Activity.STARTING, step=-1, has_run=run)) for run in (False, True))
+    begun["metadata"]["annotations"][ANNOTATION_BEGUN] = "true"
+    assert find_state(facts(job=begun, pods=())).state is JobState.STARTING
+    assert find_state(facts(job=has_run, pods=())).state is JobState.WAITING
 
 
 def test_a_launcher_that_is_not_there_yet_says_what_it_waits_for() -> None:

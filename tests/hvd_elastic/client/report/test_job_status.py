@@ -11,7 +11,7 @@ from hvd_elastic.client.report.status_text import headline, status_text
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, worker_statuses
-from hvd_elastic.discovery.ledger.entries import Departure, RecordLost, WorkerLeaving
+from hvd_elastic.discovery.ledger.entries import Departure, LauncherEnded, RecordLost, WorkerLeaving
 from hvd_elastic.discovery.ledger.live_status import Activity
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
@@ -60,13 +60,17 @@ def test_who_waits_says_why_in_the_schedulers_words_and_why_the_one_before_left(
 
 
 def test_a_worker_that_is_not_made_yet_says_why_the_last_one_left() -> None:
-    *_, two = worker_statuses(facts(pods=(launcher(), pod("train-worker-0"), pod("train-worker-1"))))
+    *_, two = worker_statuses(facts(pods=(launcher(), pod("train-worker-0"), pod("train-worker-1")), now=NOW - 600))
     assert (two.state, two.why, two.since) == (WorkerPodState.ABSENT, "preempted by inference/web-1", NOW - 610)
 
 
 def test_without_a_ledger_the_schedulers_event_names_the_pod_that_preempted() -> None:
     gone = facts(ledger=None, pods=(launcher(),), events=(preempted_event(),))
-    assert worker_statuses(gone)[2].why == "preempted by inference/web-1"
+    assert worker_statuses(gone)[2].before == "preempted by inference/web-1"
+
+
+def test_what_a_cluster_says_does_not_steer_a_terminal() -> None:
+    assert "\x1b" not in status_text(job_status(facts(pods=(unschedulable("train-worker-0", "\x1b[2J no place"),))))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,22 @@ def test_launchers_that_were_taken_away_use_up_no_restart() -> None:
     )
     status = job_status(facts(pods=pods))
     assert (status.restarts_used, status.restarts) == (1, 3)
+
+
+def test_the_first_launcher_is_no_restart() -> None:
+    failed = [launcher(f"train-launcher-{number}", phase="Failed") for number in range(4)]
+    used = [job_status(facts(pods=failed[:count])).restarts_used for count in range(5)]
+    assert used == [0, 1, 2, 3, 3]
+    assert "  restarts: 3 used, 0 left (" in status_text(job_status(facts(pods=failed)))
+
+
+def test_while_the_next_launcher_runs_the_last_ones_failure_stays_told() -> None:
+    line = "  the last launcher that failed ended with exit code 1: NameError: no x\n"
+    ended = LauncherEnded(unix=NOW - 30, pod="l", uid="u", exit_code=1, reason="NameError: no x")
+    taken = LauncherEnded(unix=NOW - 20, pod="m", uid="v", reason="Evicted")
+    assert line in status_text(job_status(facts(ledger=(*LEDGER, ended, taken))))
+    assert line not in status_text(job_status(facts(ledger=(*LEDGER, ended), pods=()))), "the first line says it"
+    assert "that failed" not in status_text(job_status(facts(ledger=(*LEDGER, taken))))
 
 
 def test_what_one_might_take_amiss_is_said() -> None:
@@ -197,7 +217,8 @@ def test_an_event_on_an_earlier_pod_of_the_name_explains_no_later_ones_end() -> 
     later = event("train-worker-2", "Scheduled", "assigned", unix=NOW - 40)
     later["involvedObject"]["uid"] = "later"
     gone = facts(ledger=None, pods=(launcher(),), events=(preempted_event(unix=NOW - 60), later))
-    assert (worker_statuses(gone)[2].why, worker_statuses(gone)[2].since) == (NOT_KNOWN, None)
+    assert worker_statuses(gone)[2].why == f"the operator has made nothing for 40 s; {NOT_KNOWN}"
+    assert (worker_statuses(gone)[2].before, worker_statuses(gone)[2].since) == ("", None)
     told = facts(pods=(launcher(),), ledger=(*LEDGER, bound(NOW - 40, 2, uid="later")))
     assert worker_statuses(told)[2].why == NOT_KNOWN
     left = WorkerLeaving(unix=NOW - 10, pod="train-worker-2", uid="later", why=Departure.EVICTED)

@@ -114,7 +114,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: KubeApi, start: St
     before = tuple(events._listeners)
     address = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 200}.{next(_numbers)}"
     MetricsServer().start(0, environ={ENV_METRICS: "1", ENV_READY_ADDRESS: address})
-    figures_file.start(str)
+    figures_file.start(str, lambda _line: None)
     checkpoints = open_checkpoints(f"file://{tmp_path}/tier", job="bert", incarnation="one")
     eventually(lambda: scrape(address), "the worker's port")
     yield Job(
