@@ -23,6 +23,7 @@ parser.add_argument(
 parser.add_argument("--scales", action="store_true", help="with more workers a step takes less")
 parser.add_argument("--build", type=float, default=0.0, help="seconds that the model takes to be built")
 parser.add_argument("--epochs", type=int, default=1000)
+parser.add_argument("--global-batch", type=int, default=60, help="samples of a step")
 parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--log-samples", action="store_true", help="write which samples each step uses")
 args = parser.parse_args()
@@ -41,7 +42,7 @@ optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_par
 @elastic.run
 def train(state: elastic.State) -> None:
     for state.epoch in state.remaining_epochs(args.epochs):
-        for inputs, labels, samples in state.batches(dataset, global_batch_size=60):
+        for inputs, labels, samples in state.batches(dataset, global_batch_size=args.global_batch):
             step = state.step_count + 1
             log.samples(samples.tolist(), rank=hvd.rank(), size=hvd.size(), step=step, epoch=state.epoch)
             optimizer.zero_grad()

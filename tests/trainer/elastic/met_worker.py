@@ -18,7 +18,7 @@ def main(case: str) -> None:
     member.enter(hvd.init)
     if hvd.size() > 1:
         ends = [0, hvd.size() - 1] if hvd.size() > 2 else [1]
-        said = {"connections": len(member._sockets.descriptors())}
+        said: dict[str, object] = {"connections": len(member._sockets.descriptors())}
         said |= found(list(range(1, hvd.size())) if case == "all-but-0" else ends)
         print(json.dumps(said), flush=True)
     hvd.shutdown()
