@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 Json = Mapping[str, Any]
+Headers = Mapping[str, str]
 
 CONNECT_SECONDS: Final = 1.5
 """An API server's return must be noticed within 2 s, so no attempt may hang for longer."""
@@ -30,7 +31,12 @@ _TCP_KEEPIDLE: Final[int] = getattr(socket, "TCP_KEEPIDLE", 0) or getattr(socket
 KEEPALIVE: Final = {_TCP_KEEPIDLE: 1, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 5}
 """Seconds, seconds, times. A server that came back and has lost the connection rejects a probe, so within a second.
 Without probes, a watch would take the silence for a quiet cluster until its silence limit."""
-MERGE_PATCH: Final = "application/merge-patch+json"
+_MERGE: Final = {"Content-Type": "application/merge-patch+json"}
+_APPLY: Final = {"Content-Type": "application/apply-patch+yaml"}
+_METADATA: Final = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+"""https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
+
+_NONE: Final[Headers] = {}
 
 Connection = http.client.HTTPConnection
 
@@ -89,13 +95,22 @@ class ApiServer:
         """GET one object or list. Raises ApiError."""
         return self._request("GET", path + _query(query))
 
+    def version(self, path: str) -> str:
+        """The resource version of one object, of which nothing but its metadata is sent. Raises ApiError."""
+        return str(self._request("GET", path, headers=_METADATA)["metadata"]["resourceVersion"])
+
     def create(self, path: str, body: Json) -> Json:
         """POST a new object. Raises ApiError."""
         return self._request("POST", path, body)
 
     def patch(self, path: str, body: Json) -> Json:
         """Merge `body` into an object (RFC 7396). Raises ApiError."""
-        return self._request("PATCH", path, body, MERGE_PATCH)
+        return self._request("PATCH", path, body, _MERGE)
+
+    def apply(self, path: str, body: Json) -> Json:
+        """Apply `body` on the server: what it names becomes so, also where there is no such object. Raises ApiError."""
+        query = _query({"fieldManager": USER_AGENT, "force": "true"})
+        return self._request("PATCH", path + query, body, _APPLY)
 
     def delete(self, path: str, body: Json) -> Json:
         """DELETE with the DeleteOptions in `body`. Raises ApiError."""
@@ -155,9 +170,9 @@ class ApiServer:
         # The line break that ends a chunk is read with the next chunk.
         return buffered > len(b"\r\n") or _readable(sock)
 
-    def _request(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Json:
+    def _request(self, method: str, path: str, body: Json | None = None, headers: Headers = _NONE) -> Json:
         try:
-            text = self._send(method, path, body, content).read()
+            text = self._send(method, path, body, headers).read()
             answer: Json = json.loads(text)
             return answer
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -165,22 +180,22 @@ class ApiServer:
             raise self._unreachable(error) from error
 
     def _send(
-        self, method: str, path: str, body: Json | None = None, content: str = "application/json"
+        self, method: str, path: str, body: Json | None = None, headers: Headers = _NONE
     ) -> http.client.HTTPResponse:
         reused = self._connection is not None
         try:
-            response = self._exchange(method, path, body, content)
+            response = self._exchange(method, path, body, headers)
         except (ConnectionError, http.client.RemoteDisconnected):
             self.close()
             # A server may close an idle connection at any time; that is not a fault. A write is never sent twice.
             if not reused or method != "GET":
                 raise
-            response = self._exchange(method, path, body, content)
+            response = self._exchange(method, path, body, headers)
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise _status_error(response)
         return response
 
-    def _exchange(self, method: str, path: str, body: Json | None, content: str) -> http.client.HTTPResponse:
+    def _exchange(self, method: str, path: str, body: Json | None, own: Headers) -> http.client.HTTPResponse:
         if self._connection is None or self._connection.sock is None:
             self._connection = self._access.connect()
             self._connection.connect()
@@ -188,11 +203,9 @@ class ApiServer:
                 self._connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
             self._connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connection.sock.settimeout(ANSWER_SECONDS)
-        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": USER_AGENT, **own}
         if token := self._access.token():
             headers["Authorization"] = f"Bearer {token}"
-        if body is not None:
-            headers["Content-Type"] = content
         data = None if body is None else json.dumps(body)
         self._connection.request(method, self._access.prefix + path, data, headers)
         return self._connection.getresponse()

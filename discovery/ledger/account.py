@@ -22,6 +22,7 @@ from hvd_elastic.discovery.ledger.entries import (
     LauncherEnded,
     LauncherStarted,
     LedgerSums,
+    RecordLost,
     Totals,
     WantedChanged,
     WorkerBound,
@@ -164,6 +165,8 @@ class _Book:
                 self._end_loans([pod for pod in self.lent if not self._wants(pod)], at)
             case JobEnded():
                 self._end(entry, at)
+            case RecordLost():
+                self.sums["counts_since"] = entry.unix
 
     def _start(self, launcher: LauncherStarted, at: float) -> None:
         self.ended = None

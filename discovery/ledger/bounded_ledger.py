@@ -53,6 +53,37 @@ class BoundedLedger:
         longer = BoundedLedger(entries=(*self.entries, *entries), text=self.text + "".join(map(to_line, entries)))
         return longer if len(longer.text.encode()) <= max_bytes else longer._shortened(max_bytes)
 
+    def continues(self, other: "BoundedLedger") -> bool:
+        """Whether this has all that `other` has, summed up or not, and perhaps more.
+
+        Entries are appended and summed up from the oldest on. So one that tells of fewer, or neither has the newest of
+        `other` nor has summed it up, was changed by somebody else's hand.
+        """
+        if not other.entries:
+            return True
+        has_newest = _identity(other.entries[-1]) in set(map(_identity, self.entries))
+        return self._told >= other._told and (has_newest or self._summed_up >= other._told)
+
+    @property
+    def launchers(self) -> tuple[str, ...]:
+        """The UIDs of the launchers, in the order in which they began."""
+        return tuple(entry.uid for entry in self.entries if isinstance(entry, LauncherStarted))
+
+    @property
+    def latest_launcher(self) -> str:
+        """The UID of the launcher that began last; empty: none has."""
+        return next(reversed(self.launchers), "")
+
+    @property
+    def _told(self) -> int:
+        """How many entries it tells of, those included that are summed up."""
+        return len(self.entries) - self._standing + self._summed_up
+
+    @property
+    def _summed_up(self) -> int:
+        first = next(iter(self.entries), None)
+        return first.entries if isinstance(first, Totals) else 0
+
     @property
     def _standing(self) -> int:
         """How many entries at the beginning are one: a Totals and what was not over."""

@@ -12,7 +12,9 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
+
+from hvd_elastic.discovery.ledger.untrusted_values import typed_fields
 
 
 class Departure(StrEnum):
@@ -172,6 +174,14 @@ class JobEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLost:
+    """Entries before this one were lost with the ledger's ConfigMap: the sums count from here on."""
+
+    kind: ClassVar[str] = "record-lost"
+    unix: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSums:
     """What is added up over a ledger. GPU-seconds are GPUs times seconds."""
 
@@ -191,6 +201,8 @@ class LedgerSums:
     launchers: int = 0
     step: int = -1
     """The last step that an entry tells; -1: none does."""
+    counts_since: float | None = None
+    """Unix seconds of the last RecordLost; None: nothing was lost, and the sums are those of the job's whole life."""
 
     @property
     def held_gpu_seconds(self) -> float:
@@ -227,12 +239,11 @@ Entry = (
     | StallEnded
     | WantedChanged
     | JobEnded
+    | RecordLost
     | Totals
 )
 
 _CLASSES: Final[dict[str, type[Any]]] = {made.kind: made for made in Entry.__args__}
-
-_Made = TypeVar("_Made")
 
 
 def to_line(entry: Entry) -> str:
@@ -243,20 +254,11 @@ def to_line(entry: Entry) -> str:
 
 
 def from_lines(lines: Iterable[str]) -> Iterator[Entry]:
-    """The entries of a ledger. A line that is torn, or of an unknown kind, is left out."""
+    """The entries of a ledger. A line that is torn, of an unknown kind, or has a value of a wrong type, is left out."""
     for line in lines:
         try:
             document = json.loads(line)
-            made = _CLASSES[document.pop("kind")]
-            yield _from_document(made, document)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            made = _CLASSES[document["kind"]]
+            yield made(**typed_fields(made, document))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-
-
-def _from_document(made: type[_Made], document: dict[str, Any]) -> _Made:
-    known = {name: value for name, value in document.items() if name in made.__dataclass_fields__}  # type: ignore[attr-defined]
-    if made is WorldChanged:
-        known["workers"] = tuple(known["workers"])
-    if made is WorkerLeaving:
-        known["why"] = Departure(known["why"])
-    return made(**known)

@@ -17,7 +17,8 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
-from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
+from hvd_elastic.mpijob.contract import ALERT_CHECKPOINT_LATE, Exit
 from hvd_elastic.system.plain_words import count_words, cut_middle
 
 GAP_SECONDS: Final = 10.0
@@ -118,6 +119,30 @@ class JobNews:
             self._news = "ResetLimitReached", f"the job has ended {last}: its reset limit is reached", True
         else:
             self._news = "Failed", f"the job has ended {last}, with exit code {ended.exit_code}", True
+
+
+class SaveNews:
+    """Tells once that nothing gets durable, and once that it does again."""
+
+    def __init__(self) -> None:
+        self._failing_since: float | None = None
+        """When the newest durable checkpoint was made before saves began to fail; None: nothing says that they do."""
+
+    def take(self, figures: TrainingFigures) -> News | None:
+        """What is new in the last figures. A new rank 0, which has not saved yet, says nothing of either."""
+        durable = figures.durable or 0.0
+        if figures.save_error and self._failing_since is None:
+            self._failing_since = durable
+            newest = f"; the newest is of step {figures.durable_step}" if figures.durable_step >= 0 else ""
+            error = cut_middle(figures.save_error, MAX_STALL)
+            alert = f"Where it lasts, the alert {ALERT_CHECKPOINT_LATE} fires"
+            message = f"no checkpoint gets durable: {error}{newest}. {alert}"
+            return News(reason="CheckpointFailed", message=message, is_warning=True)
+        if not figures.save_error and self._failing_since is not None and durable > self._failing_since:
+            self._failing_since = None
+            message = f"checkpoints get durable again: that of step {figures.durable_step} is"
+            return News(reason="CheckpointDurable", message=message)
+        return None
 
 
 def _departed(entry: WorkerLeaving) -> str:

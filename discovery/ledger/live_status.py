@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from hvd_elastic.discovery.ledger.training_figures import metrics_from
+from hvd_elastic.discovery.ledger.untrusted_values import typed_fields
 
 
 class Activity(StrEnum):
@@ -49,6 +50,8 @@ class LiveStatus:
     durable_step: int = -1
     durable: float | None = None
     """Unix seconds of the last durable checkpoint."""
+    save_error: str = ""
+    """Why nothing gets durable; empty: nothing says that it does not."""
     resizes: int = 0
     pause_seconds: float = 0.0
     repeated_steps: int = 0
@@ -57,6 +60,8 @@ class LiveStatus:
     gpu_seconds: float = 0.0
     lent_gpu_seconds: float = 0.0
     training_seconds: float = 0.0
+    counts_since: float | None = None
+    """Unix seconds since which the counters count; None: since the job began."""
     samples: str = ""
     """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended."""
     stall: str = ""
@@ -76,8 +81,6 @@ class LiveStatus:
         """None if the text is not a status. Keys that are not known are left out."""
         try:
             document = json.loads(text)
-            known = {name: value for name, value in document.items() if name in cls.__dataclass_fields__}
-            metrics = metrics_from(known.get("metrics"))
-            return cls(**{**known, "activity": Activity(known["activity"]), "metrics": metrics})
-        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls(**typed_fields(cls, {**document, "metrics": metrics_from(document.get("metrics"))}))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from hvd_elastic.discovery.ledger.untrusted_values import finite_number, one_line
+from hvd_elastic.discovery.ledger.untrusted_values import END_OF_DATES, finite_number, one_line
 
 _MAX_PAUSES: Final = 8
 _MAX_METRICS: Final = 16
 _MAX_METRIC_NAME: Final = 64
 _MAX_WORDS: Final = 300
 _COUNTS: Final = range(10**18)
-_END_OF_DATES: Final = 253_402_300_800.0
-"""Unix seconds of the year 10000, the first that `datetime` does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +54,8 @@ class TrainingFigures:
     durable_step: int = -1
     durable: float | None = None
     """Unix seconds of the last durable checkpoint."""
+    save_error: str = ""
+    """Why nothing gets durable; empty: nothing says that it does not."""
     began_step: int = -1
     """The last step that was done when this process came into its first world."""
     began: float | None = None
@@ -83,6 +83,7 @@ class TrainingFigures:
             metrics=metrics_from(document.get("metrics")),
             durable_step=_count(document.get("durable_step"), unknown=-1),
             durable=_time(document.get("durable")),
+            save_error=one_line(document.get("save_error"), _MAX_WORDS) or "",
             began_step=_count(document.get("began_step"), unknown=-1),
             began=_time(document.get("began")),
             samples=one_line(document.get("samples"), _MAX_WORDS) or "",
@@ -120,7 +121,7 @@ def _pause(value: object) -> ResizePause | None:
 
 def _time(value: object) -> float | None:
     number = finite_number(value)
-    return number if number is not None and 0 <= number < _END_OF_DATES else None
+    return number if number is not None and 0 <= number < END_OF_DATES else None
 
 
 def _count(value: object, *, unknown: int) -> int:

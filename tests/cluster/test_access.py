@@ -66,6 +66,26 @@ def test_discovery_may_do_what_it_needs_and_no_more(
     assert _may(scope, account, verb, resource) is allowed
 
 
+@pytest.mark.core
+def test_discovery_may_make_its_ledger_again_by_apply_and_nothing_else(applied: Kubectl) -> None:
+    """The API server asks RBAC about an apply with the name in its path, and about a POST without one."""
+    account = _ACCOUNT.format(namespace=applied.namespace)
+
+    def apply(name: str, *options: str) -> None:
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": applied.namespace}}
+        applied("apply", "--server-side", "--force-conflicts", *options, "-f", "-", stdin=json.dumps(made))
+
+    applied("delete", "configmap", "probe-ledger")
+    with pytest.raises(ClusterError, match="forbidden"):
+        applied("create", "configmap", "probe-ledger", f"--as={account}")
+    with pytest.raises(ClusterError, match="forbidden"):
+        apply("another", f"--as={account}")
+    assert applied.find("configmap", "another") is None
+    assert applied.find("configmap", "probe-ledger") is None
+    apply("probe-ledger", f"--as={account}")
+    assert applied.find("configmap", "probe-ledger") is not None
+
+
 Kinds = dict[tuple[str, str], bool]
 """API version and kind to whether it lives in a namespace."""
 

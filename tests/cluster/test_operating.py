@@ -19,7 +19,7 @@ from testbed.cluster import inference, jobs
 from testbed.cluster.jobs import PACED, Job
 from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import RESULTS, Site, make_namespace, remove_namespace
-from testbed.cluster.standing import DURABLE, SIZE, Scenario
+from testbed.cluster.standing import DURABLE, SIZE, Scenario, nothing_lost
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl
@@ -157,6 +157,38 @@ def test_what_is_told_of_a_job_that_is_preempted(cluster: Site, scenario: Scenar
     assert bill["gpu_seconds"] == pytest.approx(held, abs=slack), "each time of the API server is a whole second"
     assert bill["preemptions"] >= 2
     assert bill["lent_gpu_seconds"] > 0
+
+
+@pytest.mark.parametrize("standing", ["launch"], indirect=True)
+def test_why_nothing_gets_durable_is_told_at_once_and_when_it_is_over(cluster: Site, scenario: Scenario) -> None:
+    """With a file in the place of the folder: a folder that is read-only is not so to the machine that shares it."""
+    kubectl, job = scenario.kubectl, scenario.job
+    durable, aside = job.shared / "checkpoints", job.shared / "aside"
+    waiting.until(
+        "a checkpoint is durable", lambda: told(kubectl, "status", job.name)["durable_step"] >= 0, within_seconds=60
+    )
+    durable.rename(aside)
+    durable.write_text("no folder")
+    try:
+        waiting.until(
+            "status says why",
+            lambda: told(kubectl, "status", job.name)["save_error"],
+            within_seconds=60,
+            every_seconds=1,
+        )
+        line = next(line for line in call(kubectl, "status", job.name).splitlines() if "durable checkpoint" in line)
+        assert re.search(r"step \d+, .* ago; saves fail: .*/checkpoints.*HvdElasticCheckpointLate", line), line
+        assert any("CheckpointFailed" in one["what"] for one in told(kubectl, "events", job.name))
+    finally:
+        durable.unlink()
+        aside.rename(durable)
+
+    def is_over() -> bool:
+        events = [one["what"] for one in told(kubectl, "events", job.name)]
+        return not told(kubectl, "status", job.name)["save_error"] and any("CheckpointDurable" in one for one in events)
+
+    waiting.until("status says nothing of it any more", is_over, within_seconds=90, every_seconds=2)
+    nothing_lost(scenario.account)
 
 
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)

@@ -64,6 +64,31 @@ def test_rank_0_tells_how_it_trains_through_a_resize(tmp_path: Path, mark: str) 
     assert found.epoch == 0
 
 
+def test_why_nothing_gets_durable_is_told_while_training_goes_on(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    folder = tmp_path / "checkpoints"
+    checkpoints = ["--checkpoint", f"file://{folder}", "--checkpoint-every", "1"]
+    job = start(mark, "--workers", "1:1:1", *checkpoints, "--", "python", str(tmp_path / "train.py"))
+    try:
+        eventually(lambda: job.poll() is not None or figures(mark, size=1), "a durable checkpoint")
+        folder.rename(tmp_path / "aside")
+        folder.write_text("no folder")
+
+        def failing() -> TrainingFigures | None:
+            found = figures(mark, size=1)
+            return found if found and found.save_error else None
+
+        found = eventually(lambda: job.poll() is not None or failing(), "the error")
+        folder.unlink()
+        (tmp_path / "aside").rename(folder)
+    finally:
+        job.send_signal(signal.SIGTERM)
+        output = job.communicate(timeout=60)[0]
+    assert isinstance(found, TrainingFigures), output
+    assert str(folder) in found.save_error
+    assert found.durable_step >= 0
+
+
 def figures(mark: str, *, size: int) -> TrainingFigures | None:
     """The figures of whoever has some, once they are whole and those of a world of this size."""
     found = [each for address in addresses(mark) if (each := read_report(address, timeout_seconds=5.0).figures)]

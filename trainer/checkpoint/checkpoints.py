@@ -304,9 +304,18 @@ class Checkpoints:
 _open: "weakref.WeakSet[Checkpoints]" = weakref.WeakSet()
 
 
+_opening_error = ""
+
+
 def saves_of_this_process() -> SaveCounts | None:
     """Return the SaveCounts of the durable tier that is open in this process; None on all ranks but the writer."""
     return next((checkpoints.counts for checkpoints in tuple(_open)), None)
+
+
+def save_error_of_this_process() -> str:
+    """Why nothing gets durable: the error of the last save, or of the last attempt to open the tier; else empty."""
+    saves = saves_of_this_process()
+    return saves.error if saves is not None else _opening_error
 
 
 def open_checkpoints(
@@ -348,6 +357,7 @@ def open_checkpoints(
             space.
         StoreError: the store did not answer, or does not honour conditional writes.
     """
+    global _opening_error  # noqa: PLW0603 - of the process, as the writer's role is
     location = _validate(url, interval_seconds, interval_steps, keep)
     stop = stop or threading.Event()
 
@@ -355,15 +365,20 @@ def open_checkpoints(
         if stop.wait(seconds):
             raise StoppedError("closed during a retry")
 
-    store = location.open(sleep=pause)
-    claim = Claim.acquire(
-        store,
-        job=job,
-        incarnation=incarnation,
-        nonce=secrets.token_hex(16),
-        time=wall(),
-        check_wanted=lambda: pause(0),
-    )
+    try:
+        store = location.open(sleep=pause)
+        claim = Claim.acquire(
+            store,
+            job=job,
+            incarnation=incarnation,
+            nonce=secrets.token_hex(16),
+            time=wall(),
+            check_wanted=lambda: pause(0),
+        )
+    except Exception as error:
+        _opening_error = "" if isinstance(error, StoppedError) else str(error) or repr(error)
+        raise
+    _opening_error = ""
     log.info("checkpoints of %s at %s: epoch %d", job, url, claim.head.epoch)
     interval = Interval(seconds=interval_seconds, steps=interval_steps)
     checkpoints = Checkpoints(claim, interval=interval, keep=keep, stop=stop, clock=clock, wall=wall)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import FIGURES_FILE
 from hvd_elastic.system.atomic_file import replace_file
-from hvd_elastic.trainer.checkpoint.checkpoints import SaveCounts, saves_of_this_process
+from hvd_elastic.trainer.checkpoint.checkpoints import SaveCounts, save_error_of_this_process, saves_of_this_process
 from hvd_elastic.trainer.telemetry import events
 from hvd_elastic.trainer.telemetry.heartbeat import PERIOD_SECONDS, run_dir
 from hvd_elastic.trainer.telemetry.logged_metrics import LoggedMetrics
@@ -27,8 +27,8 @@ from hvd_elastic.trainer.telemetry.step_rate import StepRate
 
 PAUSES: Final = 8
 """Resizes that are told. Who asks every few seconds misses none."""
-_MAX_SAMPLES_WORDS: Final = 300
-"""Characters of what the certificate of samples proves."""
+_MAX_WORDS: Final = 300
+"""Characters of what the certificate of samples proves, and of why nothing gets durable."""
 _COUNTS: Final = range(10**18)
 
 
@@ -39,11 +39,12 @@ class FiguresWriter:
         self,
         *,
         saves: Callable[[], SaveCounts | None] = saves_of_this_process,
+        save_error: Callable[[], str] = save_error_of_this_process,
         samples: Callable[[], str] = str,
         publish: Callable[[str], None] = lambda _line: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._saves, self._clock = saves, clock
+        self._saves, self._save_error, self._clock = saves, save_error, clock
         self.samples = samples
         """What was last proved of the samples; empty: nothing."""
         self.publish = publish
@@ -137,6 +138,7 @@ class FiguresWriter:
             "metrics": self._metrics.numbers(wait=is_last) or None,
             "durable_step": saves.durable_step,
             "durable": saves.durable_time,
+            "save_error": _short(self._save_error()) or None,
             "began_step": self._began[0],
             "began": self._began[1],
             "samples": _short(self.samples()) or None,
@@ -161,7 +163,7 @@ class FiguresWriter:
 
 def _short(words: str) -> str:
     """A name in it may be in any script, which JSON writes in six bytes a character."""
-    return words.encode("ascii", "replace").decode()[:_MAX_SAMPLES_WORDS]
+    return words.encode("ascii", "replace").decode()[:_MAX_WORDS]
 
 
 def _count(value: object) -> int | None:

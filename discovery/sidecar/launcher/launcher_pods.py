@@ -50,6 +50,12 @@ class LauncherPods:
             return None
         return {pod["metadata"]["uid"]: LauncherView.from_json(pod) for pod in pods}
 
+    def has(self, uid: str) -> bool:
+        """Whether one of this UID is there. Raises ApiError if the API server does not answer."""
+        if (launchers := self.read()) is None:
+            raise ApiError("the launchers' pods cannot be read")
+        return uid in launchers
+
     def own_end(self, backoff_limit: int | None) -> tuple[LauncherView, bool]:
         """How the launcher beside this has ended, as far as it is known, and whether no other one follows.
 

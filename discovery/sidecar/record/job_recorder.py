@@ -5,9 +5,9 @@
     workers' reports ──► WorkerInquiry
                     launcher ──► LAST_FIGURES_FILE, at the end
 
-Nothing here keeps training from going on. While the API server is away entries wait; a ledger that is missing is said
-once. An error that nobody has foreseen is said, and costs what it struck (a message, a part of a turn): the record
-goes on.
+Nothing here keeps training from going on. While the API server is away entries wait. A ledger that is missing is said
+at once, and the live status goes on without it. An error that nobody has foreseen is said, and costs what it struck (a
+message, a part of a turn): the record goes on.
 """
 
 import logging
@@ -17,9 +17,11 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, ParamSpec
 
-from hvd_elastic.discovery.kube.api_server import ApiServer
-from hvd_elastic.discovery.kube.watch import Changed, Listed, Message
+from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
+from hvd_elastic.discovery.kube.watch import Changed, Deleted, Listed, Message
+from hvd_elastic.discovery.ledger.entries import RecordLost
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
+from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView
 from hvd_elastic.discovery.sidecar.inbox import WatchBatch, WorkerAnswers
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods
@@ -60,7 +62,14 @@ class JobRecorder:
         self._wall, self._clock, self._run_dir = wall, clock, options.run_dir
         self._launchers = LauncherPods(server, options)
         self._status_publisher = StatusPublisher(server, options)
-        self._ledger = LedgerWriter(server, options, on_written=self._status_publisher.take, clock=clock)
+        self._ledger = LedgerWriter(
+            server,
+            options,
+            is_launcher=self._launchers.has,
+            on_written=self._status_publisher.take,
+            on_trouble=self._status_publisher.warn,
+            clock=clock,
+        )
         self._history = JobHistory(
             min_workers=options.min_workers, max_workers=options.max_workers, slots=options.slots
         )
@@ -105,8 +114,9 @@ class JobRecorder:
         self._attempt("the live status", self._publish_status)
 
     def _publish_status(self) -> None:
+        # Its sums are never ahead of the ledger: what it counts more was lost (`record_gap.py`).
         self._status_publisher.publish(
-            self._history, self._inquiry.stalls, self._ledger.entries, self._now(), self._clock()
+            self._history, self._inquiry.stalls, self._ledger.written, self._now(), self._clock()
         )
 
     def _attempt(self, lost: str, work: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
@@ -150,6 +160,8 @@ class JobRecorder:
         match message:
             case Listed(objects=(job,)) | Changed(object=job):
                 self._ledger.add(self._history.take_job(job, now))
+            case Deleted(object=job) if self._history.job is not None and job.uid == self._history.job.uid:
+                self._ledger.job_is_gone()
 
     def _begin_if_due(self) -> None:
         job, moment = self._history.job, self._clock()
@@ -165,11 +177,19 @@ class JobRecorder:
         """Read the ledger, and tell what has happened since its last entry."""
         if not self._ledger.read(job.uid) or (launchers := self._launchers.read()) is None:
             return
-        ledger = self._ledger.entries
+        try:
+            told = self._status_publisher.last_told()
+        except ApiError as error:
+            log.info("the job's last status cannot be read yet: %s", error)
+            return
+        now, ledger = self._now(), self._ledger.entries
+        if has_gap(ledger, told):
+            log.warning("entries of the job's ledger were lost: its sums count from here on")
+            self._ledger.add([RecordLost(unix=now)])
         self._status_publisher.begin(job.uid, ledger)
         self._inquiry.begin(ledger)
         own = launchers.get(self._launchers.own.uid, self._launchers.own)
-        self._ledger.add(self._history.begin(ledger, own, launchers, self._now()))
+        self._ledger.add(self._history.begin(ledger, own, launchers, now))
         self._has_begun = True
 
     def _conclude(self) -> None:

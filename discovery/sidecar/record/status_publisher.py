@@ -9,7 +9,7 @@ from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.ledger.entries import Entry, WorldChanged
 from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.stall_history import StallHistory
-from hvd_elastic.discovery.ledger.job_news import JobNews, News
+from hvd_elastic.discovery.ledger.job_news import JobNews, News, SaveNews
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.present_status import PresentStatus, activity
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
@@ -36,11 +36,22 @@ class StatusPublisher:
         self._job_uid = ""
         self._news = JobNews(min_workers=options.min_workers, max_workers=options.max_workers)
         self._status = PresentStatus(())
-        self._told: tuple[Activity, tuple[str, ...], int, str, bool] | None = None
-        """Activity, workers, wanted, the words of a stall and whether it has run, as they were last written."""
+        self._told: tuple[Activity, tuple[str, ...], int, str, bool, str] | None = None
+        """Activity, workers, wanted, the words of a stall, whether it has run, and the words of a failed save, as they
+        were last written."""
         self._next_status = self._earliest = 0.0
         self._is_stalled = False
         self._said: set[str] = set()
+        self._saves = SaveNews()
+        self._at_once: list[News] = []
+        """Events that wait for no others."""
+
+    def last_told(self) -> LiveStatus | None:
+        """What the MPIJob says by now, which an earlier sidecar has written. Raises ApiError."""
+        if not self._place.may_be_patched:
+            return None
+        annotations = self._server.get(self._place.path)["metadata"].get("annotations") or {}
+        return LiveStatus.from_json(annotations.get(ANNOTATION_STATUS) or "")
 
     def begin(self, job_uid: str, ledger: Sequence[Entry]) -> None:
         """Start from the ledger of an earlier sidecar."""
@@ -48,6 +59,10 @@ class StatusPublisher:
         self._status = PresentStatus(ledger)
         worlds = (entry.workers for entry in reversed(ledger) if isinstance(entry, WorldChanged))
         self._news.begin(next(worlds, ()))
+
+    def warn(self, sentence: str) -> None:
+        """Tell of what is wrong with the ledger itself, as an Event of its own."""
+        self._at_once.append(News(reason="LedgerLost", message=sentence, is_warning=True))
 
     def take(self, entries: Sequence[Entry]) -> None:
         self._news.take(entries)
@@ -69,16 +84,24 @@ class StatusPublisher:
         if doing is Activity.STALLED and not self._is_stalled:
             self._news.stall(now - (history.world.stepped or now))
         self._is_stalled = doing is Activity.STALLED
-        if news := self._news.due(moment):
-            self._write_event(news)
-        present = doing, history.world.world, history.wanted, stall.words, history.world.has_run
+        figures = history.world.figures
+        if figures and (told := self._saves.take(figures)):
+            self._at_once.append(told)
+        self._write_events(moment)
+        failing = figures.save_error if figures else ""
+        present = doing, history.world.world, history.wanted, stall.words, history.world.has_run, failing
         if moment >= self._earliest and (moment >= self._next_status or present != self._told):
             self._write_status(self._status.status(history, entries, now, stall), moment)
             self._told = present
 
     def conclude(self, history: JobHistory, entries: Sequence[Entry], now: float) -> None:
         self._write_status(self._status.status(history, entries, now), moment=0.0)
-        if news := self._news.due(float("inf")):
+        self._write_events(float("inf"))
+
+    def _write_events(self, moment: float) -> None:
+        while self._at_once:
+            self._write_event(self._at_once.pop(0))
+        if news := self._news.due(moment):
             self._write_event(news)
 
     def _write_status(self, status: LiveStatus, moment: float) -> None:

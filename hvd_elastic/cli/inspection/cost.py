@@ -56,7 +56,7 @@ def command(
     Machines whose price is not known are named, and not in the cost.
     """
     from hvd_elastic.client.report.bill import bill, bills
-    from hvd_elastic.client.report.bill_text import bill_text, pricing_ways
+    from hvd_elastic.client.report.bill_text import bill_text, pricing_ways, record_notes
     from hvd_elastic.client.report.prices import read_prices
 
     if bool(job) == (all_jobs or all_namespaces):
@@ -82,6 +82,9 @@ def command(
         )
         for way in pricing_ways(machine for one in found_bills for machine in one.machines):
             click.echo(f"unpriced: {way}", err=True)
+        for one in found_bills:
+            for note in record_notes(one):
+                click.echo(f"{one.namespace}/{one.name}: {note}", err=True)
 
 
 def _plain(bill: "Bill") -> dict[str, Any]:

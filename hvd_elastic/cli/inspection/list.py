@@ -36,6 +36,7 @@ def command(*, chosen: ChosenCluster, all_namespaces: bool, output: Format) -> N
     The sums of all jobs are on stderr.
     """
     from hvd_elastic.client.report.job_list import list_job_states, total
+    from hvd_elastic.client.report.words.time_words import date_words
 
     cluster = chosen.connect()
     jobs = list_job_states(cluster, None if all_namespaces else cluster.namespace)
@@ -55,6 +56,10 @@ def command(*, chosen: ChosenCluster, all_namespaces: bool, output: Format) -> N
             f"preemptions: {sums.preemptions}",
             err=True,
         )
+        for job in jobs:
+            if job.counts_since is not None:
+                since = date_words(job.counts_since)
+                click.echo(f"{job.namespace}/{job.name} counts since {since}: its record before is lost", err=True)
 
 
 def _row(job: "ListedJob") -> dict[str, Any]:

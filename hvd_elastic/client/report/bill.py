@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.job_lookup import list_jobs
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
-from hvd_elastic.client.report.job_status import settled_at
+from hvd_elastic.client.report.job_status import account_of, lacks_ledger
 from hvd_elastic.client.report.prices import MachinePrice, PriceList
-from hvd_elastic.discovery.ledger.account import JobAccount, fold
+from hvd_elastic.discovery.ledger.account import JobAccount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,10 @@ class Bill:
     on_demand_cost: float
     unpriced_gpu_seconds: float
     """Of machines whose price is not known: not in the costs."""
+    counts_since: float | None = None
+    """Unix seconds since which all this counts, because its record was lost; None: since the job began."""
+    told: float | None = None
+    """Unix seconds when the job's sidecar told it, where the ledger is gone; None: it is the ledger's."""
 
     @property
     def saved(self) -> float:
@@ -57,7 +61,10 @@ class Bill:
 
 
 def bill(cluster: ClusterClient, name: str, prices: PriceList, namespace: str | None = None) -> Bill | None:
-    """The bill of a job; None if it has no ledger. Raises UnknownJobError, ForeignJobError or another ClusterError."""
+    """The bill of a job; None if it has no ledger, and no sidecar has told its sums.
+
+    Raises UnknownJobError, ForeignJobError or another ClusterError.
+    """
     return bill_of(JobFactReader(cluster).read(name, namespace or cluster.namespace), prices)
 
 
@@ -69,10 +76,10 @@ def bills(cluster: ClusterClient, prices: PriceList, namespace: str | None = Non
 
 
 def bill_of(facts: JobFacts, prices: PriceList) -> Bill | None:
-    """What these facts cost; None without a ledger."""
-    if facts.ledger is None:
+    """What these facts cost; None if nothing tells it."""
+    if facts.ledger is None and facts.live is None:
         return None
-    account = fold(facts.ledger, settled_at(facts))
+    account = account_of(facts)
     machines = tuple(_machine_bill(key, seconds, prices) for key, seconds in sorted(account.gpu_seconds.items()))
     return Bill(
         namespace=facts.namespace,
@@ -88,6 +95,8 @@ def bill_of(facts: JobFacts, prices: PriceList) -> Bill | None:
         cost=_sum(one.cost for one in machines),
         on_demand_cost=_sum(one.on_demand_cost for one in machines if one.cost is not None),
         unpriced_gpu_seconds=sum(one.gpu_seconds for one in machines if one.cost is None),
+        counts_since=account.counts_since,
+        told=facts.live.unix if facts.live and lacks_ledger(facts) else None,
     )
 
 

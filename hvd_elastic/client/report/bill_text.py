@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvd_elastic.client.report.bill import Bill, MachineBill
 from hvd_elastic.client.report.prices import PriceList
-from hvd_elastic.client.report.words.time_words import duration_words
+from hvd_elastic.client.report.words.time_words import date_words, duration_words
 from hvd_elastic.discovery.rules.cluster_views import LABEL_MACHINE
 from hvd_elastic.system.plain_words import count_words
 
 _HOUR = 3600
+_IN_LEDGER = "On which machines they were held stood in the ledger"
 
 
 def bill_text(bill: Bill, prices: PriceList) -> str:
@@ -31,8 +32,18 @@ def _lines(bill: Bill, prices: PriceList) -> Iterator[str]:
             f"saved {bill.saved:.2f}{as_of}"
         )
     if bill.unpriced_gpu_seconds:
-        ways = "; ".join(pricing_ways(bill.machines))
+        ways = _IN_LEDGER if bill.told is not None else "; ".join(pricing_ways(bill.machines))
         yield f"  not in the cost: {_hours(bill.unpriced_gpu_seconds)}. {ways}"
+    for note in record_notes(bill):
+        yield f"  {note}"
+
+
+def record_notes(bill: Bill) -> Iterator[str]:
+    """Where the ledger did not have it all: since when this counts, and who tells it."""
+    if bill.counts_since is not None:
+        yield f"counted since {date_words(bill.counts_since)}: what was recorded before is lost"
+    if bill.told is not None:
+        yield f"the ledger is gone or lacks entries: this is what the job's sidecar told at {date_words(bill.told)}"
 
 
 def pricing_ways(machines: Iterable[MachineBill]) -> Sequence[str]:

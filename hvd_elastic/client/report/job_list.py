@@ -32,6 +32,8 @@ class ListedJob:
     gpu_seconds: float | None
     lent_gpu_seconds: float | None
     preemptions: int | None
+    counts_since: float | None
+    """Unix seconds since which these count, because their record was lost; None: since the job began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ def listed(job: Json, now: float) -> ListedJob:
         gpu_seconds=live.gpu_seconds if live else None,
         lent_gpu_seconds=live.lent_gpu_seconds if live else None,
         preemptions=live.preemptions if live else None,
+        counts_since=live.counts_since if live else None,
     )
 
 

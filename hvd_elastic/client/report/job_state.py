@@ -232,7 +232,18 @@ def _running(facts: JobFacts, live: LiveStatus | None) -> StateFinding | None:
             since=live.unix,
             why=f"its launcher runs, and its sidecar was last heard {age:.0f} s ago: {live.activity} then",
         )
+    if live.workers and not may_train(facts):
+        told = (
+            f"{count_words(live.workers, 'worker')} trained {duration_words(age)} ago, and no pod of them runs any more"
+        )
+        return StateFinding(state=JobState.WAITING, why=told)
     return StateFinding(state=_OF_ACTIVITY[live.activity], since=live.since, why=_stall_words(live, facts.now))
+
+
+def may_train(facts: JobFacts) -> list[str]:
+    """The workers' pods that run, ready or not: a kubelet that begins again says for a moment that none is."""
+    views = [PodView.from_json(pod) for pod in facts.pods_of(Role.WORKER)]
+    return [view.name for view in views if view.phase == "Running" and not view.has_ended]
 
 
 def _stall_words(live: LiveStatus, now: float) -> str:

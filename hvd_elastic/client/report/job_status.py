@@ -5,17 +5,20 @@ from dataclasses import dataclass
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
-from hvd_elastic.client.report.job_state import JobState, condition, find_state, last_failure
+from hvd_elastic.client.report.job_state import JobState, condition, find_state, last_failure, may_train
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.client.report.stage_status import StageStatus, stage_status
+from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
-from hvd_elastic.discovery.ledger.account import JobAccount, fold
+from hvd_elastic.discovery.ledger.account import JobAccount, fold, machine_key
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
+from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import backoff_limit, own_failures
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, Role
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, LEDGER_SUFFIX, Role
 from hvd_elastic.system.plain_words import count_words
 
+_WAY_OUT = "Its sidecar writes it again; `hvd-elastic submit` makes it where it may not"
 _GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
 
 
@@ -43,11 +46,15 @@ class JobStatus:
     loss: float | None = None
     heartbeat_age_seconds: float | None = None
     """How old the last step was when the sidecar last spoke of it; None: nobody trains."""
+    figures_age_seconds: float | None = None
+    """How long ago step, speed and loss were true; None: not known."""
     word_age_seconds: float | None = None
     """How long ago the sidecar last spoke."""
     durable_step: int = -1
     durable_age_seconds: float | None = None
     """Since the last durable checkpoint."""
+    save_error: str = ""
+    """Why nothing gets durable; empty: nothing says that it does not, or nobody trains."""
     samples: str = ""
     """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended, or no word."""
     resizes: int = 0
@@ -61,6 +68,8 @@ class JobStatus:
     last_failure: str = ""
     """How the last launcher ended that failed by itself; empty: none did."""
     has_ledger: bool = False
+    counts_since: float | None = None
+    """Unix seconds since which the counters count, because their record was lost; None: since the job began."""
     stage: StageStatus | None = None
     """The data set that training waits for; None: it waits for none."""
     autoscaler: ScalingNote | None = None
@@ -78,7 +87,7 @@ def job_status(facts: JobFacts) -> JobStatus:
     """What these facts say."""
     found, live = find_state(facts), facts.live
     workers = worker_statuses(facts, trains=found.state in {JobState.TRAINING, JobState.STALLED})
-    account = fold(facts.ledger, settled_at(facts)) if facts.ledger else _account_of(live)
+    account = account_of(facts)
     lowest, highest = worker_bounds(facts.job)
     training = found.state is JobState.TRAINING
     return JobStatus(
@@ -88,7 +97,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         since=found.since,
         why=found.why,
         now=facts.now,
-        size=_size(live, workers) if training else 0,
+        size=_size(facts, workers) if training else 0,
         min_workers=lowest,
         max_workers=highest,
         wanted=_wanted(facts.job),
@@ -97,9 +106,11 @@ def job_status(facts: JobFacts) -> JobStatus:
         steps_per_second=live.steps_per_second if live and training else None,
         loss=live.loss if live else None,
         heartbeat_age_seconds=live.unix - live.stepped if live and live.stepped and training else None,
+        figures_age_seconds=facts.now - live.stepped if live and live.stepped else None,
         word_age_seconds=facts.now - live.unix if live else None,
         durable_step=live.durable_step if live else -1,
         durable_age_seconds=facts.now - live.durable if live and live.durable else None,
+        save_error=live.save_error if live and not found.state.is_final else "",
         samples=live.samples if live else "",
         resizes=account.resizes,
         pause_seconds=account.pause_seconds,
@@ -109,10 +120,23 @@ def job_status(facts: JobFacts) -> JobStatus:
         restarts=_restarts(facts),
         last_failure=last_failure(facts),
         has_ledger=facts.ledger is not None,
+        counts_since=account.counts_since,
         stage=None if found.state.is_final else stage_status(facts.stage),
         autoscaler=ScalingNote.of_job(facts.job),
         notes=_notes(facts, found.state),
     )
+
+
+def account_of(facts: JobFacts) -> JobAccount:
+    """The job's sums: those of its ledger, or as its sidecar last told them where that is gone or lacks entries."""
+    if facts.live and lacks_ledger(facts):
+        return _account_of(facts.live)
+    return fold(facts.ledger or (), settled_at(facts))
+
+
+def lacks_ledger(facts: JobFacts) -> bool:
+    """Whether the ledger is gone, or lacks entries that it had."""
+    return facts.ledger is None or has_gap(facts.ledger, facts.live)
 
 
 def settled_at(facts: JobFacts) -> float:
@@ -154,8 +178,11 @@ def _replicas_words(facts: JobFacts) -> str:
     return ""
 
 
-def _size(live: LiveStatus | None, workers: tuple[WorkerStatus, ...]) -> int:
-    return live.workers if live else sum(worker.state is WorkerPodState.TRAINING for worker in workers)
+def _size(facts: JobFacts, workers: tuple[WorkerStatus, ...]) -> int:
+    """As the sidecar last told it, but never more than there are pods that may train."""
+    if facts.live is None:
+        return sum(worker.state is WorkerPodState.TRAINING for worker in workers)
+    return min(facts.live.workers, len(may_train(facts)))
 
 
 def _wanted(job: Json) -> int:
@@ -170,10 +197,8 @@ def _last_step(account: JobAccount, live: LiveStatus | None, state: JobState) ->
     return first if first >= 0 else second
 
 
-def _account_of(live: LiveStatus | None) -> JobAccount:
-    """The sums that the sidecar last told, where the ledger may not be read."""
-    if live is None:
-        return JobAccount()
+def _account_of(live: LiveStatus) -> JobAccount:
+    """The sums that the sidecar last told. It does not tell on which machines GPUs were held."""
     return JobAccount(
         step=live.step,
         resizes=live.resizes,
@@ -181,8 +206,10 @@ def _account_of(live: LiveStatus | None) -> JobAccount:
         repeated_steps=live.repeated_steps,
         preemptions=live.preemptions,
         launchers=live.launchers,
+        gpu_seconds={machine_key("", spot=None): live.gpu_seconds} if live.gpu_seconds else {},
         lent_gpu_seconds=live.lent_gpu_seconds,
         training_seconds=live.training_seconds,
+        counts_since=live.counts_since,
     )
 
 
@@ -205,6 +232,16 @@ def _notes(facts: JobFacts, state: JobState) -> tuple[str, ...]:
         notes.append(_GOES_ON)
     if not state.is_final and (amiss := _replicas_words(facts)):
         notes.append(amiss)
-    if facts.ledger is None and not facts.unreadable:
+    if (since := account_of(facts).counts_since) is not None:
+        notes.append(
+            f"what was recorded before {clock_words(since, facts.now)} is lost: the counters count from then on"
+        )
+    if facts.live and not facts.unreadable and lacks_ledger(facts):
+        fault = "is gone" if facts.ledger is None else "lacks entries that it had"
+        age = duration_words(facts.now - facts.live.unix)
+        notes.append(
+            f"its ledger, ConfigMap {facts.name}{LEDGER_SUFFIX}, {fault}: counters as of {age} ago. {_WAY_OUT}"
+        )
+    elif facts.ledger is None and not facts.unreadable:
         notes.append("this job has no ledger: only what its pods and Events tell is known (generate it anew)")
     return (*notes, *facts.unreadable)

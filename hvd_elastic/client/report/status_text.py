@@ -7,6 +7,7 @@ from hvd_elastic.client.report.job_status import JobStatus
 from hvd_elastic.client.report.stage_status import stage_line
 from hvd_elastic.client.report.words.time_words import clock_words, duration_words
 from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus
+from hvd_elastic.mpijob.contract import ALERT_CHECKPOINT_LATE
 from hvd_elastic.system.plain_words import count_words, printable
 
 
@@ -40,8 +41,8 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
         yield f"  {stage_line(status.stage)}"
     if status.step >= 0:
         yield f"  step {status.step}{_pace(status)}"
-    if status.durable_age_seconds is not None:
-        yield f"  durable checkpoint: step {status.durable_step}, {duration_words(status.durable_age_seconds)} ago"
+    if durable := "; ".join(_durable(status)):
+        yield f"  durable checkpoint: {durable}"
     if status.samples:
         yield f"  samples: {status.samples}"
     if happened := "; ".join(_happened(status)):
@@ -52,6 +53,13 @@ def fact_lines(status: JobStatus) -> Iterator[str]:
     yield f"  restarts: {status.restarts_used} used, {left} left (launchers that were taken away do not count)"
     if status.last_failure and status.last_failure not in status.why:
         yield f"  the last launcher that failed ended with {status.last_failure}"
+
+
+def _durable(status: JobStatus) -> Iterator[str]:
+    if status.durable_age_seconds is not None:
+        yield f"step {status.durable_step}, {duration_words(status.durable_age_seconds)} ago"
+    if status.save_error:
+        yield f"saves fail: {status.save_error} (where it lasts, the alert {ALERT_CHECKPOINT_LATE} fires)"
 
 
 def _happened(status: JobStatus) -> Iterator[str]:
@@ -74,6 +82,8 @@ def _pace(status: JobStatus) -> str:
     if status.heartbeat_age_seconds is not None and status.word_age_seconds is not None:
         age, word = duration_words(status.heartbeat_age_seconds), duration_words(status.word_age_seconds)
         parts.append(f"heartbeat {age} old, as of {word} ago")
+    elif status.figures_age_seconds is not None:
+        parts.append(f"as of {duration_words(status.figures_age_seconds)} ago")
     return "".join(f", {part}" for part in parts)
 
 

@@ -45,7 +45,8 @@ class Happening:
 _TOLD_BY_LEDGER: Final = frozenset({"Scheduled", "Killing"})
 """Reasons of Events that say, less well, what the ledger says."""
 _SIDECAR: Final = "hvd-elastic-discovery"
-"""Its Events say what it writes into the ledger, but for `Stalled`."""
+"""Its Events say what it writes into the ledger, but for those of _NOT_IN_LEDGER."""
+_NOT_IN_LEDGER: Final = frozenset({"Stalled", "LedgerLost", "CheckpointFailed", "CheckpointDurable"})
 _ROUTINE: Final = frozenset(
     {"Preempted", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "SuccessfulDelete"}
 )
@@ -102,7 +103,7 @@ def _of_events(events: Sequence[Json], *, has_ledger: bool) -> Iterator[Happenin
 
 def _is_passed_over(event: Json, *, has_ledger: bool) -> bool:
     reason = event.get("reason")
-    in_ledger = reason in _TOLD_BY_LEDGER or (_component(event) == _SIDECAR and reason != "Stalled")
+    in_ledger = reason in _TOLD_BY_LEDGER or (_component(event) == _SIDECAR and reason not in _NOT_IN_LEDGER)
     is_probe = reason == "Unhealthy" and str(event.get("message") or "").startswith(("Readiness", "Startup"))
     return is_probe or reason in _ROUTINE or (has_ledger and in_ledger)
 

@@ -1,8 +1,9 @@
 """Each worker of a job: what it does, where, and if it does not train, why."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.client.report.job_facts import JobFacts
@@ -14,9 +15,11 @@ from hvd_elastic.client.report.words.cause_words import (
     scheduler_words,
 )
 from hvd_elastic.client.report.words.time_words import event_time
-from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving, WorldChanged
+from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
+
+NOT_KNOWN: Final = "why its pod is gone is not known"
 
 
 class WorkerPodState(StrEnum):
@@ -56,22 +59,20 @@ def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStat
     `trains`: whether the job does now. If not, the last world of the ledger is no longer there.
     """
     pods = {pod["metadata"]["name"]: pod for pod in (*facts.unlabelled, *facts.pods_of(Role.WORKER))}
-    departures, training = _last_departures(facts), _who_trains(facts) if trains else ()
+    past, training = _PastPods.of(facts), _who_trains(facts) if trains else ()
     names = sorted({*pods, *facts.asked_workers}, key=_index)
     return tuple(
-        _present(pods[name], departures.get(name), facts, training=name in training)
-        if name in pods
-        else _absent(facts, name, departures.get(name))
+        _present(pods[name], past, facts, training=name in training) if name in pods else _absent(name, past, facts)
         for name in names
     )
 
 
-def _present(pod: Json, departure: WorkerLeaving | None, facts: JobFacts, *, training: bool) -> WorkerStatus:
+def _present(pod: Json, past: "_PastPods", facts: JobFacts, *, training: bool) -> WorkerStatus:
     view = PodView.from_json(pod)
     state, why = _judge(pod, view, training=training)
-    of_this_pod = departure is not None and departure.uid == view.uid
-    if departure and of_this_pod and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
-        why = departure_words(departure)
+    own, before = past.departures.get(view.uid), past.departures.get(past.last(view.name, besides=view.uid))
+    if own and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
+        why = departure_words(own)
     why = "; ".join(filter(None, (why, _held_words(pod, view, facts.now), _label_words(pod, facts))))
     return WorkerStatus(
         pod=view.name,
@@ -79,19 +80,22 @@ def _present(pod: Json, departure: WorkerLeaving | None, facts: JobFacts, *, tra
         node=view.node,
         since=view.created or None,
         why=why,
-        before=departure_words(departure) if departure and not of_this_pod else "",
+        before=departure_words(before) if before else "",
     )
 
 
-def _absent(facts: JobFacts, name: str, departure: WorkerLeaving | None) -> WorkerStatus:
+def _absent(name: str, past: "_PastPods", facts: JobFacts) -> WorkerStatus:
+    last = past.last(name)
+    departure = past.departures.get(last)
+    missing = missing_worker_words(facts, name, departure.unix if departure else past.first_heard(name, last))
     left = departure_words(departure) if departure else ""
-    why = missing_worker_words(facts, name, departure.unix if departure else 0.0)
+    not_known = NOT_KNOWN if last and not departure else ""
     return WorkerStatus(
         pod=name,
         state=WorkerPodState.ABSENT,
         since=departure.unix if departure else None,
-        why=why or left,
-        before=left if why else "",
+        why="; ".join(filter(None, (missing, not_known))) or left,
+        before=left if missing else "",
     )
 
 
@@ -134,10 +138,44 @@ def _kubelet_says(pod: Json) -> str:
     return ""
 
 
-def _last_departures(facts: JobFacts) -> dict[str, WorkerLeaving]:
-    """The last one of each pod name; without a ledger, preemptions of which the scheduler's Events tell."""
-    from_ledger = (entry for entry in facts.ledger or () if isinstance(entry, WorkerLeaving))
-    return {leaving.pod: leaving for leaving in (*preemptions_in(facts.events), *from_ledger)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PastPods:
+    """The pods that had the workers' names, as the ledger and Events tell of them.
+
+    One name is had by one pod after the other, so nothing is told of one by the word on another.
+    """
+
+    seen: Mapping[str, Mapping[str, float]]
+    """By name: when each UID was first heard of, in Unix seconds."""
+    departures: Mapping[str, WorkerLeaving]
+    """By UID: of the ledger, or else of the scheduler's Events, which tell of preemptions."""
+
+    @classmethod
+    def of(cls, facts: JobFacts) -> "_PastPods":
+        entries = [entry for entry in facts.ledger or () if isinstance(entry, WorkerBound | WorkerLeaving)]
+        departures = {
+            leaving.uid: leaving
+            for leaving in (*preemptions_in(facts.events), *entries)
+            if isinstance(leaving, WorkerLeaving)
+        }
+        told = [(entry.pod, entry.uid, entry.unix) for entry in entries]
+        about = [(event, event["involvedObject"]) for event in facts.events]
+        told += [(str(pod.get("name")), str(pod.get("uid") or ""), event_time(event)) for event, pod in about]
+        seen: dict[str, dict[str, float]] = {}
+        for name, uid, unix in told:
+            if uid:
+                known = seen.setdefault(name, {})
+                known[uid] = min(unix, known.get(uid, unix))
+        return cls(seen=seen, departures=departures)
+
+    def first_heard(self, name: str, uid: str) -> float:
+        """When this pod was first heard of, in Unix seconds; 0: it is not known."""
+        return self.seen.get(name, {}).get(uid, 0.0)
+
+    def last(self, name: str, *, besides: str = "") -> str:
+        """The UID of the last pod of this name that is known, but for that of UID `besides`; empty: none is."""
+        known = self.seen.get(name, {})
+        return max((uid for uid in known if uid != besides), key=lambda uid: known[uid], default="")
 
 
 def preemptions_in(events: Iterable[Json]) -> list[WorkerLeaving]:

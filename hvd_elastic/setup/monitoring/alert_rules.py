@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from hvd_elastic.mpijob.contract import ALERT_CHECKPOINT_LATE
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import DEFAULTS, Problem, Tier
 
@@ -137,7 +138,7 @@ def _checkpoint_late(thresholds: AlertThresholds) -> AlertRule:
     tier = "hvd_elastic_worker_checkpoint"
     limit = f"{thresholds.late_intervals} * {tier}_interval_seconds + {tier}_duration_seconds"
     return AlertRule(
-        name="HvdElasticCheckpointLate",
+        name=ALERT_CHECKPOINT_LATE,
         # A job that goes on after a week has a checkpoint that is a week old: it gets as long for its first one.
         expression=f"max {_JOB} (({tier}_lag_seconds or {tier}_writer_seconds) > {limit}\n"
         f"and {tier}_writer_seconds > {limit})\n",
@@ -145,7 +146,7 @@ def _checkpoint_late(thresholds: AlertThresholds) -> AlertRule:
         severity="warning",
         summary="{{ $labels.namespace }}/{{ $labels.job }} stores no checkpoints.",
         description="The newest durable one is {{ $value | humanizeDuration }} old. If all workers are lost at once, "
-        "that much is trained again. The log of rank 0 says why saves fail.",
+        "that much is trained again. `hvd-elastic status {{ $labels.job }} -n {{ $labels.namespace }}` says why.",
     )
 
 

@@ -25,6 +25,8 @@ _OF_THE_JOB: Final = frozenset(
 )
 """Of which discovery needs those that are named: its ledger, its launcher's Job, and what goes with it."""
 _OF_THE_JOB_VERBS: Final = frozenset(("get", "patch"))
+_MADE_AGAIN: Final = frozenset(("create",))
+"""With a name it allows server-side apply of that one, and no POST."""
 _ALLOWED: Final = {
     "pods": _READ | {"delete", "patch"},
     "pods/status": frozenset(("patch",)),
@@ -147,7 +149,7 @@ def excessive_rights(job: LintedJob) -> Iterator[Violation]:
         for resource in _texts(entry.get("resources")):
             allowed = _ALLOWED.get(resource, frozenset())
             if resource in _OF_THE_JOB and _texts(entry.get("resourceNames")):
-                allowed = _OF_THE_JOB_VERBS
+                allowed = _OF_THE_JOB_VERBS | (_MADE_AGAIN if resource == "configmaps" else set())
             too_wide = cluster and resource != "nodes"
             exec_in_v1 = job.version is MPIJobVersion.V1 and resource == "pods/exec"
             if (verbs - allowed or too_wide) and not exec_in_v1:

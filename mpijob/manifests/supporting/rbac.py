@@ -22,12 +22,16 @@ def name(spec: JobSpec) -> str:
 
 
 def ledger_rule(spec: JobSpec) -> Manifest:
-    """The right to keep the job's ledger."""
+    """The right to keep the job's ledger, and to make it again.
+
+    `create` of one name allows server-side apply where there is no such object, and nothing else: a POST has no name
+    by which RBAC could allow it (`discovery/sidecar/record/ledger_store.py`).
+    """
     return {
         "apiGroups": [""],
         "resources": ["configmaps"],
         "resourceNames": [ledger.name(spec)],
-        "verbs": ["get", "patch"],
+        "verbs": ["get", "patch", "create"],
     }
 
 

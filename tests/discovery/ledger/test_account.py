@@ -13,6 +13,7 @@ from hvd_elastic.discovery.ledger.entries import (
     JobEnded,
     LauncherEnded,
     LauncherStarted,
+    RecordLost,
     WantedChanged,
     WorkerBound,
     WorkerGone,
@@ -37,6 +38,7 @@ def pod_of(uid: int) -> dict[str, str]:
 any_entry: st.SearchStrategy[Entry] = st.one_of(
     st.builds(lambda at, uid: LauncherStarted(unix=at, pod="l", uid=str(uid)), times, st.integers(0, 2)),
     st.builds(lambda at: LauncherEnded(unix=at, pod="l", uid="0"), times),
+    st.builds(lambda at: RecordLost(unix=at), times),
     st.builds(
         lambda at, uid, gpus, spot: WorkerBound(unix=at, node="n", gpus=gpus, machine="m", spot=spot, **pod_of(uid)),
         times,
@@ -169,3 +171,11 @@ def test_a_job_that_has_ended_holds_nothing() -> None:
 
 def test_an_empty_ledger_has_no_beginning() -> None:
     assert fold([], NOW) == JobAccount()
+
+
+def test_sums_of_which_a_part_was_lost_say_since_when_they_count() -> None:
+    entries: list[Entry] = [RecordLost(unix=7.0), LauncherStarted(unix=7.0, pod="l", uid="2")]
+    assert fold([], NOW).counts_since is None
+    assert fold(entries, NOW).counts_since == 7.0
+    totals, rest = summed_up(entries)
+    assert fold([totals, *rest], NOW).counts_since == 7.0

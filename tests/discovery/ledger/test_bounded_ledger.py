@@ -87,3 +87,25 @@ def test_knows_what_it_has() -> None:
     later = WorldChanged(unix=3.0, workers=())
     seen_otherwise = WorkerBound(unix=1.5, pod="w", uid="u", node="n")
     assert ledger.without_known([seen_otherwise, world, later]) == [later]
+
+
+@given(st.integers(1, 30), st.integers(0, 5), st.integers(200, 5000))
+def test_a_ledger_is_continued_by_what_is_appended_to_it(count: int, more: int, most: int) -> None:
+    entries = history(count)
+    begun = BoundedLedger().append(entries)
+    assert begun.append(history(count + more)[len(entries) :], max_bytes=max(most, 2000)).continues(begun)
+    assert begun.continues(BoundedLedger())
+
+
+@given(st.integers(1, 30), st.data())
+def test_a_ledger_from_which_something_was_taken_continues_nothing(count: int, data: st.DataObject) -> None:
+    entries = history(count)
+    lost = data.draw(st.integers(0, len(entries) - 1))
+    rest = BoundedLedger().append([*entries[:lost], *entries[lost + 1 :]])
+    assert not rest.continues(BoundedLedger().append(entries))
+
+
+def test_rubbish_continues_nothing() -> None:
+    begun = BoundedLedger().append(history(3))
+    assert not BoundedLedger.from_text("rubbish\n{]\n").continues(begun)
+    assert not BoundedLedger().continues(begun)

@@ -1,5 +1,7 @@
 """What `kubectl describe mpijob` says: one sentence for a burst, with its causes."""
 
+from dataclasses import replace
+
 from hvd_elastic.discovery.ledger.entries import (
     Departure,
     JobEnded,
@@ -8,7 +10,8 @@ from hvd_elastic.discovery.ledger.entries import (
     WorkerProcessLost,
     WorldChanged,
 )
-from hvd_elastic.discovery.ledger.job_news import GAP_SECONDS, MAX_CAUSES, JobNews, News
+from hvd_elastic.discovery.ledger.job_news import GAP_SECONDS, MAX_CAUSES, JobNews, News, SaveNews
+from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
 
 WORLD = ("w-0", "w-1", "w-2")
 
@@ -72,3 +75,22 @@ def test_the_reset_limit_is_a_reason_of_its_own() -> None:
     told.take([JobEnded(unix=2.0, succeeded=False, exit_code=71, step=9)])
     expected = "the job has ended after step 9: its reset limit is reached"
     assert told.due(2.0) == News(reason="ResetLimitReached", message=expected, is_warning=True)
+
+
+def test_saves_that_fail_are_told_once_and_so_is_the_next_that_does_not() -> None:
+    told = SaveNews()
+    fine = TrainingFigures(unix=1.0, durable_step=40, durable=100.0)
+    failing = replace(fine, save_error="/checkpoints: Read-only file system")
+    assert told.take(fine) is None
+    assert told.take(failing) == News(
+        reason="CheckpointFailed",
+        message="no checkpoint gets durable: /checkpoints: Read-only file system; the newest is of step 40. "
+        "Where it lasts, the alert HvdElasticCheckpointLate fires",
+        is_warning=True,
+    )
+    assert told.take(replace(failing, save_error="another")) is None
+    assert told.take(fine) is None, "a new rank 0 that has not saved yet says nothing"
+    assert told.take(failing) is None
+    again = told.take(replace(fine, durable_step=90, durable=200.0))
+    assert again == News(reason="CheckpointDurable", message="checkpoints get durable again: that of step 90 is")
+    assert told.take(failing) is not None

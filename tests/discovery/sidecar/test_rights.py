@@ -3,10 +3,12 @@
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hvd_elastic.discovery.sidecar.record import ledger_writer
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
     ANNOTATION_WANTED_WORKERS,
@@ -18,7 +20,7 @@ from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.supporting import ownership, rbac
 from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
 from testbed import admission_policies
-from testbed.kube_api import EVENTS, JOBS, NODES, PODS, Json, KubeApi, Request, Status, mpijob, pod
+from testbed.kube_api import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Json, KubeApi, Request, Status, mpijob, pod
 from tests.discovery.conftest import Start, until
 from tests.discovery.sidecar.launcher.test_launcher_job import BATCH, launcher
 from tests.discovery.workers import Workers
@@ -31,7 +33,8 @@ VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 def attributes(request: Request) -> tuple[str, str, str, str]:
     """Group, resource, verb and name, as the API server takes them from a request (`RequestInfoFactory`).
 
-    The name of a list or a watch is that of its field selector `metadata.name`.
+    The name of a list or a watch is that of its field selector `metadata.name`. A POST has none. A server-side apply
+    of what is not there is asked about as a `create` with the name in its path, once more.
     """
     parts = request.path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
@@ -88,7 +91,7 @@ def refused(api: KubeApi) -> list[tuple[str, str, str, str]]:
     found: list[tuple[str, str, str, str]] = []
 
     def ask(request: Request) -> None:
-        if not allows(rules, request):
+        if not allows(rules, request) or (_makes(api, request) and not allows(rules, replace(request, method="POST"))):
             found.append(attributes(request))
             raise Status(403)
 
@@ -102,6 +105,7 @@ def test_all_that_the_sidecar_does_is_allowed(
     workers: Workers,
     refused: list[tuple[str, str, str, str]],
     job_before_and_after: list[tuple[Json, Json]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     environment = pods(JOB)[0]["initContainers"][0]["env"]
     owned = next(one["value"] for one in environment if one["name"] == ENV_OWNED).split()
@@ -111,6 +115,7 @@ def test_all_that_the_sidecar_does_is_allowed(
     api.put(PODS, launcher("drained", deletionTimestamp="2026-01-01T00:00:00Z"))
     for index in (0, 1, 2):
         api.put(PODS, pod(index))
+    monkeypatch.setattr(ledger_writer, "CHECK_SECONDS", 0.1)
     running = start(pod_uid="now", owned=tuple(owned))
     running.shows(0, 1, 2)
 
@@ -122,6 +127,9 @@ def test_all_that_the_sidecar_does_is_allowed(
     api.put(PODS, pod(2, phase="Failed", ready=False, reason="Evicted"))
     until(lambda: "job-worker-2" not in api.objects[PODS])
     assert "Evicted" in json.dumps(list(api.objects[EVENTS].values()))
+
+    api.remove(CONFIG_MAPS, "job-ledger")
+    until(lambda: LEDGER_KEY in api.objects[CONFIG_MAPS].get("job-ledger", {}).get("data", {}))
 
     api.patch(JOBS, "job", {"metadata": {"annotations": {ANNOTATION_WANTED_WORKERS: "1"}}})
     job_before_and_after.pop()  # a person's
@@ -144,6 +152,13 @@ def refused_by_the_kit(before: Json, after: Json) -> str:
     return admission_policies.refusal(policy, request=request, object=after, oldObject=before)
 
 
+def _makes(api: KubeApi, request: Request) -> bool:
+    """Whether this is a server-side apply of what is not there."""
+    collection, _, name = request.path.rpartition("/")
+    is_apply = request.headers.get("Content-Type") == "application/apply-patch+yaml"
+    return is_apply and name not in api.objects[collection]
+
+
 def _object(api: KubeApi, path: str) -> Mapping[str, Any]:
     collection, _, name = path.rpartition("/")
     return api.objects[collection][name]
@@ -152,9 +167,9 @@ def _object(api: KubeApi, path: str) -> Mapping[str, Any]:
 def test_a_pod_of_another_job_is_out_of_reach(api: KubeApi, refused: list[tuple[str, str, str, str]]) -> None:
     """What a stolen token could ask for."""
 
-    def may(method: str, path: str) -> bool:
+    def may(method: str, path: str, content: str = "") -> bool:
         try:
-            api.fault(Request(method, path, {}, None, {}))
+            api.fault(Request(method, path, {}, None, {"Content-Type": content}))
         except Status:
             return False
         return True
@@ -166,4 +181,8 @@ def test_a_pod_of_another_job_is_out_of_reach(api: KubeApi, refused: list[tuple[
     assert not may("GET", NODES)
     assert not may("PATCH", f"{JOBS}/another")
     assert not may("DELETE", f"{JOBS}/{mpijob()['metadata']['name']}")
+    api.remove(CONFIG_MAPS, "job-ledger")
+    assert may("PATCH", f"{CONFIG_MAPS}/job-ledger", "application/apply-patch+yaml")
+    assert not may("PATCH", f"{CONFIG_MAPS}/another", "application/apply-patch+yaml")
+    assert not may("POST", CONFIG_MAPS)
     assert refused

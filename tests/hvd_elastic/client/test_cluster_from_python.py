@@ -63,5 +63,9 @@ def test_what_jobs_cost(served: SweepCluster) -> None:
     assert bill.currency == "USD"
     assert [one.name for one in cluster.costs(all_namespaces=True)] == ["train"]
     del served.objects[MAPS]["train-ledger"]
+    told = cluster.cost("train")
+    assert told is not None
+    assert told.told is not None
+    served.put(JOBS, mpijob())
     assert cluster.cost("train") is None
     assert cluster.costs() == []

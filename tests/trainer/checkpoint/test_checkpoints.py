@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from hvd_elastic.stores.file_store import FileUpload
-from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, FencedError, PrefixOwnedError
+from hvd_elastic.trainer.checkpoint import CaptureError, Checkpoints, FencedError, PrefixOwnedError, StoreError
 from hvd_elastic.trainer.checkpoint import checkpoints as checkpoints_module
+from hvd_elastic.trainer.checkpoint.checkpoints import save_error_of_this_process
 from testbed.local import forkserver
 from tests.failing_threads import fails_once
 from tests.trainer.checkpoint.proxy import wait_for
@@ -362,3 +363,21 @@ def test_sigkill_at_any_moment_costs_at_most_the_save_in_progress(url: str, open
     found = opened(url, "three").latest()
     assert found is not None
     assert found.step in {durable, durable + 1}
+
+
+def test_why_nothing_gets_durable_is_known_in_the_process_before_the_tier_is_open(tmp_path: Path, opened: Open) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.write_text("no folder")
+    with pytest.raises(StoreError):
+        opened(f"file://{folder}")
+    assert str(folder) in save_error_of_this_process()
+    folder.unlink()
+    checkpoints = opened(f"file://{folder}")
+    assert save_error_of_this_process() == ""
+    save(checkpoints, 1)
+    settle(checkpoints)
+    folder.rename(tmp_path / "aside")
+    folder.write_text("no folder")
+    checkpoints.save(small(2), step=2, world_size=1, reason="interval")
+    assert not checkpoints.flush(60)
+    assert str(folder) in save_error_of_this_process()

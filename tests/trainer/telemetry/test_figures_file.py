@@ -19,10 +19,11 @@ class Process:
 
     def __init__(self, folder: Path) -> None:
         self.now, self.saves, self._folder = 1000.0, SaveCounts(), folder
-        self.samples = ""
+        self.samples = self.save_error = ""
         self.published: list[str] = []
         self.writer = FiguresWriter(
             saves=lambda: self.saves,
+            save_error=lambda: self.save_error,
             samples=lambda: self.samples,
             publish=self.published.append,
             clock=lambda: self.now,
@@ -94,7 +95,7 @@ def test_what_else_the_script_logs_is_told_by_name(process: Process) -> None:
 
 def test_the_longest_metrics_fit(process: Process, tmp_path: Path) -> None:
     logged: dict[str, Any] = {f"{number:064}": -1.2345678901234567e-300 for number in range(20)}
-    process.samples = "é" * 1000
+    process.samples = process.save_error = "é" * 1000
     for _ in range(8):
         process.step(**logged)
         process.reset(size=1000)
@@ -216,6 +217,17 @@ def test_the_last_eight_pauses_fit(process: Process, tmp_path: Path) -> None:
     process.step()
     assert [pause.step - 10**15 for pause in process.known.pauses] == list(range(13, 21))
     assert (tmp_path / FIGURES_FILE).stat().st_size < FIGURES_MAX_BYTES / 2
+
+
+def test_why_nothing_gets_durable_is_told_until_something_does(process: Process) -> None:
+    process.step()
+    assert process.known.save_error == ""
+    process.save_error = "/checkpoints: Read-only file system"
+    process.step(11)
+    assert process.known.save_error == "/checkpoints: Read-only file system"
+    process.save_error = ""
+    process.step(11)
+    assert process.known.save_error == ""
 
 
 def test_the_last_durable_checkpoint(process: Process) -> None:

@@ -10,6 +10,7 @@ from hvd_elastic.discovery.ledger.entries import (
     LauncherEnded,
     LauncherStarted,
     RanksStalled,
+    RecordLost,
     StallEnded,
     Totals,
     WantedChanged,
@@ -94,6 +95,11 @@ def _(entry: JobEnded) -> str:
     code = "" if entry.exit_code is None else f" with exit code {entry.exit_code}"
     step = f" at step {entry.step}" if entry.step >= 0 else ""
     return f"has {'succeeded' if entry.succeeded else 'failed'}{code}{step}"
+
+
+@entry_words.register
+def _(_entry: RecordLost) -> str:
+    return "what was recorded before is lost: all sums count from here on"
 
 
 @entry_words.register

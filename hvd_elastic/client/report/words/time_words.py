@@ -25,8 +25,14 @@ def duration_words(seconds: float) -> str:
 
 def clock_words(unix: float, now: float) -> str:
     """The local time of day; with the date if that was not in the last 20 hours."""
-    then = datetime.fromtimestamp(unix).astimezone()
-    return then.strftime("%H:%M:%S" if now - unix < 20 * 3600 else "%Y-%m-%d %H:%M")
+    if now - unix >= 20 * 3600:
+        return date_words(unix)
+    return datetime.fromtimestamp(unix).astimezone().strftime("%H:%M:%S")
+
+
+def date_words(unix: float) -> str:
+    """The local date and time of day."""
+    return datetime.fromtimestamp(unix).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def event_time(event: Json) -> float:

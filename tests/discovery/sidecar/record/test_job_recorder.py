@@ -1,14 +1,13 @@
 """The sidecar's record of a job: real HTTP, real ready ports, the ledger as it stands in the ConfigMap."""
 
 import json
-import logging
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from hvd_elastic.discovery.job_beginning import has_begun
-from hvd_elastic.discovery.kube.api_server import ApiServer, ApiStatusError
+from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.ledger import job_news
 from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
@@ -19,6 +18,7 @@ from hvd_elastic.discovery.ledger.entries import (
     LauncherEnded,
     LauncherStarted,
     RanksStalled,
+    RecordLost,
     StallEnded,
     WantedChanged,
     WorkerBound,
@@ -33,8 +33,8 @@ from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
-from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, worker_inquiry
-from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerStore, LedgerTakenOverError
+from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, status_publisher, worker_inquiry
+from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerRefusedError, LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.ledger_writer import LedgerWriter
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
 from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
@@ -87,7 +87,14 @@ def launcher(uid: str, code: int | None = None, **meta: str) -> dict[str, Any]:
 @pytest.fixture
 def cluster(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> KubeApi:
     for module in (job_recorder, ledger_writer, worker_inquiry):
-        for name in ("TURN_SECONDS", "BATCH_SECONDS", "RETRY_SECONDS", "FIGURES_SECONDS", "SOON_SECONDS"):
+        for name in (
+            "TURN_SECONDS",
+            "BATCH_SECONDS",
+            "RETRY_SECONDS",
+            "CHECK_SECONDS",
+            "FIGURES_SECONDS",
+            "SOON_SECONDS",
+        ):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(job_news, "GAP_SECONDS", 0.05)
@@ -115,12 +122,12 @@ def sentences(api: KubeApi) -> dict[str, str]:
     return {event["reason"]: event["message"] for event in events if event["involvedObject"]["kind"] == "MPIJob"}
 
 
-def train(workers: Workers, *indexes: int, step: int = 10) -> None:
+def train(workers: Workers, *indexes: int, step: int = 10, **figures: object) -> None:
     """These workers train, the first of them as rank 0."""
     for index in indexes:
         workers.say(f"127.0.1.{index + 1}", state=WorkerState.TRAINING)
-    figures = {"unix": 2e9, "step": step, "size": len(indexes), "steps_per_second": 4.0, "loss": 0.5}
-    workers.report(f"127.0.1.{indexes[0] + 1}", figures=figures)
+    known = {"unix": 2e9, "step": step, "size": len(indexes), "steps_per_second": 4.0, "loss": 0.5, **figures}
+    workers.report(f"127.0.1.{indexes[0] + 1}", figures=known)
 
 
 def test_a_job_from_its_first_worker_to_its_end(cluster: KubeApi, start: Start, workers: Workers) -> None:
@@ -323,17 +330,131 @@ def test_entries_wait_for_the_api_server(cluster: KubeApi, start: Start) -> None
     assert [entry.pod for entry in told(cluster, WorkerBound)] == ["job-worker-0", "job-worker-1"]
 
 
-def test_a_job_of_an_older_version_has_no_ledger_and_works(
+def test_without_the_right_to_a_ledger_the_live_status_goes_on(
     cluster: KubeApi, start: Start, workers: Workers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
-    cluster.remove(CONFIG_MAPS, LEDGER)
+    """A job of an older version, or one whose Role is gone for a while."""
+
+    def refuse(request: Request) -> None:
+        if request.path.startswith(CONFIG_MAPS):
+            raise Status(403)
+
+    cluster.fault = refuse
     train(workers, 0)
     cluster.put(PODS, pod(0))
     running = start(pod_uid="l1")
     running.shows(0)
     until(lambda: (known := status(cluster)) is not None and known.activity is Activity.TRAINING)
-    assert sum("has no ledger" in record.message for record in caplog.records) == 1
+    until(lambda: "LedgerLost" in sentences(cluster))
+    assert "cannot be kept, and lives in memory only (HTTP 403: injected)" in sentences(cluster)["LedgerLost"]
+    until(lambda: "Resized" in sentences(cluster))
+    asked = len(cluster.requests)
+    until(lambda: sum(request.path.startswith(CONFIG_MAPS) for request in cluster.requests[asked:]) > 2)
+    assert sum("lives in memory only" in record.message for record in caplog.records) == 1
+    cluster.fault = lambda request: None
+    until(lambda: bool(told(cluster, WorldChanged)))
+    assert len(told(cluster, LauncherStarted)) == len(told(cluster, WorkerBound)) == 1
+
+
+def test_a_ledger_that_is_deleted_is_made_again_from_memory(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    before = ledger(cluster).entries
+    cluster.remove(CONFIG_MAPS, LEDGER)
+    until(lambda: LEDGER in cluster.objects[CONFIG_MAPS] and ledger(cluster).entries == before)
+    until(lambda: "LedgerLost" in sentences(cluster))
+    assert sentences(cluster)["LedgerLost"].startswith("the ledger, ConfigMap job-ledger, was gone, or emptied")
+    (owner,) = cluster.objects[CONFIG_MAPS][LEDGER]["metadata"]["ownerReferences"]
+    assert owner["uid"] == OWNER
+    (apply,) = (each for each in cluster.requests if each.headers.get("Content-Type") == "application/apply-patch+yaml")
+    assert apply.query == {"fieldManager": "hvd-elastic-discovery", "force": "true"}
+    cluster.put(PODS, pod(1))
+    until(lambda: len(told(cluster, WorkerBound)) == 2)
+    running.stop()
+    assert not told(cluster, RecordLost)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rubbish\n",
+        "",
+        '{"kind":"world-changed","unix":"x"}\n',
+        to_line(LauncherStarted(unix=1.0, pod="job-launcher-x", uid="of a ledger that was restored")),
+    ],
+)
+def test_rubbish_in_the_ledger_is_written_over_and_the_live_status_goes_on(
+    text: str, cluster: KubeApi, start: Start, workers: Workers
+) -> None:
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    before = ledger(cluster).entries
+    cluster.patch(CONFIG_MAPS, LEDGER, {"data": {LEDGER_KEY: text}})
+    train(workers, 0, step=20)
+    cluster.put(PODS, pod(1))
+    until(lambda: len(told(cluster, WorkerBound)) == 2)
+    assert ledger(cluster).entries[: len(before)] == before
+    until(lambda: (known := status(cluster)) is not None and known.step == 20)
+
+
+def test_what_no_memory_has_is_a_gap_and_the_counters_say_since_when(
+    cluster: KubeApi, start: Start, workers: Workers
+) -> None:
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    first = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    until(lambda: (known := status(cluster)) is not None and known.workers == 1)
+    first.stop()
+    cluster.remove(CONFIG_MAPS, LEDGER)
+    cluster.put(PODS, launcher("l2"))
+    start(pod_uid="l2")
+    until(lambda: LEDGER in cluster.objects[CONFIG_MAPS] and bool(told(cluster, WorldChanged)))
+    (lost,) = told(cluster, RecordLost)
+    assert ledger(cluster).entries[0] == lost
+    until(lambda: (known := status(cluster)) is not None and known.counts_since == lost.unix)
+
+
+def test_the_live_status_counts_nothing_that_its_ledger_lacks(cluster: KubeApi, start: Start, workers: Workers) -> None:
+    """What it counts more was lost; entries that only wait were not."""
+
+    def refuse(request: Request) -> None:
+        if request.method == "PATCH" and request.path.startswith(CONFIG_MAPS):
+            raise Status(503)
+
+    cluster.fault = refuse
+    train(workers, 0)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: (known := status(cluster)) is not None and known.activity is Activity.TRAINING)
+    known = status(cluster)
+    assert known is not None
+    assert (known.step, known.launchers, known.gpu_seconds) == (10, 0, 0.0)
+    cluster.fault = lambda request: None
+    until(lambda: (known := status(cluster)) is not None and known.launchers == 1)
+
+
+def test_no_ledger_is_made_for_a_job_that_is_gone(cluster: KubeApi, start: Start) -> None:
+    cluster.put(PODS, pod(0))
+    running = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorkerBound)))
+    cluster.remove(JOBS, "job")
+
+    def stays_away() -> bool:
+        """Three looks for it later it is not there."""
+        cluster.remove(CONFIG_MAPS, LEDGER)
+        asked = len(cluster.requests)
+        until(lambda: sum(each.path.startswith(CONFIG_MAPS) for each in cluster.requests[asked:]) >= 3)
+        return LEDGER not in cluster.objects[CONFIG_MAPS]
+
+    until(stays_away)
+    running.stop()
+    assert "LedgerLost" not in sentences(cluster) or "memory only" not in sentences(cluster)["LedgerLost"]
+    assert LEDGER not in cluster.objects[CONFIG_MAPS]
 
 
 def test_the_next_launcher_goes_on_with_the_ledger(cluster: KubeApi, start: Start, tmp_path: Path) -> None:
@@ -429,6 +550,23 @@ def test_ranks_that_wait_for_each_other_are_told(
     assert len(told(cluster, RanksStalled)) == 1
 
 
+def test_saves_that_fail_are_told_at_once(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_publisher, "STATUS_SECONDS", 3600.0)
+    train(workers, 0, durable_step=8, durable=1e9)
+    cluster.put(PODS, pod(0))
+    start(pod_uid="l1")
+    until(lambda: (known := status(cluster)) is not None and known.durable_step == 8)
+    train(workers, 0, durable_step=8, durable=1e9, save_error="/checkpoints: Read-only file system")
+    until(lambda: (known := status(cluster)) is not None and known.save_error != "")
+    until(lambda: "CheckpointFailed" in sentences(cluster))
+    assert "Read-only file system; the newest is of step 8. " in sentences(cluster)["CheckpointFailed"]
+    train(workers, 0, step=20, durable_step=19, durable=1.1e9)
+    until(lambda: "CheckpointDurable" in sentences(cluster))
+    until(lambda: (known := status(cluster)) is not None and known.save_error == "")
+
+
 def test_the_ledger_of_an_earlier_job_is_void(cluster: KubeApi, start: Start) -> None:
     stranger = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"}
     old = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "job", "uid": "earlier"}
@@ -443,8 +581,15 @@ def test_the_ledger_of_an_earlier_job_is_void(cluster: KubeApi, start: Start) ->
     assert owners == [stranger, {**old, "uid": OWNER}]
 
 
-def store(api: KubeApi, uid: str) -> LedgerStore:
-    opened = LedgerStore(ApiServer(api.access()), PLACE, launcher_uid=uid)
+def store(api: KubeApi, uid: str, *launchers: str) -> LedgerStore:
+    """Of the launcher `uid`, while pods of `launchers` are there."""
+    opened = LedgerStore(
+        ApiServer(api.access()),
+        PLACE,
+        launcher_uid=uid,
+        is_launcher=launchers.__contains__,
+        on_trouble=lambda sentence: None,
+    )
     opened.read(OWNER)
     return opened
 
@@ -454,23 +599,53 @@ def test_a_write_that_nobody_answered_is_not_written_twice(cluster: KubeApi) -> 
     entries: list[Entry] = [LauncherStarted(unix=1.0, pod="l", uid="l1"), WantedChanged(unix=1.0, workers=2)]
     writer.append(entries[:1])
     cluster.patch(CONFIG_MAPS, LEDGER, {"data": {LEDGER_KEY: ledger(cluster).append(entries[1:]).text}})
-    with pytest.raises(ApiStatusError):
-        writer.append(entries[1:])
     writer.append(entries[1:])
     assert list(ledger(cluster).entries) == entries
 
 
 def test_the_later_launcher_has_the_ledger(cluster: KubeApi) -> None:
-    older, newer = store(cluster, "l1"), store(cluster, "l2")
+    older, newer = store(cluster, "l1", "l1", "l2"), store(cluster, "l2", "l1", "l2")
     older.append([LauncherStarted(unix=1.0, pod="l", uid="l1")])
-    begun = LauncherStarted(unix=2.0, pod="l", uid="l2")
-    with pytest.raises(ApiStatusError):
-        newer.append([begun])
-    newer.append([begun])
+    newer.append([LauncherStarted(unix=2.0, pod="l", uid="l2")])
     with pytest.raises(LedgerTakenOverError):
         older.append([WantedChanged(unix=3.0, workers=1)])
     assert [entry.uid for entry in told(cluster, LauncherStarted)] == ["l1", "l2"]
     assert not told(cluster, WantedChanged)
+
+
+def test_a_restored_copy_that_ends_with_an_earlier_launcher_is_written_over(cluster: KubeApi) -> None:
+    """Its pod is still there: a Job keeps those that ended by themselves."""
+    earlier: list[Entry] = [LauncherStarted(unix=1.0, pod="l", uid="l1"), LauncherEnded(unix=2.0, pod="l", uid="l1")]
+    store(cluster, "l1").append(earlier)
+    copy = ledger(cluster).text
+    writer = store(cluster, "l2", "l1", "l2")
+    writer.append([LauncherStarted(unix=3.0, pod="l", uid="l2")])
+    cluster.patch(CONFIG_MAPS, LEDGER, {"data": {LEDGER_KEY: copy}})
+    writer.check()
+    assert [entry.uid for entry in told(cluster, LauncherStarted)] == ["l1", "l2"]
+
+
+@pytest.mark.parametrize(("healed_by", "arguments"), [("check", ()), ("append", ([],))])
+def test_what_was_kept_in_memory_comes_behind_what_could_not_be_read(
+    cluster: KubeApi, healed_by: str, arguments: tuple[Any, ...]
+) -> None:
+    def refuse(request: Request) -> None:
+        raise Status(403)
+
+    earlier: list[Entry] = [LauncherStarted(unix=1.0, pod="l", uid="l1"), LauncherEnded(unix=2.0, pod="l", uid="l1")]
+    store(cluster, "l1").append(earlier)
+    cluster.fault = refuse
+    writer = LedgerStore(
+        ApiServer(cluster.access()), PLACE, launcher_uid="l2", is_launcher=lambda uid: False, on_trouble=print
+    )
+    with pytest.raises(LedgerRefusedError):
+        writer.read(OWNER)
+    begun = LauncherStarted(unix=3.0, pod="l", uid="l2")
+    with pytest.raises(LedgerRefusedError):
+        writer.append([begun])
+    cluster.fault = lambda request: None
+    getattr(writer, healed_by)(*arguments)
+    assert list(ledger(cluster).entries) == [*earlier, begun]
 
 
 @pytest.mark.parametrize(

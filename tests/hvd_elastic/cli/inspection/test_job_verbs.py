@@ -12,10 +12,13 @@ from click.testing import CliRunner, Result
 from hvd_elastic.cli import cli
 from hvd_elastic.cli.inspection.status import command as status_verb
 from hvd_elastic.client.report.job_state import JobState
+from hvd_elastic.discovery.ledger.entries import RecordLost
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi, Request, Status
 from tests.hvd_elastic.client.report.objects import (
     ALL_JOBS,
     CONFIG_MAPS,
+    LEDGER,
+    NOW,
     VERSION,
     condition,
     facts,
@@ -130,6 +133,16 @@ def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
     assert row.split()[:6] == ["default", "train", "training", "2", "of", "[1..8]"]
     assert said.stderr.startswith("jobs: 1, training: 1 with 2 workers; ")
     assert json.loads(call("list", "-o", "json").stdout)[0]["name"] == "train"
+
+
+def test_a_job_whose_record_was_lost_says_since_when_it_counts(training: KubeApi) -> None:
+    training.put(JOBS, mpijob(status=live(counts_since=NOW - 900)))
+    assert "\ndefault/train counts since 2027-01-1" in call("list").stderr
+    training.put(CONFIG_MAPS, ledger_map((RecordLost(unix=NOW - 900), *LEDGER)))
+    assert "  counted since 2027-01-1" in call("cost", "train").stdout
+    assert "default/train: counted since 2027-01-1" in call("cost", "--all").stderr
+    assert "what was recorded before is lost: all sums count from here on" in call("events", "train").stdout
+    assert "note: what was recorded before" in call("status", "train").stdout
 
 
 def test_list_asks_for_mpijobs_and_the_time_and_nothing_else(training: KubeApi) -> None:

@@ -10,9 +10,9 @@ from hvd_elastic.client.report.bill import Bill, bill_of, repeated_gpu_seconds
 from hvd_elastic.client.report.bill_text import bill_text
 from hvd_elastic.client.report.prices import MachinePrice, PriceList, read_prices
 from hvd_elastic.discovery.ledger.account import JobAccount
-from hvd_elastic.discovery.ledger.entries import JobEnded
+from hvd_elastic.discovery.ledger.entries import JobEnded, RecordLost
 from hvd_elastic.mpijob.problems import InvalidInputError
-from tests.hvd_elastic.client.report.objects import LEDGER, NOW, bound, condition, facts, mpijob
+from tests.hvd_elastic.client.report.objects import LEDGER, NOW, bound, condition, facts, live, mpijob
 
 PRICES = PriceList(
     currency="USD", machines={"g5.xlarge": MachinePrice(gpus=1, on_demand=3.6, spot=1.8)}, as_of="2026-01-19"
@@ -83,7 +83,25 @@ def test_a_spot_price_that_is_not_known_is_not_the_on_demand_price() -> None:
 
 
 def test_a_job_without_a_ledger_has_no_bill() -> None:
-    assert bill_of(facts(ledger=None), PRICES) is None
+    assert bill_of(facts(ledger=None, job=mpijob()), PRICES) is None
+
+
+@pytest.mark.parametrize("ledger", [None, (), LEDGER[:1]])
+def test_where_the_ledger_is_gone_the_bill_is_what_the_sidecar_told(ledger: object) -> None:
+    told = live(gpu_seconds=7200.0, training_seconds=2400.0, launchers=1, unix=NOW - 20)
+    bill = made(ledger=ledger, job=mpijob(status=told))
+    assert (bill.gpu_seconds, bill.unpriced_gpu_seconds, bill.told) == (7200.0, 7200.0, NOW - 20)
+    text = bill_text(bill, PRICES)
+    assert "held 2.00 GPU-hours, trained 40 min 00 s" in text
+    assert "On which machines they were held stood in the ledger" in text
+    assert "  the ledger is gone or lacks entries: this is what the job's sidecar told at 2027-01-1" in text
+
+
+def test_a_bill_of_which_a_part_was_lost_says_since_when_it_counts() -> None:
+    assert (made().counts_since, made().told) == (None, None)
+    bill = made(ledger=(RecordLost(unix=NOW - 900), *LEDGER))
+    assert (bill.gpu_seconds, bill.counts_since) == (HELD, NOW - 900)
+    assert "  counted since 2027-01-1" in bill_text(bill, PRICES)
 
 
 def test_repeated_steps_cost_their_share_of_all_steps() -> None:

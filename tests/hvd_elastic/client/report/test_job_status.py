@@ -5,19 +5,23 @@ from dataclasses import replace
 
 import pytest
 
+from hvd_elastic.client.report.job_state import JobState
 from hvd_elastic.client.report.job_status import job_status, worker_bounds
 from hvd_elastic.client.report.status_text import headline, status_text
 from hvd_elastic.client.report.words.cause_words import scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words
-from hvd_elastic.client.report.worker_status import WorkerPodState, worker_statuses
-from hvd_elastic.discovery.ledger.entries import LauncherEnded
+from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, worker_statuses
+from hvd_elastic.discovery.ledger.entries import Departure, LauncherEnded, RecordLost, WorkerLeaving
+from hvd_elastic.discovery.ledger.live_status import Activity
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC
 from hvd_elastic.mpijob.description.job_json import as_json
 from hvd_elastic.mpijob.job_reader import read_job
 from tests.hvd_elastic.client.report.objects import (
     LEDGER,
     NOW,
+    bound,
     condition,
+    event,
     facts,
     launcher,
     live,
@@ -150,7 +154,82 @@ def test_while_the_next_launcher_runs_the_last_ones_failure_stays_told() -> None
 def test_what_one_might_take_amiss_is_said() -> None:
     evicted = mpijob(status=live(), conditions=[condition("Failed", "MPIJobEvicted")])
     assert "the job goes on" in job_status(facts(job=evicted)).notes[0]
-    assert "has no ledger" in job_status(facts(ledger=None)).notes[0]
+    assert "has no ledger" in job_status(facts(ledger=None, job=mpijob())).notes[0]
+
+
+@pytest.mark.parametrize(("ledger", "fault"), [(None, "is gone"), ((), "lacks entries that it had")])
+def test_where_the_ledger_is_gone_the_counters_are_the_sidecars_and_that_is_said(ledger: object, fault: str) -> None:
+    told = mpijob(status=live(launchers=2, resizes=7, preemptions=3, unix=NOW - 20))
+    status = job_status(facts(ledger=ledger, job=told))
+    assert (status.resizes, status.preemptions) == (7, 3)
+    assert status.notes[0].startswith(f"its ledger, ConfigMap train-ledger, {fault}: counters as of 20 s ago.")
+
+
+def test_why_nothing_gets_durable_stands_beside_the_age_with_the_alert() -> None:
+    failing = live(durable_step=40, durable=NOW - 420, save_error="/checkpoints: Read-only file system")
+    expected = (
+        "  durable checkpoint: step 40, 7 min 00 s ago; saves fail: /checkpoints: Read-only file system "
+        "(where it lasts, the alert HvdElasticCheckpointLate fires)\n"
+    )
+    assert expected in status_text(job_status(facts(job=mpijob(status=failing))))
+    first = replace(failing, durable_step=-1, durable=None)
+    assert "  durable checkpoint: saves fail: " in status_text(job_status(facts(job=mpijob(status=first))))
+    ended = mpijob(status=failing, conditions=[condition("Succeeded")], ended=NOW - 50)
+    assert "saves fail" not in status_text(job_status(facts(job=ended)))
+
+
+def test_figures_that_are_not_those_of_the_training_now_say_as_of_when_they_are() -> None:
+    waiting = live(activity=Activity.WAITING, workers=0, stepped=NOW - 75, loss=0.5)
+    assert "  step 90, loss 0.5, as of 1 min 15 s ago\n" in status_text(job_status(facts(job=mpijob(status=waiting))))
+    trains = status_text(job_status(facts(job=mpijob(status=live(stepped=NOW - 6)))))
+    assert "  step 90, heartbeat 1.0 s old, as of 5.0 s ago\n" in trains
+
+
+def test_a_job_whose_workers_are_all_pending_does_not_train() -> None:
+    """The sidecar's word is half a minute old at most, and the pods are not."""
+    gone = [unschedulable(f"train-worker-{index}", "0/2 nodes are available") for index in range(3)]
+    status = job_status(facts(pods=(launcher(), *gone), job=mpijob(status=live(workers=3))))
+    assert status.state is JobState.WAITING
+    assert headline(status) == (
+        "default/train: waiting, 0 of [1..8] workers are ready: 3 workers trained 5.0 s ago, "
+        "and no pod of them runs any more"
+    )
+
+
+def test_no_more_workers_train_than_have_pods_that_run() -> None:
+    assert job_status(facts(job=mpijob(status=live(workers=3)))).size == 2
+    restarting = pod("train-worker-2", conditions=[{"type": "Ready", "status": "False"}])
+    pods = (launcher(), pod("train-worker-0"), pod("train-worker-1"), restarting)
+    assert job_status(facts(job=mpijob(status=live(workers=3)), pods=pods)).size == 3
+
+
+def test_counters_of_which_a_part_was_lost_say_since_when_they_count() -> None:
+    status = job_status(facts(ledger=(RecordLost(unix=NOW - 900), *LEDGER)))
+    assert status.counts_since == NOW - 900
+    assert re.fullmatch(
+        r"what was recorded before \d\d:\d\d:\d\d is lost: the counters count from then on", status.notes[0]
+    )
+    assert job_status(facts()).notes == ()
+
+
+def test_an_event_on_an_earlier_pod_of_the_name_explains_no_later_ones_end() -> None:
+    """Workers that were deleted at 16:21 were said to be preempted by an Event of 15:56."""
+    later = event("train-worker-2", "Scheduled", "assigned", unix=NOW - 40)
+    later["involvedObject"]["uid"] = "later"
+    gone = facts(ledger=None, pods=(launcher(),), events=(preempted_event(unix=NOW - 60), later))
+    assert worker_statuses(gone)[2].why == f"the operator has made nothing for 40 s; {NOT_KNOWN}"
+    assert (worker_statuses(gone)[2].before, worker_statuses(gone)[2].since) == ("", None)
+    told = facts(pods=(launcher(),), ledger=(*LEDGER, bound(NOW - 40, 2, uid="later")))
+    assert worker_statuses(told)[2].why == NOT_KNOWN
+    left = WorkerLeaving(unix=NOW - 10, pod="train-worker-2", uid="later", why=Departure.EVICTED)
+    told = facts(pods=(launcher(),), ledger=(*LEDGER, bound(NOW - 40, 2, uid="later"), left))
+    assert worker_statuses(told)[2].why == "evicted"
+
+
+def test_what_became_of_the_pod_before_is_not_said_of_one_before_that() -> None:
+    ledger = (*LEDGER, bound(NOW - 40, 2, uid="between"))
+    (*_, two) = worker_statuses(facts(ledger=ledger))
+    assert two.before == ""
     assert job_status(facts(ledger=None, unreadable=("you may not",))).notes == ("you may not",)
     assert job_status(facts()).notes == ()
 

@@ -7,7 +7,7 @@ import pytest
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.report.job_state import find_state
 from hvd_elastic.client.report.job_status import status
-from hvd_elastic.client.report.worker_status import WorkerPodState, WorkerStatus, worker_statuses
+from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, WorkerStatus, worker_statuses
 from hvd_elastic.discovery.ledger.entries import LauncherEnded
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi
 from tests.hvd_elastic.client.report.objects import (
@@ -75,8 +75,8 @@ def test_an_operator_that_is_away_is_told_once_it_takes_longer_than_usual() -> N
 
 def test_a_worker_whose_end_nobody_has_told_was_there_when_the_sidecar_last_spoke() -> None:
     one = worker_statuses(facts(pods=THERE[:2], job=mpijob(status=live(unix=NOW - 20))))[1]
-    assert one.why == "the operator has made nothing for 20 s"
-    assert worker_statuses(facts(pods=THERE[:2]))[1].why == ""
+    assert one.why == f"the operator has made nothing for 20 s; {NOT_KNOWN}"
+    assert worker_statuses(facts(pods=THERE[:2]))[1].why == NOT_KNOWN
 
 
 def test_a_resume_that_the_operator_has_not_heard_of_is_told() -> None:

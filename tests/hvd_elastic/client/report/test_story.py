@@ -12,6 +12,7 @@ from hvd_elastic.discovery.ledger.entries import (
     LauncherEnded,
     LauncherStarted,
     RanksStalled,
+    RecordLost,
     StallEnded,
     Totals,
     WantedChanged,
@@ -43,14 +44,18 @@ def test_what_the_ledger_says_no_event_says_again() -> None:
     assert len(tell(facts(events=events))) == len(LEDGER)
 
 
-def test_of_the_sidecars_events_only_a_stall_is_not_in_the_ledger() -> None:
+def test_of_the_sidecars_events_those_that_are_not_in_the_ledger_are_told() -> None:
     events = tuple(
         event("train", reason, "words", unix=NOW - 50, component="hvd-elastic-discovery")
-        for reason in ("Resized", "Stalled", "WorkerFailed")
+        for reason in ("Resized", "Stalled", "LedgerLost", "CheckpointFailed", "WorkerFailed")
     )
     told = tell(facts(events=events))
-    assert [happening.what for happening in told if happening.teller is Teller.SIDECAR] == ["Stalled: words"]
-    assert len(tell(facts(ledger=None, events=events))) == 3
+    assert [happening.what for happening in told if happening.teller is Teller.SIDECAR] == [
+        "Stalled: words",
+        "LedgerLost: words",
+        "CheckpointFailed: words",
+    ]
+    assert len(tell(facts(ledger=None, events=events))) == 5
 
 
 def test_without_a_ledger_the_scheduler_tells_who_preempted() -> None:
@@ -117,6 +122,7 @@ def test_every_entry_has_words() -> None:
         StallEnded(unix=0.0, seconds=42.0),
         WantedChanged(unix=0.0, workers=2),
         JobEnded(unix=0.0, succeeded=False, exit_code=70, step=3),
+        RecordLost(unix=0.0),
         Totals(unix=0.0, began=0.0, gpu_seconds={}),
         *(WorkerLeaving(unix=0.0, pod="p", uid="u", why=why) for why in Departure),
     ]
