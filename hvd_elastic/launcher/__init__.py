@@ -15,7 +15,7 @@ Where to change what:
 - what becomes of the workers' lines: as lines and bars: `remote/output_lines.py`; where they go, or are lost:
   `output_sinks.py`.
 - when `horovodrun` is begun again: `core/supervision.py`.
-- what `hvd-elastic horovodrun` changes in horovodrun: `stock_horovodrun.py`.
+- what `hvd-elastic horovodrun` changes in horovodrun: `horovodrun/stock_horovodrun.py`.
 """
 
 from typing import TYPE_CHECKING, Any

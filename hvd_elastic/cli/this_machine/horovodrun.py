@@ -26,9 +26,9 @@ def command(arguments: tuple[str, ...]) -> None:
     `--min-np` processes fit. Ends with the script's own exit code, 71 (reset limit), horovodrun's, or 128 + a signal.
     """
     from hvd_elastic.horovod.patch_set import SAFE_PATCH, installed_patches
-    from hvd_elastic.launcher.horovodrun_command import parse
+    from hvd_elastic.launcher.horovodrun.horovodrun_command import parse
+    from hvd_elastic.launcher.horovodrun.supervisor import supervise
     from hvd_elastic.launcher.remote.output_sinks import discard_unwritten
-    from hvd_elastic.launcher.supervisor import supervise
 
     job = parse(arguments)
     configure(verbose=False, as_json=os.environ.get(ENV_LOG_FORMAT) == "json")

@@ -22,10 +22,10 @@ from horovod.runner.http import http_client  # noqa: E402
 
 from hvd_elastic.discovery.snapshot import Host  # noqa: E402
 from hvd_elastic.horovod.patch_set import installed_patches  # noqa: E402
-from hvd_elastic.launcher import stock_horovodrun  # noqa: E402
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, place  # noqa: E402
-from hvd_elastic.launcher.horovodrun_rendezvous import HorovodrunRendezvous  # noqa: E402
-from hvd_elastic.launcher.stock_output import _RESET_LIMIT  # noqa: E402
+from hvd_elastic.launcher.horovodrun import stock_horovodrun  # noqa: E402
+from hvd_elastic.launcher.horovodrun.horovodrun_rendezvous import HorovodrunRendezvous  # noqa: E402
+from hvd_elastic.launcher.horovodrun.stock_output import _RESET_LIMIT  # noqa: E402
 from hvd_elastic.trainer.collectives import notifications  # noqa: E402
 
 WHAT_TO_DO = "Horovod is not what hvd_elastic.launcher was written against (0.28.1): read the diff of"

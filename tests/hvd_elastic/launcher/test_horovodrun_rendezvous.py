@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from hvd_elastic.launcher.core.slot_placement import SlotKey
-from hvd_elastic.launcher.horovodrun_rendezvous import WorldGate
+from hvd_elastic.launcher.horovodrun.horovodrun_rendezvous import WorldGate
 from tests.properties import examples
 
 KEYS: list[SlotKey] = [(host, slot) for host in "abc" for slot in range(2)]

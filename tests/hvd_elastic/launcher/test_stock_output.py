@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
-from hvd_elastic.launcher.stock_output import StockOutput
+from hvd_elastic.launcher.horovodrun.stock_output import StockOutput
 from hvd_elastic.mpijob.contract import MISTAKE_LINE
 
 TRACEBACK = """\

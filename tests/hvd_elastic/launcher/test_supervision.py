@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.discovery.snapshot import Host
-from hvd_elastic.launcher import stock_horovodrun
 from hvd_elastic.launcher.core.processes.exit_codes import CONNECTION_LOST
 from hvd_elastic.launcher.core.supervision import (
     Decision,
@@ -17,7 +16,8 @@ from hvd_elastic.launcher.core.supervision import (
     Supervision,
     SupervisionLimits,
 )
-from hvd_elastic.launcher.horovodrun_command import NotElasticError, parse
+from hvd_elastic.launcher.horovodrun import stock_horovodrun
+from hvd_elastic.launcher.horovodrun.horovodrun_command import NotElasticError, parse
 from hvd_elastic.mpijob.contract import Exit
 
 LIMITS = SupervisionLimits(start=4, minimum=2)

@@ -16,16 +16,16 @@ from hvd_elastic.cli.this_machine import horovodrun
 from hvd_elastic.discovery.sidecar.launcher.launcher_pods import last_word
 from hvd_elastic.discovery.snapshot import Snapshot, uptime_seconds, write_snapshot
 from hvd_elastic.horovod import patch_set
-from hvd_elastic.launcher import supervisor as supervisor_module
 from hvd_elastic.launcher.core.supervision import Finish
+from hvd_elastic.launcher.horovodrun import supervisor as supervisor_module
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, Exit
 from hvd_elastic.system.child_processes import children
 
 SUPERVISE = """
 import sys
 from pathlib import Path
-from hvd_elastic.launcher import supervisor
-from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
+from hvd_elastic.launcher.horovodrun import supervisor
+from hvd_elastic.launcher.horovodrun.horovodrun_command import HorovodrunCommand
 supervisor._END_SECONDS = 1000.0
 run_dir, script = sys.argv[1:]
 command = HorovodrunCommand(program=("sh", "-c", script), arguments=(), start=1, minimum=1, run_dir=Path(run_dir),

@@ -27,8 +27,8 @@ from hvd_elastic.launcher.core.supervision import (
     Supervision,
     SupervisionLimits,
 )
-from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
-from hvd_elastic.launcher.horovodrun_process import HorovodrunProcess
+from hvd_elastic.launcher.horovodrun.horovodrun_command import HorovodrunCommand
+from hvd_elastic.launcher.horovodrun.horovodrun_process import HorovodrunProcess
 from hvd_elastic.launcher.host_sources import SnapshotSource
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, STATUS_FILE, Exit
 from hvd_elastic.system import child_processes

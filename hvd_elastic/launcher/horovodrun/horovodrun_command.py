@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.launcher import stock_horovodrun
+from hvd_elastic.launcher.horovodrun import stock_horovodrun
 from hvd_elastic.mpijob.contract import HOSTS_SCRIPT, Exit, HvdElasticError
 from hvd_elastic.mpijob.lint.job import launcher_command_line
 from hvd_elastic.mpijob.lint.job.container_command import ContainerCommand, ShellWord

@@ -3,9 +3,9 @@
 import contextlib
 import os
 
-from hvd_elastic.launcher.horovodrun_command import HorovodrunCommand
-from hvd_elastic.launcher.stock_horovodrun import ARGUMENTS_FROM, encode
-from hvd_elastic.launcher.stock_output import StockOutput
+from hvd_elastic.launcher.horovodrun.horovodrun_command import HorovodrunCommand
+from hvd_elastic.launcher.horovodrun.stock_horovodrun import ARGUMENTS_FROM, encode
+from hvd_elastic.launcher.horovodrun.stock_output import StockOutput
 from hvd_elastic.system import child_processes
 
 

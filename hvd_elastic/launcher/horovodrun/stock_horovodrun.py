@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.horovod.patch_set import installed_patches
-from hvd_elastic.launcher.horovodrun_rendezvous import HorovodrunRendezvous
+from hvd_elastic.launcher.horovodrun.horovodrun_rendezvous import HorovodrunRendezvous
 from hvd_elastic.launcher.script_reports import ScriptReports
 from hvd_elastic.mpijob.contract import ENV_RENDEZVOUS_TOKEN
 
 if TYPE_CHECKING:
     from horovod.runner.elastic.driver import ElasticDriver
 
-CODE: Final = "from hvd_elastic.launcher.stock_horovodrun import main; main()"
+CODE: Final = "from hvd_elastic.launcher.horovodrun.stock_horovodrun import main; main()"
 ARGUMENTS_FROM: Final = "--arguments-from"
 
 
