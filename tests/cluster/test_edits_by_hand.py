@@ -87,7 +87,7 @@ def _until_told(job: Job, is_told: Any, said: str) -> None:
     seen: list[dict[str, Any]] = []
 
     def look() -> bool:
-        seen[:] = [told(job.kubectl, "status", job.name)]
+        seen[:] = [told(job.kubectl, "status", job.name, exit_code=None)]
         return bool(is_told(seen[0]))
 
     waiting.until(said, look, within_seconds=90, every_seconds=1, seen=lambda: str(seen))

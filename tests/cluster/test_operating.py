@@ -41,7 +41,7 @@ def call(kubectl: Kubectl, *words: str, given: str = "", exit_code: int | None =
     return done.stdout
 
 
-def told(kubectl: Kubectl, *words: str, exit_code: int = 0) -> Any:
+def told(kubectl: Kubectl, *words: str, exit_code: int | None = 0) -> Any:
     return json.loads(call(kubectl, *words, "-o", "json", exit_code=exit_code))
 
 
@@ -165,7 +165,9 @@ def test_why_nothing_gets_durable_is_told_at_once_and_when_it_is_over(cluster: S
     kubectl, job = scenario.kubectl, scenario.job
     durable, aside = job.shared / "checkpoints", job.shared / "aside"
     waiting.until(
-        "a checkpoint is durable", lambda: told(kubectl, "status", job.name)["durable_step"] >= 0, within_seconds=60
+        "a checkpoint is durable",
+        lambda: told(kubectl, "status", job.name, exit_code=None)["durable_step"] >= 0,
+        within_seconds=60,
     )
     durable.rename(aside)
     durable.write_text("no folder")
