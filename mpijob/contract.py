@@ -400,6 +400,10 @@ SYNCED_SCOPE: Final = "synced"
 """GET /synced/HOST:LOCAL_RANK, once in a worker's life, after its first sync: it has the state and can pass it on. The
 answer is ignored; a launcher that does not know the question answers 404."""
 
+WRITER_SCOPE: Final = "writer"
+"""GET /writer/HOST:LOCAL_RANK, by a process that waits for its next world while its pod is about to end. The answer is
+a value of WriterAnswer; 404 means a stock launcher, which does not know who holds the state."""
+
 ENDED_SCOPE: Final = "ended"
 """PUT /ended/any, each second, by a process that has left its training function and waits for the others: `RANK STEP
 COUNT`. GET /ended/any, by one that waits in training: a value that changes comes from a process that will not join it.
@@ -441,6 +445,14 @@ MEETS_HEADER: Final = "X-Horovod-Meets"
 
 ENV_MEETING: Final = "HOROVOD_GLOO_MEETING"
 """The NUMBER of the meeting in which the next `hvd.init()` finds the other processes. Without it, it asks the store."""
+
+
+class WriterAnswer(StrEnum):
+    """Who stores the last commit where no further world may be formed: the job's writer may be lost."""
+
+    YES = "yes"
+    """This process: of those that are left and hold the state, it had the lowest rank."""
+    NO = "no"
 
 
 class JoinAnswer(StrEnum):

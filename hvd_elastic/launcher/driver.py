@@ -160,6 +160,10 @@ class Driver:
         """See RendezvousRequests."""
         self._events.put(lambda: self._world.synced(key, self._clock()))
 
+    def ask_for_writer(self, key: SlotKey, reply: Reply) -> None:
+        """See RendezvousRequests."""
+        self._ask(lambda ticket: self._world.writer_asked(key, ticket), reply)
+
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         """See RendezvousRequests."""
         self._events.put(lambda: self._register(key, registration, proven=proven))

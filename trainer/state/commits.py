@@ -185,7 +185,8 @@ class Commits:
         A save in progress completes first. Each commit is tried once. If the time is over before it could begin, the
         first commit after the save in progress is stored in the background.
         """
-        if not self.is_durable and self._attempted_step != self.step and self.durable.is_writer and self._is_gathered:
+        may_save = self.last is not None and self.durable.is_writer and self._is_gathered
+        if may_save and not self.is_durable and self._attempted_step != self.step:
             self._attempted_step = self.step
             self._save_within(departure.checkpoint_seconds(), reason)
         return self.is_durable

@@ -19,6 +19,7 @@ from hvd_elastic.trainer.data.progress import Progress
 from hvd_elastic.trainer.elastic import departure, horovod_patches, training_mark
 from hvd_elastic.trainer.elastic.mistakes import swallowed_interrupt
 from hvd_elastic.trainer.elastic.stalls import stall_watch
+from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.state.agreement import Agreement, RequestedSaves
 from hvd_elastic.trainer.state.commits import Commits
 from hvd_elastic.trainer.state.durable.durable_tier import DEFAULT_KEEP, DurableTier, TierSettings
@@ -285,11 +286,17 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         """Whether this process, which waits for its next world, may exit: its pod ends, and nobody needs what it holds.
 
         With a durable tier nobody does once the last commit is durable. The writer first makes it so if it is not: no
-        other worker may be left to do so. Without one, nobody does if no other worker can take the state over.
+        other worker may be left to do so. Where the writer is lost, or has given the store up for a next world that
+        does not come, the first worker that is left becomes it. Without a tier, nobody does if no other worker can take
+        the state over.
         """
         if not self._settings.configured:
             return departure.has_no_successor()
-        return departure.announced() and self._commits.save_to_store_sync("this pod is about to end")
+        if not departure.announced():
+            return False
+        if not (self._commits.is_durable or self._durable.is_writer) and rendezvous_client.is_next_writer():
+            self._durable.open_in_background(self._present.progress.lineage)
+        return self._commits.save_to_store_sync("this pod is about to end")
 
     # --- Learning rate -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError, Read
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
-from hvd_elastic.client.report.job_facts import JobFactReader
+from hvd_elastic.client.report.job_facts import JobFactReader, nodes_with_taints
+from hvd_elastic.client.report.words.cause_words import lacks_taints, with_taints
 from hvd_elastic.discovery.ledger.entries import LauncherEnded
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
@@ -66,8 +67,8 @@ class StartProgress:
         return f"{waits}; {self.held_up}" if self.held_up else waits
 
 
-def progress_of(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> StartProgress:
-    """Judge an MPIJob and its pods, as the API server sends them."""
+def progress_of(job: Mapping[str, Any], pods: Iterable[Json], nodes: Iterable[Json] = ()) -> StartProgress:
+    """Judge an MPIJob and its pods, as the API server sends them. `nodes`: those whose taints are to be named."""
     pods, view = list(pods), SubmittedJob.from_json(job)
     workers = [pod for pod in pods if _role(pod) == Role.WORKER]
     launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
@@ -82,7 +83,7 @@ def progress_of(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> St
         has_erred=any(_has_erred(pod) for pod in launchers if _created(pod) >= _created(job)),
         suspended=view.suspended,
         ended=view.ended,
-        held_up=next(filter(None, map(_held_up, [*launchers, *workers])), ""),
+        held_up=next(filter(None, (_held_up(pod, nodes) for pod in (*launchers, *workers))), ""),
     )
 
 
@@ -97,8 +98,12 @@ def wait_for_first_step(
     suspended; other ClusterErrors.
     """
     told: StartProgress | None = None
+    nodes: tuple[Json, ...] | None = None
     while True:
-        progress = _look(cluster, name)
+        job, pods = _look(cluster, name)
+        if nodes is None and any(map(lacks_taints, pods)):
+            nodes = nodes_with_taints(cluster, pods)
+        progress = progress_of(job, pods, nodes or ())
         if progress != told:
             report(progress)
             told = progress
@@ -111,12 +116,13 @@ def wait_for_first_step(
         sleep(POLL_SECONDS)
 
 
-def _look(cluster: ClusterClient, name: str) -> StartProgress:
+def _look(cluster: ClusterClient, name: str) -> tuple[Json, list[Json]]:
+    """The job and its pods."""
     pods_path, selector = f"/api/v1/namespaces/{cluster.namespace}/pods", {"labelSelector": f"{LABEL_JOB_NAME}={name}"}
     job, pods = cluster.gather([Read(path=mpijob_path(cluster.namespace, name)), Read(path=pods_path, query=selector)])
     if isinstance(job, NotFoundError):
         raise JobFailedError(f"{name} was deleted before its first step")
-    return progress_of(_object(job), _object(pods)["items"])
+    return _object(job), _object(pods)["items"]
 
 
 def _failure(cluster: ClusterClient, name: str, progress: StartProgress) -> str:
@@ -161,7 +167,7 @@ def _phase(pod: Mapping[str, Any]) -> str:
     return str(pod.get("status", {}).get("phase", ""))
 
 
-def _held_up(pod: Mapping[str, Any]) -> str:
+def _held_up(pod: Json, nodes: Iterable[Json]) -> str:
     """What the scheduler or the kubelet says of a pod that does not run yet; empty if it says nothing."""
     status = pod.get("status", {})
     if status.get("phase") != "Pending":
@@ -175,4 +181,5 @@ def _held_up(pod: Mapping[str, Any]) -> str:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
             said.append(f"{waiting['reason']} {waiting.get('message', '')}".strip())
-    return f"{pod['metadata']['name']}: {cut_middle(' '.join(said[0].split()), _LONGEST)}" if said else ""
+    words = cut_middle(" ".join(said[0].split()), _LONGEST) if said else ""
+    return f"{pod['metadata']['name']}: {with_taints(words, pod, nodes)}" if words else ""

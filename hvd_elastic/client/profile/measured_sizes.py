@@ -10,6 +10,7 @@ from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherStarted, Totals, WorkerBound, WorldChanged
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.system.plain_words import count_words
 
 LEAST_STEPS: Final = 10
 """Of a world: its first step, which is slower than others, must not weigh much."""
@@ -42,11 +43,8 @@ def measured_sizes(entries: Iterable[Entry], live: LiveStatus | None = None) -> 
         entries: the job's ledger. Of one that was shortened, what came before is lost.
         live: what the job said last, for the world that goes on. Default None: it does not count.
     """
-    reading = _Reading()
-    for entry in entries:
-        reading.add(entry)
     sums: dict[tuple[int, int], tuple[int, float]] = {}
-    for one in [*reading.found, *reading.present(live)]:
+    for one in _read(entries, live).found:
         steps, seconds = sums.get((one.workers, one.nodes), (0, 0.0))
         sums[one.workers, one.nodes] = steps + one.steps, seconds + one.seconds
     return tuple(
@@ -55,11 +53,41 @@ def measured_sizes(entries: Iterable[Entry], live: LiveStatus | None = None) -> 
     )
 
 
+def why_unmeasured(entries: Iterable[Entry], live: LiveStatus | None = None) -> str:
+    """Why `measured_sizes` is empty for these, and what to do, as the end of a sentence about the job."""
+    reading = _read(entries, live)
+    if not reading.worlds:
+        return "it has not trained yet, as far as its ledger tells"
+    if reading.most_steps < 0:
+        return (
+            "none of its steps is known. hvd_elastic.State tells them, a state of Horovod's own does not; without it "
+            "the script's own speed has to be timed in the script"
+        )
+    worlds = count_words(reading.worlds, "world")
+    if reading.most_steps < LEAST_STEPS:
+        had = f"of its {worlds} none had {LEAST_STEPS} steps without a resize: the longest had {reading.most_steps}"
+    else:
+        had = f"of its {worlds} none both began and ended at a known moment, or took two minutes"
+    return f"{had}. Let it train on at one size, or have it visit some: --sizes 1,2,4 --steps 50"
+
+
+def _read(entries: Iterable[Entry], live: LiveStatus | None) -> "_Reading":
+    reading = _Reading()
+    for entry in entries:
+        reading.add(entry)
+    reading.found += reading.present(live)
+    return reading
+
+
 @dataclass(slots=True)
 class _Reading:
     """The ledger, read up to some entry."""
 
     found: list[MeasuredSize] = field(default_factory=list)
+    worlds: int = 0
+    """In which somebody trained."""
+    most_steps: int = -1
+    """Of one of them; -1: of none is it known how many it had."""
     _world: WorldChanged | None = None
     _nodes: dict[str, str] = field(default_factory=dict)
     """By pod, its last node."""
@@ -78,6 +106,7 @@ class _Reading:
                 if self._world is not None and not is_carried:  # what is carried has gaps in between
                     self.found += self._closed(self._world, entry)
                 self._world = entry if entry.workers else None
+                self.worlds += bool(entry.workers)
 
     def _closed(self, world: WorldChanged, after: WorldChanged) -> Iterator[MeasuredSize]:
         is_sharp = world.pause_seconds is not None and after.pause_seconds is not None
@@ -103,6 +132,7 @@ class _Reading:
             yield from self._size(world, steps, RATE_SECONDS, is_sharp=True)
 
     def _size(self, world: WorldChanged, steps: int, seconds: float, *, is_sharp: bool) -> Iterator[MeasuredSize]:
+        self.most_steps = max(self.most_steps, steps)
         if steps >= LEAST_STEPS and seconds > (0.0 if is_sharp else BLURRED_SECONDS):
             places = {self._nodes.get(pod, pod) for pod in world.workers}
             yield MeasuredSize(workers=len(world.workers), nodes=len(places), steps=steps, seconds=seconds)

@@ -1,7 +1,8 @@
 """Everything that the cluster knows of one job, read at one time. Nothing here judges."""
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -17,6 +18,7 @@ from hvd_elastic.client.connection.cluster_client import (
 from hvd_elastic.client.job_lookup import find_job
 from hvd_elastic.client.report.stage_status import StageFacts, newest, wanted_stage
 from hvd_elastic.client.report.untold_end import untold_end
+from hvd_elastic.client.report.words.cause_words import lacks_taints
 from hvd_elastic.discovery.ledger.entries import Entry, from_lines
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import PodView
@@ -72,6 +74,8 @@ class JobFacts:
     events: tuple[Json, ...] = ()
     """`v1/Event` of the job, its pods and the launcher's Job, if they were asked for. Else only those of the job and of
     the launcher's Job, and only while a pod is missing: they say why."""
+    nodes: tuple[Json, ...] = ()
+    """The cluster's, where a pod waits because of a taint that the scheduler does not name, and they may be read."""
     unreadable: tuple[str, ...] = ()
     """What the caller may not read, in the API server's words."""
 
@@ -150,7 +154,11 @@ class JobFactReader:
             stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, meta, workload) if workload else None,
         )
-        facts = replace(facts, unlabelled=self._unlabelled(f"/api/v1{here}/pods", facts))
+        facts = replace(
+            facts,
+            unlabelled=self._unlabelled(f"/api/v1{here}/pods", facts),
+            nodes=nodes_with_taints(self._cluster, facts.pods),
+        )
         path = f"/api/v1{here}/events"
         if events or not told:
             facts = replace(facts, events=self._ask(lambda: self._events(path, name), ()))
@@ -242,6 +250,14 @@ class JobFactReader:
             for about in (name, f"{name}-launcher")
             for event in self._cluster.list(path, fieldSelector=f"involvedObject.name={about}")
         )
+
+
+def nodes_with_taints(cluster: ClusterClient, pods: Iterable[Json]) -> tuple[Json, ...]:
+    """The cluster's nodes, where one of these pods needs their taints to be named. Empty if they may not be read."""
+    if any(map(lacks_taints, pods)):
+        with contextlib.suppress(ForbiddenError):
+            return tuple(cluster.list("/api/v1/nodes"))
+    return ()
 
 
 def _role(pod: Json) -> str:

@@ -269,7 +269,11 @@ def _launcher_words(facts: JobFacts) -> str:
         if not view.has_ended:
             if view.deleting_at is not None:
                 return "its launcher ends"
-            return "its launcher is starting" if view.node else f"its launcher is pending: {placement_words(pod)}"
+            return (
+                "its launcher is starting"
+                if view.node
+                else f"its launcher is pending: {placement_words(pod, facts.nodes)}"
+            )
     last, why = next(_launcher_ends(facts), None), missing_launcher_words(facts)
     if last is not None and last.exit_code:
         ended = f"its launcher ended with {_exit_words(last.exit_code, last.reason)}"

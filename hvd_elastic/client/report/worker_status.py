@@ -69,7 +69,7 @@ def worker_statuses(facts: JobFacts, *, trains: bool = True) -> tuple[WorkerStat
 
 def _present(pod: Json, past: "_PastPods", facts: JobFacts, *, training: bool) -> WorkerStatus:
     view = PodView.from_json(pod)
-    state, why = _judge(pod, view, training=training)
+    state, why = _judge(pod, view, facts, training=training)
     own, before = past.departures.get(view.uid), past.departures.get(past.last(view.name, besides=view.uid))
     if own and state in {WorkerPodState.LEAVING, WorkerPodState.ENDED}:
         why = departure_words(own)
@@ -99,13 +99,13 @@ def _absent(name: str, past: "_PastPods", facts: JobFacts) -> WorkerStatus:
     )
 
 
-def _judge(pod: Json, view: PodView, *, training: bool) -> tuple[WorkerPodState, str]:
+def _judge(pod: Json, view: PodView, facts: JobFacts, *, training: bool) -> tuple[WorkerPodState, str]:
     if view.has_ended:
         return WorkerPodState.ENDED, "; ".join(filter(None, (view.reason, view.last_state))) or view.phase
     if view.disruption or view.deleting_at is not None:
         return WorkerPodState.LEAVING, disruption_words(view.disruption) if view.disruption else "deleted"
     if not view.node:
-        return WorkerPodState.PENDING, placement_words(pod)
+        return WorkerPodState.PENDING, placement_words(pod, facts.nodes)
     if view.phase != "Running" or not (view.ready_to_kubelet or (view.runs_on and training)):
         return WorkerPodState.STARTING, _kubelet_says(pod)
     doubt = "its node is not Ready" if view.ready_withdrawn else ""

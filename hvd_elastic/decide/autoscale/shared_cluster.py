@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hvd_elastic.client.label_selector import selects
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
+from hvd_elastic.discovery.rules.node_taints import Taint, taints_of, tolerates
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, Role
 
 GPU: Final = "nvidia.com/gpu"
@@ -22,8 +23,7 @@ class GpuNode:
     gpus: int
     """Allocatable."""
     labels: Mapping[str, str]
-    taints: tuple[tuple[str, str, str], ...]
-    """Key, value and effect of those that keep pods off."""
+    taints: tuple[Taint, ...]
 
     @classmethod
     def from_json(cls, node: Json) -> "GpuNode | None":
@@ -37,11 +37,7 @@ class GpuNode:
             name=node["metadata"]["name"],
             gpus=gpus,
             labels=node["metadata"].get("labels") or {},
-            taints=tuple(
-                (taint["key"], taint.get("value") or "", taint["effect"])
-                for taint in spec.get("taints") or ()
-                if taint["effect"] != "PreferNoSchedule"
-            ),
+            taints=taints_of(node),
         )
 
 
@@ -118,7 +114,7 @@ class Placement:
         return (
             all(node.labels.get(key) == value for key, value in self.selector.items())
             and (not self.terms or any(_matches(term, node) for term in self.terms))
-            and all(any(_tolerates(one, taint) for one in self.tolerations) for taint in node.taints)
+            and all(any(tolerates(one, taint) for one in self.tolerations) for taint in node.taints)
         )
 
 
@@ -167,15 +163,3 @@ def _matches(term: Json, node: GpuNode) -> bool:
     if not term.get("matchExpressions") and not term.get("matchFields"):
         return False  # an empty term matches nothing
     return selects({"matchExpressions": known}, node.labels)
-
-
-def _tolerates(toleration: Json, taint: tuple[str, str, str]) -> bool:
-    """As `Toleration.ToleratesTaint` in Kubernetes' `core/v1`."""
-    key, value, effect = taint
-    if toleration.get("effect") and toleration["effect"] != effect:
-        return False
-    if not toleration.get("key"):
-        return toleration.get("operator") == "Exists"
-    if toleration["key"] != key:
-        return False
-    return toleration.get("operator") == "Exists" or (toleration.get("value") or "") == value

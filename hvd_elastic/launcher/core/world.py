@@ -39,7 +39,7 @@ from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE, SlotKey, 
 from hvd_elastic.launcher.core.world_formation import WorldFormation
 from hvd_elastic.launcher.core.world_limits import WorldLimits
 from hvd_elastic.launcher.core.world_state import WorldState
-from hvd_elastic.mpijob.contract import JoinAnswer
+from hvd_elastic.mpijob.contract import JoinAnswer, WriterAnswer
 
 
 class World:
@@ -180,6 +180,12 @@ class World:
             self.processes.reports_sync = True
             if self.forming:
                 self._changed(now)
+
+    def writer_asked(self, key: SlotKey, ticket: Ticket) -> None:
+        """GET writer: the process waits for a place, its pod is about to end, and it may have to store its commit."""
+        first = next((process for process in self.processes.alive() if process.holds_state), None)
+        is_first = first is not None and first.key == key
+        self.actions.add(AnswerRequest(ticket=ticket, text=WriterAnswer.YES if is_first else WriterAnswer.NO))
 
     def exited(self, number: int, code: int, now: float, message: str = "") -> None:
         """The process has ended; `message`: the last lines of its error output."""

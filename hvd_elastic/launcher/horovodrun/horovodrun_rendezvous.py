@@ -16,7 +16,7 @@ from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
 from hvd_elastic.launcher.protocol.horovod_messages import Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer, Reply
 from hvd_elastic.launcher.script_reports import ScriptReports
-from hvd_elastic.mpijob.contract import JoinAnswer
+from hvd_elastic.mpijob.contract import JoinAnswer, WriterAnswer
 from hvd_elastic.system.background_threads import start_thread
 
 if TYPE_CHECKING:
@@ -31,22 +31,28 @@ _ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - as Horovod's own: it finds out
 class WorldGate:
     """Lets the members of a world pass once all of them have come, or none of them. Any thread may call it.
 
+    It also knows which of them are left.
+
     A member of another build, or with Horovod's own worker side, does not come here. Once one has gone past, there is
     nothing to wait for.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._members: frozenset[SlotKey] = frozenset()
+        self._members: tuple[SlotKey, ...] = ()
+        """By rank."""
+        self._left: set[SlotKey] = set()
+        """The members that have not ended."""
         self._waiting: dict[SlotKey, Reply] = {}
         self._answer: JoinAnswer | None = None
         """What all members of this world get; None: not all are there."""
 
     def form(self, members: Iterable[SlotKey]) -> None:
-        """Expect the members of a new world. Those of the last one ask for a place again."""
+        """Expect the members of a new world, given by rank. Those of the last one ask for a place again."""
         with self._lock:
             self._decide(JoinAnswer.AGAIN)
-            self._members, self._answer = frozenset(members), None
+            self._members, self._answer = tuple(members), None
+            self._left = set(self._members)
 
     def arrive(self, key: SlotKey, reply: Reply) -> None:
         """A process has come to the barrier."""
@@ -57,7 +63,7 @@ class WorldGate:
                 reply(self._answer)
             else:
                 self._waiting[key] = reply
-                if self._waiting.keys() == self._members:
+                if self._waiting.keys() == set(self._members):
                     self._decide(JoinAnswer.GO)
 
     def pass_by(self) -> None:
@@ -71,8 +77,14 @@ class WorldGate:
         with self._lock:
             if key not in self._members:
                 return False
+            self._left.discard(key)
             self._decide(JoinAnswer.AGAIN)
             return True
+
+    def is_first(self, key: SlotKey) -> bool:
+        """Whether, of the members of this world that are left, this one has the lowest rank."""
+        with self._lock:
+            return next((member for member in self._members if member in self._left), None) == key
 
     def _decide(self, answer: JoinAnswer) -> None:
         self._answer = answer
@@ -153,6 +165,9 @@ class HorovodrunRendezvous:
         reply("")
 
     def synced(self, key: SlotKey) -> None: ...
+
+    def ask_for_writer(self, key: SlotKey, reply: Reply) -> None:
+        reply(WriterAnswer.YES if self._gate.is_first(key) else WriterAnswer.NO)
 
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         if self._driver is not None:

@@ -15,9 +15,12 @@ from hvd_elastic.mpijob.contract import (
     MEETING_SCOPE,
     SYNCED_SCOPE,
     WAITING_SCOPE,
+    WRITER_SCOPE,
 )
 
-OWN_SCOPES: Final = frozenset({JOIN_SCOPE, SYNCED_SCOPE, ENDED_SCOPE, WAITING_SCOPE, MEETING_SCOPE, FIGURES_SCOPE})
+OWN_SCOPES: Final = frozenset(
+    {JOIN_SCOPE, SYNCED_SCOPE, WRITER_SCOPE, ENDED_SCOPE, WAITING_SCOPE, MEETING_SCOPE, FIGURES_SCOPE}
+)
 """Only this project's workers ask here."""
 
 WORKER_SCOPES: Final = frozenset({GET_RANK_AND_SIZE, PUT_WORKER_ADDRESSES})

@@ -38,6 +38,7 @@ from hvd_elastic.mpijob.contract import (
     RENDEZVOUS_TOKEN_HEADER,
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
+    WRITER_SCOPE,
     JoinAnswer,
 )
 from hvd_elastic.system.background_threads import ErrorLog, start_thread
@@ -84,6 +85,7 @@ class RendezvousRequests(Protocol):
     def wait_at_barrier(self, key: SlotKey, reply: Reply) -> None: ...
     def initialising(self, rank: int, reply: Reply) -> None: ...
     def synced(self, key: SlotKey) -> None: ...
+    def ask_for_writer(self, key: SlotKey, reply: Reply) -> None: ...
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None: ...
 
 
@@ -248,7 +250,7 @@ class RendezvousServer:
         return scope, key, proof
 
     async def _value(self, scope: str, key: str, head: RequestHead) -> bytes | None:
-        if scope not in {GET_RANK_AND_SIZE, JOIN_SCOPE, SYNCED_SCOPE}:
+        if scope not in {GET_RANK_AND_SIZE, JOIN_SCOPE, SYNCED_SCOPE, WRITER_SCOPE}:
             return self._store.get(scope, key)
         slot = _slot_key(key)
         if slot is None:
@@ -256,8 +258,13 @@ class RendezvousServer:
         if scope == SYNCED_SCOPE:
             self._requests.synced(slot)
             return b""
-        if scope == GET_RANK_AND_SIZE:
-            return await self._asked(lambda reply: self._requests.request_place(slot, reply))
+        if scope == JOIN_SCOPE:
+            return await self._join(slot, head)
+        ask = self._requests.request_place if scope == GET_RANK_AND_SIZE else self._requests.ask_for_writer
+        return await self._asked(lambda reply: ask(slot, reply))
+
+    async def _join(self, slot: SlotKey, head: RequestHead) -> bytes:
+        """Hold a process at the barrier, and note what it says of its Horovod."""
         if self._admission.horovod_of(slot, shows_token=head.says(SHOWS_TOKEN_HEADER)):
             self._store.forget_unproven()
         if head.says(MEETS_HEADER):

@@ -19,11 +19,13 @@ class Gates(RuleBasedStateMachine):
         self.gate = WorldGate()
         self.members: set[SlotKey] = set()
         self.answers: dict[SlotKey, list[str]] = {}
+        self.left: list[SlotKey] = []
         self.is_open = self.is_lost = False
 
     @rule(members=st.sets(st.sampled_from(KEYS), min_size=1))
     def form(self, members: set[SlotKey]) -> None:
-        self.gate.form(members)
+        self.left = sorted(members)
+        self.gate.form(self.left)
         assert all(answers in (["again"], ["go"]) for answers in self.answers.values()), "nobody is left behind"
         self.members, self.answers, self.is_open, self.is_lost = members, {}, False, False
 
@@ -45,12 +47,18 @@ class Gates(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(data=st.data())
     def a_member_ends(self, data: st.DataObject) -> None:
-        assert self.gate.lose(data.draw(st.sampled_from(sorted(self.members))))
+        ended = data.draw(st.sampled_from(sorted(self.members)))
+        assert self.gate.lose(ended)
+        self.left = [member for member in self.left if member != ended]
         self.is_lost = True
 
     @rule()
     def a_stranger_to_this_world_ends(self) -> None:
         assert not self.gate.lose(("other", 0))
+
+    @invariant()
+    def one_of_those_that_are_left_is_the_first(self) -> None:
+        assert [key for key in KEYS if self.gate.is_first(key)] == self.left[:1]
 
     @invariant()
     def all_get_the_same_at_the_same_time(self) -> None:

@@ -29,6 +29,7 @@ from hvd_elastic.mpijob.contract import (
     LAST_FIGURES_FILE,
     LAST_FIGURES_KEY,
     REGISTERED_FILE,
+    WriterAnswer,
 )
 
 WORD = "the job's word"
@@ -65,6 +66,9 @@ class Requests:
 
     def synced(self, key: SlotKey) -> None:
         self.has_synced.append(key)
+
+    def ask_for_writer(self, key: SlotKey, reply: Reply) -> None:
+        reply(WriterAnswer.YES if key[1] == 0 else WriterAnswer.NO)
 
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         self.proven.append(proven)
@@ -283,7 +287,7 @@ def test_a_path_of_another_form_is_refused(server: RendezvousServer) -> None:
 
 
 def test_a_wrong_token_is_refused(server: RendezvousServer, requests: Requests) -> None:
-    for path in ("/rank_and_size/a:0", "/join/a:0", "/synced/a:0", "/global/0", "/local_a/0", "/x/y"):
+    for path in ("/rank_and_size/a:0", "/join/a:0", "/synced/a:0", "/writer/a:0", "/global/0", "/local_a/0", "/x/y"):
         for method in ("GET", "PUT", "DELETE"):
             assert ask(server, method, path, b"value", STRANGER)[0] == 403
     assert (requests.places_asked, requests.has_synced, requests.initialised) == ([], [], [])
@@ -321,8 +325,13 @@ def test_a_full_disk_is_said_and_training_hears_nothing_of_it(tmp_path: Path, ca
 
 
 def test_what_only_our_workers_ask_needs_the_token(server: RendezvousServer) -> None:
-    for scope in ("join", "synced"):
+    for scope in ("join", "synced", "writer"):
         assert ask(server, "GET", f"/{scope}/a:0")[0] == 403
+
+
+def test_a_worker_is_told_whether_the_last_commit_is_its_to_store(server: RendezvousServer) -> None:
+    assert ask(server, "GET", "/writer/a:0", headers=OURS) == (200, b"yes")
+    assert ask(server, "GET", "/writer/a:1", headers=OURS) == (200, b"no")
 
 
 def test_once_a_worker_shows_the_token_nobody_asks_for_a_place_without(

@@ -34,7 +34,7 @@ sys.exit(supervisor.supervise(command).exit_code)
 """
 SUPERVISE_ARGUMENTS = """
 import sys
-from hvd_elastic.launcher import horovodrun_command, supervisor
+from hvd_elastic.launcher.horovodrun import horovodrun_command, supervisor
 sys.exit(supervisor.supervise(horovodrun_command.parse(sys.argv[1:])).exit_code)
 """
 WORKER = "echo > started; until [ -e over ]; do sleep 0.1; done"

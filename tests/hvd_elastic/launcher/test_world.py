@@ -22,7 +22,7 @@ from hvd_elastic.launcher.core.hosts.blacklist import Blacklist
 from hvd_elastic.launcher.core.slot_placement import REMOVED_RESPONSE
 from hvd_elastic.launcher.core.world import World
 from hvd_elastic.launcher.core.world_limits import WorldLimits
-from hvd_elastic.mpijob.contract import Exit, JoinAnswer
+from hvd_elastic.mpijob.contract import Exit, JoinAnswer, WriterAnswer
 
 if TYPE_CHECKING:
     from hvd_elastic.launcher.core.slot_placement import SlotKey
@@ -269,6 +269,20 @@ def test_the_job_begins_again_when_every_host_is_taken_away(story: Story) -> Non
         assert [action.slot.host.alias for action in begun if isinstance(action, StartProcess)] == list(after)
         story.train(*after)
         story.world.synced((after[0], 0), story.now)
+
+
+def test_the_first_that_is_left_of_those_that_hold_the_state_stores_it(story: Story) -> None:
+    def stores(alias: str) -> bool:
+        story.world.writer_asked((alias, 0), 9)
+        (answer,) = story.actions()
+        assert isinstance(answer, AnswerRequest)
+        return answer.text == WriterAnswer.YES
+
+    story.hosts(a=1, b=1, c=1)
+    story.train("a", "b", "c")
+    assert [stores(alias) for alias in ("a", "b", "c", "stranger")] == [True, False, False, False]
+    story.dies("a")
+    assert [stores(alias) for alias in ("a", "b", "c")] == [False, True, False]
 
 
 def test_once_the_writer_has_left_with_a_durable_state_the_others_need_not_wait(story: Story) -> None:

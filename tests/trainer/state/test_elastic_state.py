@@ -30,6 +30,7 @@ from hvd_elastic.mpijob.contract import (
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.elastic.run import run
+from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.memory import copies
 from hvd_elastic.trainer.state.memory.copies import Pair
@@ -718,6 +719,27 @@ def test_and_kept_in_memory_where_this_process_does_not_know_that_it_is_stored(t
     for name in (LEAVE_FILE, NO_SUCCESSOR_FILE):
         (tmp_path / "run" / name).touch()
     assert not state.dispensable()
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_writer_that_gave_the_store_up_for_a_world_that_never_came_takes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    """Of two workers the writer was killed, and this one had not opened the store when the next one was to join."""
+    monkeypatch.setattr(rendezvous_client, "is_next_writer", lambda: is_named)
+    state = State(checkpoint=f"file://{tmp_path}/durable", seen=0)
+    state.sync()
+    state.commit()
+    state._commits.durable.close()
+    state.on_hosts_updated(1, None)
+    with pytest.raises(HostsUpdatedInterrupt):
+        state.commit()
+    assert not state.dispensable()
+    assert not state._commits.durable.is_writer, "its pod stays: another may become the writer"
+    (tmp_path / "run" / LEAVE_FILE).touch()
+    assert state.dispensable() is is_named
+    assert state._commits.durable.durable_step == (2 if is_named else None)
+    state._commits.durable.close()
 
 
 def test_a_mistake_in_the_script_ends_it_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:

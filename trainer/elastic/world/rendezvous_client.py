@@ -26,8 +26,10 @@ from hvd_elastic.mpijob.contract import (
     SHOWS_TOKEN_HEADER,
     SYNCED_SCOPE,
     TOKEN_PATCH,
+    WRITER_SCOPE,
     Exit,
     JoinAnswer,
+    WriterAnswer,
 )
 from hvd_elastic.trainer.elastic.world.place import Place
 
@@ -52,7 +54,11 @@ CONNECT_TIMEOUT_SECONDS: Final = 30.0
 HANDOVER_SECONDS: Final = 1.0
 """A worker that may leave waits this long for a place first. A launcher that needs its state answers at once."""
 
-_POLL_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 0.25
+"""How often a process looks, at least, whether it still has to wait for what it does. A look may be a question."""
+
+QUESTIONS_PER_SECOND: Final = 256
+"""At most, of all members of a world together: a question costs the launcher some 0.5 ms."""
 
 _ABLE: Final = {SHOWS_TOKEN_HEADER: TOKEN_PATCH, MEETS_HEADER: MEETING_PATCH}
 """What this process's Horovod knows, as headers say it: each by the patch that makes it so."""
@@ -130,6 +136,14 @@ def report_synced() -> None:
     _ask(SYNCED_SCOPE, JOIN_TIMEOUT_SECONDS)
 
 
+def is_next_writer() -> bool:
+    """Whether it is for this process, which waits for a place, to store the last commit. Raises RendezvousLost.
+
+    It is for one of those that are left: two would take the store from each other.
+    """
+    return launched() and _ask(WRITER_SCOPE, JOIN_TIMEOUT_SECONDS) == WriterAnswer.YES
+
+
 def publish(scope: str, key: str, text: str) -> None:
     """Leave a text at the launcher's store, for the other processes; nothing happens if it cannot be reached."""
     with contextlib.suppress(RuntimeError):
@@ -152,6 +166,11 @@ def is_world_broken() -> bool:
         connection.request("GET", "/global/watch", headers=_proof())
         return connection.getresponse().status == http.HTTPStatus.GONE
     return False
+
+
+def look_pause(size: int) -> float:
+    """Seconds between two looks of each member of a world of this size."""
+    return max(LOOK_SECONDS, size / QUESTIONS_PER_SECOND)
 
 
 def _parse(answer: str | None) -> Place:
@@ -215,9 +234,9 @@ def _server() -> http.client.HTTPConnection:
 
 def _wait(sock: socket.socket, timeout_seconds: float, may_leave: Callable[[], bool]) -> None:
     """Wait until the answer begins. Raises Removed if this process does not have to wait for it."""
-    poll, begun = select.poll(), time.monotonic()
+    poll, begun, pause = select.poll(), time.monotonic(), look_pause(int(os.environ.get("HOROVOD_SIZE", "1")))
     poll.register(sock, select.POLLIN)
-    while not poll.poll(_POLL_SECONDS * 1000):
+    while not poll.poll(pause * 1000):
         waited = time.monotonic() - begun
         if waited >= HANDOVER_SECONDS and may_leave():
             logger.info("this worker leaves: its pod is about to end, and nobody needs what it holds in memory")

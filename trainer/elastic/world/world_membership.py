@@ -30,16 +30,10 @@ from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.elastic.world import rendezvous_client
 from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets
 from hvd_elastic.trainer.elastic.world.peer_watch import PeerWatch
-from hvd_elastic.trainer.elastic.world.rendezvous_client import RendezvousLost, never
+from hvd_elastic.trainer.elastic.world.rendezvous_client import RendezvousLost, look_pause, never
 from hvd_elastic.trainer.elastic.world.standby_gate import StandbyGate
 
 logger = logging.getLogger(__name__)
-
-WATCH_SECONDS: Final = 0.25
-"""How often the launcher is asked about the other members during `hvd.init()`, which is mostly over before that."""
-
-QUESTIONS_PER_SECOND: Final = 256
-"""At most, of all members of a world together: a question costs the launcher some 0.5 ms."""
 
 FORM_ATTEMPTS: Final = 10
 """Worlds in a row that may fail to form. More than that is not a chance series of deaths: the members cannot reach each
@@ -174,7 +168,7 @@ class WorldMember:
         over = threading.Event()
 
         def watch() -> None:
-            while not over.wait(watch_pause(int(os.environ.get("HOROVOD_SIZE", "1")))):
+            while not over.wait(look_pause(int(os.environ.get("HOROVOD_SIZE", "1")))):
                 if rendezvous_client.is_world_broken() and not over.is_set():
                     self._sockets.cut_new()
                     return
@@ -194,11 +188,6 @@ class WorldMember:
         left_open = self._sockets.cut()
         if left_open:
             logger.info("shut down %d sockets that a lost peer had left open", left_open)
-
-
-def watch_pause(size: int) -> float:
-    """Seconds between two questions of each member of a world of this size."""
-    return max(WATCH_SECONDS, size / QUESTIONS_PER_SECOND)
 
 
 def _choose_gloo() -> None:

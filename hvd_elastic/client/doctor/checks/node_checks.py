@@ -6,6 +6,7 @@ from typing import Any, Final
 from hvd_elastic.client.connection.server_version import OLDEST_MINOR, minor
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.discovery.rules.node_taints import taints_of
 from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES
 from hvd_elastic.system.plain_words import count_words
 
@@ -60,7 +61,7 @@ def _gpus(node: Node, of: str) -> int:
 
 def _taints(node: Node) -> set[str]:
     """Keys of the taints that keep pods off."""
-    return {str(taint["key"]) for taint in node["spec"].get("taints", ()) if taint["effect"] != "PreferNoSchedule"}
+    return {taint.key for taint in taints_of(node)}
 
 
 def _some(nodes: list[Node]) -> str:

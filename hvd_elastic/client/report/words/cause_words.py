@@ -1,10 +1,12 @@
 """Causes in plain words: why a worker has gone, and what the scheduler says of one that waits."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import Json
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerLeaving
+from hvd_elastic.discovery.rules.node_taints import untolerated
 from hvd_elastic.system.plain_words import cut_middle
 
 _WORDS: Final = {
@@ -29,6 +31,7 @@ BY_CONDITION: Final = {
 https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions)."""
 
 _AFTERTHOUGHTS: Final = re.compile(r"\.? (no new claims to deallocate|preemption: ).*", re.DOTALL)
+_UNNAMED: Final = "untolerated taint(s)"
 _LONGEST: Final = 160
 
 
@@ -53,9 +56,30 @@ def scheduler_words(message: str) -> str:
     return cut_middle(_AFTERTHOUGHTS.sub("", message).strip().rstrip("."), _LONGEST)
 
 
-def placement_words(pod: Json) -> str:
-    """Why a pod has no node."""
+def placement_words(pod: Json, nodes: Iterable[Json] = ()) -> str:
+    """Why a pod has no node. `nodes`: the cluster's, if they are known: their taints are named."""
     for one in (pod.get("status") or {}).get("conditions") or ():
         if one["type"] == "PodScheduled":
-            return scheduler_words(str(one.get("message") or one.get("reason") or ""))
+            return with_taints(scheduler_words(str(one.get("message") or one.get("reason") or "")), pod, nodes)
     return "the scheduler has not looked at it"
+
+
+def lacks_taints(pod: Json) -> bool:
+    """Whether the scheduler says that taints keep a pod off, and not which ones.
+
+    So it does from Kubernetes 1.35 on, and in later patch releases of those before (kubernetes pull request 134740).
+    """
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "PodScheduled" and _UNNAMED in str(one.get("message") or "") for one in conditions)
+
+
+def with_taints(message: str, pod: Json, nodes: Iterable[Json]) -> str:
+    """The scheduler's words with the taints that they do not name: `untolerated taint(s) {team=vision:NoSchedule}`.
+
+    It looks at taints before it looks at selectors, but not at all at a node that is cordoned.
+    """
+    tolerations = pod["spec"].get("tolerations") or ()
+    free = (node for node in nodes if not (node.get("spec") or {}).get("unschedulable"))
+    taints = dict.fromkeys(str(taint) for node in free for taint in untolerated(tolerations, node))
+    named = cut_middle(", ".join(taints), _LONGEST)
+    return message.replace(_UNNAMED, f"{_UNNAMED} {{{named}}}", 1) if named else message

@@ -74,9 +74,24 @@ def test_another_batch(job: JobsCluster) -> None:
 
 
 def test_a_job_that_has_reported_nothing(job: JobsCluster) -> None:
+    """It says which of the reasons it is; tests/hvd_elastic/client/profile has the others."""
+    tell(job, ledger()[:-1])
     error = call().exception
     assert isinstance(error, NotMeasuredError)
-    assert "bert has not reported the steps of any size yet" in str(error)
+    assert str(error).startswith("no size of bert was measured: it has not trained yet")
+
+
+def test_a_job_without_a_ledger(job: JobsCluster) -> None:
+    job.remove(MAPS, f"bert{LEDGER_SUFFIX}")
+    assert "it has no ledger, which is what is read" in str(call().exception)
+
+
+def test_a_job_whose_script_tells_no_steps(job: JobsCluster) -> None:
+    """Half an hour at three sizes, with a state of Horovod's own."""
+    pods = ("w-0", "w-1", "w-2", "w-3")
+    tell(job, [WorldChanged(unix=NOW + 600 * turn, workers=pods[:size]) for turn, size in enumerate((1, 2, 4))])
+    said = str(call().exception)
+    assert "none of its steps is known. hvd_elastic.State tells them" in said
 
 
 @pytest.mark.parametrize("sizes", ["1,x", "0", "", "1;2"])

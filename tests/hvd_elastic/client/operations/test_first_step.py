@@ -1,6 +1,7 @@
 """What a submitted job waits for, until it trains."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,11 @@ from hvd_elastic.client.operations.submitted_job import JobStateError
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, LauncherStarted, to_line
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LEDGER_KEY, Exit
-from testbed.kube_api import JOBS, PODS, pod
+from testbed.kube_api import JOBS, NODES, PODS, pod
 from tests.hvd_elastic.client.operations.jobs_cluster import MAPS, JobsCluster, named, spec
 
 
-def unscheduled() -> dict[str, object]:
+def unscheduled() -> dict[str, Any]:
     made = pod(1, job="bert", phase="Pending", ready=False, ip="", node="")
     made["status"]["conditions"] = [
         {
@@ -50,6 +51,26 @@ def test_the_way_to_the_first_step(cluster: JobsCluster) -> None:
         "1 of 2 workers run, launcher to come; bert-worker-1: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
         "trains, step 3",
     ]
+
+
+def test_a_taint_is_named_that_keeps_the_workers_off(cluster: JobsCluster) -> None:
+    """Kubernetes 1.35 says only that there is one."""
+    submit(cluster.client(), spec())
+    made = unscheduled()
+    made["status"]["conditions"][0]["message"] = "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
+    cluster.put(PODS, made)
+    taint = {"key": "team", "value": "vision", "effect": "NoSchedule"}
+    cluster.put(NODES, {**named("node-a"), "spec": {"taints": [taint]}})
+    told: list[StartProgress] = []
+
+    def trains(_seconds: float) -> None:
+        status = LiveStatus(unix=1.0, activity=Activity.TRAINING, since=1.0, workers=1, step=3)
+        cluster.annotate(status=status.to_json())
+
+    wait_for_first_step(cluster.client(), "bert", report=told.append, sleep=trains)
+    assert told[0].held_up == (
+        "bert-worker-1: 0/1 nodes are available: 1 node(s) had untolerated taint(s) {team=vision:NoSchedule}."
+    )
 
 
 def test_an_image_that_cannot_be_pulled(cluster: JobsCluster) -> None:

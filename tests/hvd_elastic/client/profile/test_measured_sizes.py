@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvd_elastic.client.profile.measured_sizes import MeasuredSize, measured_sizes
+from hvd_elastic.client.profile.measured_sizes import MeasuredSize, measured_sizes, why_unmeasured
 from hvd_elastic.discovery.ledger.account import summed_up
 from hvd_elastic.discovery.ledger.entries import Entry, LauncherEnded, LauncherStarted, WorkerBound, WorldChanged
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
@@ -59,6 +59,22 @@ def test_a_pod_that_came_back_on_another_node() -> None:
 )
 def test_what_is_not_known_well_does_not_count(blurred: list[Entry]) -> None:
     assert measured_sizes([*BEGUN, *blurred]) == ()
+
+
+@pytest.mark.parametrize(
+    ("entries", "status", "why"),
+    [
+        ([STARTED, *BOUND], {}, "it has not trained yet"),
+        ([*BEGUN, world(100.0, 2, -1), world(900.0, 1, -1)], {"step": -1}, "none of its steps is known"),
+        ([*BEGUN, world(900.0, 2, 7), world(1700.0, 1, 12)], {"step": -1}, "of its 3 worlds none had 10 steps"),
+        ([*BEGUN, world(60.0, 2, 90)], {"step": -1}, "of its 2 worlds none both began and ended at a known moment"),
+        (BEGUN, {"workers": 1, "step": 4, "stepped": 400.0}, "of its 1 world none had 10 steps without a resize"),
+    ],
+    ids=["never trained", "no steps", "slow steps", "short and blurred", "has just begun"],
+)
+def test_why_nothing_was_measured(entries: list[Entry], status: dict[str, object], why: str) -> None:
+    assert measured_sizes(entries, live(**status)) == ()
+    assert why_unmeasured(entries, live(**status)).startswith(why)
 
 
 def test_a_shortened_ledger_gives_no_world_that_never_was() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hvd_elastic.client.report.job_state import JobState
 from hvd_elastic.client.report.job_status import job_status, worker_bounds
 from hvd_elastic.client.report.status_text import headline, status_text
-from hvd_elastic.client.report.words.cause_words import scheduler_words
+from hvd_elastic.client.report.words.cause_words import placement_words, scheduler_words
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.client.report.worker_status import NOT_KNOWN, WorkerPodState, worker_statuses
 from hvd_elastic.discovery.ledger.entries import Departure, LauncherEnded, RecordLost, WorkerLeaving
@@ -273,6 +273,30 @@ def test_the_schedulers_words_are_cut_where_they_repeat_themselves() -> None:
     short = "0/3 nodes are available: 1 node(s) had untolerated taint {a: b}, 2 Insufficient nvidia.com/gpu"
     assert scheduler_words(said) == short
     assert re.fullmatch(r"ax+ \.\.\. x+z", scheduler_words(f"a{'x' * 500}z"))
+
+
+def test_a_taint_that_the_scheduler_does_not_name_is_named() -> None:
+    """As kube-scheduler has written it since 1.34.2."""
+    said = (
+        "0/4 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), 1 Insufficient cpu."
+    )
+    pod = unschedulable("train-worker-0", said)
+    pod["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    gpu, vision = ({"key": "nvidia.com/gpu", "value": "present"}, {"key": "team", "value": "vision"})
+    soft = {"key": "soft", "effect": "PreferNoSchedule"}
+    nodes = tuple(
+        {"spec": {"taints": [{"effect": "NoSchedule", **taint} for taint in taints], **more}}
+        for taints, more in (
+            ([gpu, vision], {}),
+            ([vision, {"key": "node.kubernetes.io/not-ready"}], {}),
+            ([{"key": "node.kubernetes.io/unschedulable"}], {"unschedulable": True}),
+            ([gpu, soft], {}),
+        )
+    )
+    worker, *_ = worker_statuses(facts(pods=(pod,), nodes=nodes))
+    taints = "{team=vision:NoSchedule, node.kubernetes.io/not-ready:NoSchedule}"
+    assert f"2 node(s) had untolerated taint(s) {taints}, 1 Insufficient cpu" in worker.why
+    assert "untolerated taint(s), 1 Insufficient" in placement_words(pod)
 
 
 @pytest.mark.parametrize(

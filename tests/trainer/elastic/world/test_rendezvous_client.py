@@ -21,7 +21,7 @@ class Nobody:
     def request_place(self, key: SlotKey, reply: Reply) -> None:
         raise AssertionError(key)
 
-    wait_at_barrier = request_place
+    wait_at_barrier = ask_for_writer = request_place
 
     def synced(self, key: SlotKey) -> None:
         raise AssertionError(key)
@@ -94,6 +94,12 @@ def test_a_worker_that_may_leave_does_not_wait_for_a_place_that_nobody_can_give(
         rendezvous_client.take_place(may_leave)
     assert asked == [False, False, False, True]
     assert launcher.asked == ["rank_and_size/uid-1:0"], "asked twice a worker counts as READY twice"
+
+
+def test_the_launcher_names_the_one_that_stores_the_last_commit(launcher: FakeLauncher) -> None:
+    launcher.answers["writer"] = ["yes", "no"]
+    assert [rendezvous_client.is_next_writer() for _ in range(3)] == [True, False, False], "a stock one names nobody"
+    assert launcher.asked == ["writer/uid-1:0"] * 3
 
 
 def test_every_request_shows_the_jobs_token(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from hvd_elastic.trainer.collectives.errors import HorovodInternalError
-from hvd_elastic.trainer.elastic.world import world_membership
+from hvd_elastic.trainer.elastic.world import rendezvous_client, world_membership
 from hvd_elastic.trainer.elastic.world.rendezvous_client import Removed, RendezvousLost
 from hvd_elastic.trainer.elastic.world.world_membership import WorldMember
 from tests.trainer.elastic.fake_launcher import ASSIGNED, FakeLauncher
@@ -133,6 +133,6 @@ def test_a_member_that_dies_as_a_world_begins_is_followed_by_another_world(
 
 @pytest.mark.parametrize("size", [1, 3, 64, 1024])
 def test_the_launcher_is_asked_no_more_often_than_it_can_answer(size: int) -> None:
-    pause = world_membership.watch_pause(size)
-    assert pause >= world_membership.WATCH_SECONDS
-    assert size / pause <= world_membership.QUESTIONS_PER_SECOND
+    pause = rendezvous_client.look_pause(size)
+    assert pause >= rendezvous_client.LOOK_SECONDS
+    assert size / pause <= rendezvous_client.QUESTIONS_PER_SECOND
