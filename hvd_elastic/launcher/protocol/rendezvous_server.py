@@ -157,11 +157,11 @@ class RendezvousServer:
 
     def form(self, slots: tuple[Slot, ...]) -> None:
         """Forget what the last world's processes left and expect those of the new one."""
-        self._loop.call_soon_threadsafe(self._form, slots)
+        self._tell(self._form, slots)
 
     def fail_formation(self) -> None:
         """A member of the forming world has died: let the others give up."""
-        self._loop.call_soon_threadsafe(self._break)
+        self._tell(self._break)
 
     def stop(self) -> None:
         """Stop serving, once all replies that were given are sent. Requests that are still held are reset."""
@@ -170,6 +170,11 @@ class RendezvousServer:
             self._thread.join()
         self._runner.close()
         self._socket.close()
+
+    def _tell(self, act: Callable[..., None], *arguments: object) -> None:
+        """Have the server's thread do it. A server that has stopped does nothing: nobody waits for it."""
+        with contextlib.suppress(RuntimeError):  # asyncio's for a loop that is closed
+            self._loop.call_soon_threadsafe(act, *arguments)
 
     # --- The server's thread -----------------------------------------------------------------------------------------
 
@@ -338,7 +343,7 @@ class RendezvousServer:
                 answer.set_result(text.encode("ascii"))
 
         def reply(text: str) -> None:
-            self._loop.call_soon_threadsafe(take, text)
+            self._tell(take, text)
 
         question(reply)
         return await answer

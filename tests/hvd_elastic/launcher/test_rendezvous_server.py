@@ -420,3 +420,13 @@ def test_the_store_takes_what_its_world_can_need_and_no_more() -> None:
     store.put("global", "0", b"again", proven=True)
     store.forget_unproven()
     assert store.get("global", "0") == b"again"
+
+
+def test_what_comes_after_its_end_is_left() -> None:
+    """Horovod's driver still tells of workers that end then, and what it does next depends on being heard out."""
+    requests = Requests()
+    server = RendezvousServer("127.0.0.1", requests, token="the job's word")
+    server.start()
+    server.stop()
+    server.form(())
+    server.fail_formation()
