@@ -1,17 +1,17 @@
 """What a script that is over in a moment, or never runs, leaves at its launcher for the sidecar."""
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hvd_elastic.discovery.ledger.training_figures import TrainingFigures
-from hvd_elastic.discovery.sidecar.launcher.launcher_pods import last_word
-from hvd_elastic.discovery.sidecar.record.launcher_reports import has_registered, last_figures
-from hvd_elastic.local.local_job import local_cluster, local_job, warm_up
-from hvd_elastic.mpijob.job_reader import read_job
-
 pytestmark = pytest.mark.process
+
+JOB = Path(__file__).with_name("launcher_reports_job.py")
 
 SCRIPT = """\
 import sys
@@ -54,34 +54,31 @@ def train(state):
     ],
 )
 def test_the_last_figures_of_a_script_that_is_over_in_a_moment(launcher: str, state: str, tmp_path: Path) -> None:
-    left, registered = run(launcher, state, tmp_path)
-    assert left is not None
-    assert (left.step, left.size) == (6, 2)
-    assert registered is (state == "stock"), "of a script that tells its steps the first step is the sign"
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    left = run(tmp_path, launcher, "2", sys.executable, str(script), state)
+    assert left["code"] == 0, (tmp_path / "out").read_text()
+    figures = left["figures"]
+    assert (figures["step"], figures["size"]) == (6, 2)
+    assert left["registered"] is (state == "stock"), "of a script that tells its steps the first step is the sign"
     if state == "own":
-        assert (left.loss, left.metrics) == (1.0, {"accuracy": 0.75})
-        assert left.samples == "train, epochs 0-2: each of 8 samples once"
+        assert (figures["loss"], figures["metrics"]) == (1.0, {"accuracy": 0.75})
+        assert figures["samples"] == "train, epochs 0-2: each of 8 samples once"
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
 def test_the_last_line_of_a_command_that_never_runs(launcher: str, tmp_path: Path) -> None:
-    spec = read_job(None, {"name": "typo", "workers": 1, "command": ["pyhton"], "launcher": launcher, "image": "none"})
-    with (tmp_path / "out").open("w") as out, local_cluster(spec) as cluster:
-        warm_up(cluster, spec, print)
-        with local_job(spec, cluster, stdout=out.fileno()) as job:
-            assert job.wait(120.0) == 127, (tmp_path / "out").read_text()
-        assert last_word(cluster.folder).sentence == "pyhton: No such file or directory"
-        assert not has_registered(cluster.folder)
+    left = run(tmp_path, launcher, "1", "pyhton")
+    assert left["code"] == 127, (tmp_path / "out").read_text()
+    assert left["sentence"] == "pyhton: No such file or directory"
+    assert not left["registered"]
 
 
-def run(launcher: str, state: str, folder: Path) -> tuple[TrainingFigures | None, bool]:
-    """Run the script to its end; return what the launcher's RUN_DIR has then."""
-    (folder / "train.py").write_text(SCRIPT)
-    command = [sys.executable, str(folder / "train.py"), state]
-    given = {"name": "brief", "workers": 2, "command": command, "launcher": launcher, "image": "none"}
-    spec = read_job(None, given)
-    with (folder / "out").open("w") as out, local_cluster(spec) as cluster:
-        warm_up(cluster, spec, print)
-        with local_job(spec, cluster, stdout=out.fileno()) as job:
-            assert job.wait(120.0) == 0, (folder / "out").read_text()
-        return last_figures(cluster.folder), has_registered(cluster.folder)
+def run(folder: Path, *words: str) -> dict[str, Any]:
+    """Run a job to its end; return what its launcher has left."""
+    argv = [sys.executable, str(JOB), str(folder), *words]
+    environment = {**os.environ, "PYTHONPATH": str(JOB.parents[2])}
+    done = subprocess.run(argv, text=True, capture_output=True, check=False, env=environment, timeout=240)
+    assert done.returncode == 0, done.stderr
+    left: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return left
