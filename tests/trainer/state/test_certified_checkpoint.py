@@ -121,4 +121,5 @@ def test_a_sample_that_is_taken_twice_or_left_out_is_found(
     train(tmp_path, 1)
     assert samples(tmp_path, exit_code=1) == "WRONG: samples were left out or used more than once"
     sample_proof.THIS_PROCESS.wait()
-    assert caplog.messages == ["the certificate of samples does not hold: samples were left out or used more than once"]
+    said = [record.getMessage() for record in caplog.records if record.name == sample_proof.logger.name]
+    assert said == ["the certificate of samples does not hold: samples were left out or used more than once"]
