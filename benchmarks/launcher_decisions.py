@@ -147,8 +147,7 @@ class Crowd:
         """All processes meet, as `gloo_meeting.cc` has them do it."""
         messages: dict[str, bytes] = {}
         for slot in place(self.hosts, None):
-            places = slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size
-            message = struct.pack("!4sBBBB6I14x", b"HVDM", 2, 14, 0, 0, *places)
+            message = struct.pack("!4sBBBB6I14x", b"HVDM", 2, 14, 0, 0, *slot.places)
             messages[f"{slot.host.alias}:{slot.local_rank}"] = message
         self.all_do(self.hosts, lambda key: self.send(f"PUT /{MEETING_SCOPE}/{self.meeting}", messages[key]))
 

@@ -15,9 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.system.processes import read_stat
+from testbed.local.host_list import put_hosts
 
 WORKER = Path(__file__).with_name("harness_worker.py")
 ROOT = WORKER.parents[2]
@@ -54,9 +55,7 @@ class Job:
         self._generation += 1
         pairs = [(name.partition(":")[0], int(name.partition(":")[2] or 1)) for name in names]
         hosts = tuple(Host(address="127.0.0.1", slots=slots, alias=alias, pod=alias) for alias, slots in pairs)
-        now = uptime_seconds()
-        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=int(time.time()))
-        write_snapshot(self.run_dir, snapshot)
+        put_hosts(self.run_dir, hosts, self._generation)
 
     def list_hosts(self, *lines: str) -> None:
         """Offer these hosts, `NAME:SLOTS`, to a stock launcher, in one step."""

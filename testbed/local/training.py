@@ -14,10 +14,11 @@ from typing import Any
 
 import psutil
 
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import ENV_EVENTS, ENV_RUN_DIR
 from testbed.local import forkserver
 from testbed.local.harness import HOROVODRUN
+from testbed.local.host_list import put_hosts
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("train_digits.py")
@@ -69,9 +70,7 @@ class Training:
         hosts = tuple(
             Host(address="127.0.0.1", slots=slots.get(alias, 1), alias=alias, pod=pod) for alias, pod in named.items()
         )
-        now, unix = uptime_seconds(), int(time.time())
-        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=unix)
-        write_snapshot(self.run_dir, snapshot)
+        put_hosts(self.run_dir, hosts, self._generation)
 
     def horovodrun(self, *flags: str, script: Path = SCRIPT) -> None:
         """Start under the stock launcher."""

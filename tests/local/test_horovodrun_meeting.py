@@ -1,15 +1,15 @@
 """Under `hvd-elastic horovodrun` the processes of a world meet, too, or learn at once that one of them is dead."""
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from hvd_elastic.discovery.hosts_script import write_script
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host
 from testbed.local import forkserver
 from testbed.local.harness import own_addresses
+from testbed.local.host_list import put_hosts
 from testbed.local.training import GLOO_TIMEOUT_SECONDS, SCRIPT, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -30,9 +30,7 @@ class Supervised(Training):
     def put_on_list(self, *addresses: str) -> None:
         self._generation += 1
         hosts = tuple(Host(address=each, slots=1, alias=each, pod=each) for each in addresses)
-        now, unix = uptime_seconds(), int(time.time())
-        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=unix)
-        write_snapshot(self.run_dir, snapshot)
+        put_hosts(self.run_dir, hosts, self._generation)
 
     def has_met(self) -> int:
         """How often a process has found the others in a meeting, as Horovod's C++ says it."""

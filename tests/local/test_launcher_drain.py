@@ -1,15 +1,15 @@
 """The launcher's pod is told to end: training leaves with its last step durable, and goes on from it."""
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from hvd_elastic.discovery.job_beginning import mark_begun
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import SnapshotState
 from hvd_elastic.worker import drain
+from testbed.local.host_list import put_hosts
 from testbed.local.training import HOSTS, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -17,12 +17,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 def offer(job: Training, *aliases: str, generation: int) -> None:
     hosts = tuple(Host(address="127.0.0.1", slots=1, alias=alias, pod=alias) for alias in aliases)
-    now, unix = uptime_seconds(), int(time.time())
-    state = SnapshotState.OK if hosts else SnapshotState.SHORT
-    write_snapshot(
-        job.run_dir,
-        Snapshot(hosts=hosts, generation=generation, uptime_seconds=now, unix_seconds=unix, state=state),
-    )
+    put_hosts(job.run_dir, hosts, generation, state=SnapshotState.OK if hosts else SnapshotState.SHORT)
 
 
 DURABLE = {"HVD_ELASTIC_CHECKPOINT_SECONDS": "3600"}

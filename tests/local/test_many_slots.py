@@ -14,9 +14,10 @@ from typing import Final
 import pytest
 
 from hvd_elastic.discovery.hosts_script import write_script
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host
 from testbed.local.harness import WORKER, Event, Job
 from testbed.local.harness import job as make_job
+from testbed.local.host_list import put_hosts
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -48,9 +49,7 @@ class ManySlots(Job):
         """Put exactly these hosts on the list."""
         self._generation += 1
         hosts = tuple(Host(address=each, slots=SLOTS, alias=each, pod=each) for each in addresses)
-        now, unix = uptime_seconds(), int(time.time())
-        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=unix)
-        write_snapshot(self.run_dir, snapshot)
+        put_hosts(self.run_dir, hosts, self._generation)
 
     def order_of(self, hosts: Sequence[str]) -> list[str]:
         """Wait until all slots of exactly these hosts train together. Check each place; return the hosts' order."""

@@ -10,9 +10,10 @@ import pytest
 
 from hvd_elastic.discovery.hosts_script import write_script
 from hvd_elastic.discovery.job_beginning import mark_begun
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host
 from testbed.local.harness import WORKER, Job, own_addresses
 from testbed.local.harness import job as make_job
+from testbed.local.host_list import put_hosts
 
 pytestmark = pytest.mark.process
 
@@ -27,9 +28,7 @@ class Supervised(Job):
         """Put these hosts on the list, as the pods of a generation."""
         self._generation += 1
         hosts = tuple(Host(address=a, slots=1, alias=f"{pods}-{a}-0", pod=f"{pods}-{a}") for a in addresses)
-        now = uptime_seconds()
-        snapshot = Snapshot(hosts=hosts, generation=self._generation, uptime_seconds=now, unix_seconds=int(time.time()))
-        write_snapshot(self.run_dir, snapshot)
+        put_hosts(self.run_dir, hosts, self._generation)
 
     def supervise(self, *flags: str) -> None:
         write_script(self.run_dir)

@@ -10,9 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hvd_elastic.discovery.snapshot import Host, Snapshot, uptime_seconds, write_snapshot
+from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.mpijob.contract import Exit
 from testbed.local import forkserver
+from testbed.local.host_list import put_hosts
 from testbed.local.training import GLOO_TIMEOUT_SECONDS, HOSTS, SCRIPT, STOCK_SCRIPT, Training, training
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -151,7 +152,4 @@ def horovods_patches() -> tuple[str, ...]:
 
 def snapshot(folder: Path, *aliases: str, generation: int = 1) -> None:
     hosts = tuple(Host(address="127.0.0.1", slots=1, alias=alias, pod=alias) for alias in aliases)
-    now = uptime_seconds()
-    write_snapshot(
-        folder, Snapshot(hosts=hosts, generation=generation, uptime_seconds=now, unix_seconds=int(time.time()))
-    )
+    put_hosts(folder, hosts, generation)

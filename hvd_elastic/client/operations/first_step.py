@@ -8,8 +8,8 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterE
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
 from hvd_elastic.client.report.job_facts import JobFactReader, nodes_with_taints
+from hvd_elastic.client.report.job_state import exit_words, last_failed_launcher
 from hvd_elastic.client.report.words.cause_words import lacks_taints, with_taints
-from hvd_elastic.discovery.ledger.entries import LauncherEnded
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.untrusted_values import one_line
@@ -128,16 +128,13 @@ def _look(cluster: ClusterClient, name: str) -> tuple[Json, list[Json]]:
 def _failure(cluster: ClusterClient, name: str, progress: StartProgress) -> str:
     """Which launcher has failed, with the last line that it knows of its script."""
     facts = JobFactReader(cluster).read(name, cluster.namespace)
-    told = [entry for entry in facts.ledger or () if isinstance(entry, LauncherEnded)]
     seen = map(LauncherView.from_json, facts.pods_of(Role.LAUNCHER))
-    ends: Iterable[LauncherEnded | LauncherView] = (*reversed(told), *seen)
-    last = next((end for end in ends if end.exit_code), None)
+    last = last_failed_launcher(facts) or next((end for end in seen if end.exit_code), None)
     who = name if progress.ended else f"a launcher of {name}"
     when = "" if progress.has_run else " before the first step"
-    how = f" with exit code {last.exit_code}" if last else ""
-    said = f": {one_line(last.reason, _LONGEST_LINE)}" if last and last.reason else ""
+    how = f" with {exit_words(last.exit_code, one_line(last.reason, _LONGEST_LINE) or '')}" if last else ""
     follows = "" if progress.ended else f"; another one tries the same, unless you hvd-elastic delete {name}"
-    return f"{who} has failed{when}{how}{said}\nhvd-elastic logs {name} tells more{follows}"
+    return f"{who} has failed{when}{how}\nhvd-elastic logs {name} tells more{follows}"
 
 
 def _created(thing: Mapping[str, Any]) -> float:

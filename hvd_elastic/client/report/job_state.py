@@ -179,22 +179,24 @@ def _failure(facts: JobFacts, since: float, said: str) -> StateFinding:
     if code in _EXHAUSTION:
         return StateFinding(state=JobState.EXHAUSTED, since=since, why=_EXHAUSTION[Exit(code)])
     if code is not None:
-        last = _last_failed_launcher(facts)
-        said = f"its launcher ended with {_exit_words(code, last.reason if last and last.exit_code == code else '')}"
+        last = last_failed_launcher(facts)
+        said = f"its launcher ended with {exit_words(code, last.reason if last and last.exit_code == code else '')}"
     return StateFinding(state=JobState.FAILED, since=since, why=said)
 
 
 def last_failure(facts: JobFacts) -> str:
     """How the last launcher ended that failed by itself: `exit code 1: NameError: ...`; empty: none did."""
-    last = _last_failed_launcher(facts)
-    return _exit_words(last.exit_code, last.reason) if last else ""
+    last = last_failed_launcher(facts)
+    return exit_words(last.exit_code, last.reason) if last else ""
 
 
-def _exit_words(code: int | None, reason: str) -> str:
+def exit_words(code: int | None, reason: str) -> str:
+    """`exit code 1: NameError: ...`; without a reason, its first half."""
     return f"exit code {code}: {reason}" if reason else f"exit code {code}"
 
 
-def _last_failed_launcher(facts: JobFacts) -> LauncherEnded | None:
+def last_failed_launcher(facts: JobFacts) -> LauncherEnded | None:
+    """The last one that failed by itself, as the ledger has it."""
     return next((one for one in _launcher_ends(facts) if one.exit_code), None)
 
 
@@ -276,7 +278,7 @@ def _launcher_words(facts: JobFacts) -> str:
             )
     last, why = next(_launcher_ends(facts), None), missing_launcher_words(facts)
     if last is not None and last.exit_code:
-        ended = f"its launcher ended with {_exit_words(last.exit_code, last.reason)}"
+        ended = f"its launcher ended with {exit_words(last.exit_code, last.reason)}"
         return f"{ended}; {why}" if why else ended
     return f"it has no launcher: {why}" if why else "it has no launcher"
 

@@ -31,9 +31,14 @@ class Slot:
         """All that the process knows of its place: if it is unchanged, nothing has changed for the process."""
         return self.key, self.response()
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Rank and size among all processes, those of its host, and those of its local rank."""
+        return self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size
+
     def response(self) -> str:
         """The answer to GET rank_and_size, in the order that `gloo_context.cc` parses."""
-        return f"{self.rank},{self.size},{self.local_rank},{self.local_size},{self.cross_rank},{self.cross_size}"
+        return ",".join(map(str, self.places))
 
     def environment(self) -> dict[str, str]:
         """The variables that `hvd.init()` reads; the same as `gloo_run.create_slot_env_vars`."""

@@ -39,10 +39,8 @@ class WorldGate:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._members: tuple[SlotKey, ...] = ()
-        """By rank."""
-        self._left: set[SlotKey] = set()
-        """The members that have not ended."""
+        self._members: dict[SlotKey, bool] = {}
+        """By rank; whether each is left, and has not ended."""
         self._waiting: dict[SlotKey, Reply] = {}
         self._answer: JoinAnswer | None = None
         """What all members of this world get; None: not all are there."""
@@ -51,8 +49,7 @@ class WorldGate:
         """Expect the members of a new world, given by rank. Those of the last one ask for a place again."""
         with self._lock:
             self._decide(JoinAnswer.AGAIN)
-            self._members, self._answer = tuple(members), None
-            self._left = set(self._members)
+            self._members, self._answer = dict.fromkeys(members, True), None
 
     def arrive(self, key: SlotKey, reply: Reply) -> None:
         """A process has come to the barrier."""
@@ -63,7 +60,7 @@ class WorldGate:
                 reply(self._answer)
             else:
                 self._waiting[key] = reply
-                if self._waiting.keys() == set(self._members):
+                if len(self._waiting) == len(self._members):
                     self._decide(JoinAnswer.GO)
 
     def pass_by(self) -> None:
@@ -77,14 +74,14 @@ class WorldGate:
         with self._lock:
             if key not in self._members:
                 return False
-            self._left.discard(key)
+            self._members[key] = False
             self._decide(JoinAnswer.AGAIN)
             return True
 
     def is_first(self, key: SlotKey) -> bool:
         """Whether, of the members of this world that are left, this one has the lowest rank."""
         with self._lock:
-            return next((member for member in self._members if member in self._left), None) == key
+            return next((member for member, is_left in self._members.items() if is_left), None) == key
 
     def _decide(self, answer: JoinAnswer) -> None:
         self._answer = answer

@@ -18,7 +18,7 @@ _HEADER: Final = struct.Struct("!4sBBBB")
 _MAGIC: Final = b"HVDM"
 _VERSION: Final = 2
 _PLACES: Final = struct.Struct("!6I")
-"""Rank and size among all processes, those of a host, and those of a local rank."""
+"""`Slot.places`."""
 
 _PLACE: Final = struct.Struct("!II")
 """The number of a process's host, and its local rank."""
@@ -73,7 +73,7 @@ class Meeting:
         rank = int(places[0])
         if rank >= len(self._slots):
             raise MeetingError(f"rank {rank} of a world of {len(self._slots)}")
-        if places != _places(self._slots[rank]):
+        if places != self._slots[rank].places:
             raise MeetingError(f"another place than that of rank {rank}")
         told = request[_HEADER.size + _PLACES.size :]
         if len(told) != length:
@@ -99,7 +99,3 @@ class Meeting:
     def _header(self, *, is_complete: bool) -> bytes:
         length = len(next(iter(self._told.values())))
         return _HEADER.pack(_MAGIC, _VERSION, length, 0, is_complete)
-
-
-def _places(slot: Slot) -> tuple[int, ...]:
-    return slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size
