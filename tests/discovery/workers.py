@@ -1,9 +1,11 @@
 """Workers' ready ports: real sockets on addresses of 127.0.0.0/8, one listener for all of them."""
 
 import contextlib
+import errno
 import json
 import socket
 import threading
+import time
 
 from hvd_elastic.mpijob.contract import WorkerState
 
@@ -49,8 +51,11 @@ class Workers:
         while True:
             try:
                 connection, _ = self.listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    return
+                time.sleep(0.01)  # a test has left its process none
+                continue
             address = connection.getsockname()[0]
             if address in self.silent:
                 self._held.append(connection)
