@@ -87,7 +87,7 @@ def test_what_cannot_be_known_of_sockets_keeps_no_world_from_forming(
 def test_a_socket_that_cannot_be_probed_keeps_no_world_from_forming(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fails_once(monkeypatch, gloo_sockets, "probe_when_idle")
+    fails_once(monkeypatch, gloo_sockets, "probe_hosts")
     world, made = WorldSockets(), list[socket.socket]()
 
     def init() -> None:

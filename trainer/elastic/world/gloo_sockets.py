@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hvd_elastic.system.background_threads import ErrorLog
-from hvd_elastic.trainer.elastic.world.peer_watch import probe_when_idle
+from hvd_elastic.trainer.elastic.world.peer_watch import probe_hosts
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +84,7 @@ class WorldSockets:
 
     def _look_after(self) -> None:
         self._inodes = frozenset(self._new())
-        for fd in self.descriptors():
-            probe_when_idle(fd)
+        probe_hosts(self.descriptors())
 
     def _attempt(self, look: Callable[[], None]) -> bool:
         try:

@@ -1,9 +1,12 @@
 """Whether the hosts of a world's other members are still there, as the kernel's TCP knows it.
 
 A lost host sends no FIN. Gloo waits for it until its time-out, TCP itself for a quarter of an hour. A kernel whose
-process computes, or is stopped, still acknowledges what it is sent; a lost one does not. So a peer that leaves
-keep-alive probes or data without any acknowledgement for some two seconds is lost, and its connections are shut down:
-Horovod's operation fails, as it does when a peer dies.
+process computes, or is stopped, still acknowledges what it is sent; a lost one does not. So a host that leaves
+keep-alive probes or data without any acknowledgement for some two seconds is lost, and all connections to it are shut
+down: Horovod's operation fails, as it does when a peer dies.
+
+One connection to each host is probed. A probe a second on each connection of 256 processes is more than the backlogs of
+a kernel hold (`net.core.netdev_max_backlog`, 1,000 packets): it drops some, and living hosts are taken for lost ones.
 
 TCP_USER_TIMEOUT would do the same for data on its way, but it also ends the connection to a living peer that does not
 read for a while.
@@ -14,7 +17,7 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -77,20 +80,26 @@ class TcpInfo:
         return self.is_established and (probed or (is_sending and silence >= _SENT_MILLISECONDS))
 
 
-def probe_when_idle(fd: int) -> None:
-    """Have the kernel send a keep-alive probe for each second without traffic. Anything but a TCP socket is left alone.
+def probe_hosts(descriptors: Iterable[int]) -> None:
+    """Have the kernel send a keep-alive probe to each other host, for each second without traffic on one connection.
 
-    The kernel's own limit is far away: `is_peer_lost` comes first.
+    Descriptors of anything but a TCP connection are left alone. The kernel's own limit is far away: `is_peer_lost`
+    comes first.
     """
-    with contextlib.suppress(OSError), _borrowed(fd) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 30)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    probed: set[str] = set()
+    for fd in descriptors:
+        with contextlib.suppress(OSError), _borrowed(fd) as connection:
+            host = _other_host(connection)
+            if host and host not in probed:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 30)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                probed.add(host)
 
 
 class PeerWatch:
-    """A thread that shuts down the connections to lost peers."""
+    """A thread that shuts down the connections to lost hosts."""
 
     def __init__(self, descriptors: Callable[[], Iterable[int]]) -> None:
         """`descriptors`: the world's sockets that are open now."""
@@ -110,18 +119,37 @@ class PeerWatch:
     def _run(self) -> None:
         pause = _LOOK_SECONDS
         while not self._stopped.wait(pause):
-            looked = 0
-            for fd in self._descriptors():
-                looked += 1
-                _shut_down_if_lost(fd)
-            pause = max(_LOOK_SECONDS, looked / _LOOKS_PER_SECOND)
+            descriptors = tuple(self._descriptors())
+            if lost := _lost_hosts(descriptors):
+                _shut_down(descriptors, lost)
+            pause = max(_LOOK_SECONDS, len(descriptors) / _LOOKS_PER_SECOND)
 
 
-def _shut_down_if_lost(fd: int) -> None:
-    with contextlib.suppress(OSError), _borrowed(fd) as connection:
-        if TcpInfo.of(connection).is_peer_lost:
-            logger.warning("the host at %s does not answer any more", connection.getpeername()[0])
-            connection.shutdown(socket.SHUT_RDWR)
+def _lost_hosts(descriptors: Iterable[int]) -> set[str]:
+    lost: set[str] = set()
+    for fd in descriptors:
+        with contextlib.suppress(OSError), _borrowed(fd) as connection:
+            if TcpInfo.of(connection).is_peer_lost:
+                lost.add(connection.getpeername()[0])
+    return lost
+
+
+def _shut_down(descriptors: Iterable[int], lost: Collection[str]) -> None:
+    """Shut down the connections to these hosts."""
+    for host in lost:
+        logger.warning("the host at %s does not answer any more", host)
+    for fd in descriptors:
+        with contextlib.suppress(OSError), _borrowed(fd) as connection:
+            if connection.family != socket.AF_UNIX and connection.getpeername()[0] in lost:
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def _other_host(connection: socket.socket) -> str:
+    """The address of the host at the other end; nothing if that is this host. Raises OSError if it has no other end."""
+    if connection.family == socket.AF_UNIX:
+        return ""
+    here, there = connection.getsockname()[0], connection.getpeername()[0]
+    return "" if here == there else str(there)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ PEER = """
 import signal, socket, sys
 server = socket.create_server((sys.argv[1], 4000))
 print("listening", flush=True)
-connection, _ = server.accept()
+connections = [server.accept() for _ in range(2)]
 signal.pause()
 """
 
@@ -52,11 +52,12 @@ def test_a_descriptor_that_another_part_has_closed_is_left_alone(tmp_path: Path)
     """And one that is a file by now."""
     with socket.socket() as closed:
         number = closed.fileno()
-    peer_watch.probe_when_idle(number)
-    peer_watch._shut_down_if_lost(number)
     with (tmp_path / "file").open("w") as file:
-        peer_watch.probe_when_idle(file.fileno())
-        peer_watch._shut_down_if_lost(file.fileno())
+        descriptors = [number, file.fileno()]
+        peer_watch.probe_hosts(descriptors)
+        assert peer_watch._lost_hosts(descriptors) == set()
+        peer_watch._shut_down(descriptors, {"192.0.2.1"})
+        assert file.write("x") == 1
 
 
 def test_other_sockets_are_left_alone() -> None:
@@ -80,8 +81,8 @@ class Machine:
 
     name: str
     world: WorldSockets
-    connection: socket.socket
-    """The world's one connection, to a process there that reads nothing."""
+    connections: list[socket.socket]
+    """The world's two, to a process there that reads nothing."""
 
     def pull_the_cable(self) -> None:
         subprocess.run(["ip", "-n", self.name, "link", "set", f"{self.name}b", "down"], check=True)
@@ -120,9 +121,23 @@ def machine() -> Iterator[Machine]:
         assert peer.stdout is not None
         assert peer.stdout.readline() == "listening\n"
         world, made = WorldSockets(), list[socket.socket]()
-        world.note(lambda: made.append(connected_as_gloo_does(there)))
-        stack.callback(made[0].close)
-        yield Machine(name, world, made[0])
+        world.note(lambda: made.extend(connected_as_gloo_does(there) for _ in range(2)))
+        for each in made:
+            stack.callback(each.close)
+        yield Machine(name, world, made)
+
+
+@pytest.mark.process
+def test_one_connection_to_each_host_is_probed(machine: Machine) -> None:
+    """Not every one: the kernel drops some of many thousand probes a second, and living hosts are taken for lost."""
+    probed = [each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in machine.connections]
+    assert sorted(probed) == [0, 1]
+
+
+def test_this_host_is_not_probed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
+        peer_watch.probe_hosts([server.fileno(), connection.fileno()])
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
 
 
 @pytest.mark.core
@@ -134,16 +149,17 @@ def test_a_pulled_cable_ends_what_waits_for_the_lost_host(machine: Machine, send
     watch.start()
     machine.pull_the_cable()
     if sends:
-        machine.connection.send(b"x")
-    machine.connection.settimeout(60)
-    assert machine.connection.recv(1) == b"", "the watch has shut it down"
+        machine.connections[0].send(b"x")
+    for each in machine.connections:
+        each.settimeout(60)
+        assert each.recv(1) == b"", "the watch has shut it down"
     watch.stop()
 
 
 @pytest.mark.process
 def test_a_peer_that_does_not_read_is_not_lost(machine: Machine) -> None:
     """A stopped or busy process: its kernel answers, although nothing more fits into its buffers."""
-    connection = machine.connection
+    connection = machine.connections[0]
     connection.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while True:
