@@ -18,8 +18,9 @@ from tests.trainer.elastic.fake_launcher import LauncherStore
 
 
 def test_peer_watch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    failing = fails_once(monkeypatch, WorldSockets, "descriptors")
-    watch = PeerWatch(WorldSockets().descriptors)
+    failing = fails_once(monkeypatch, WorldSockets, "probed")
+    sockets = WorldSockets()
+    watch = PeerWatch(probed=sockets.probed, all_sockets=sockets.descriptors)
     watch.start()
     goes_on("peer-watch", failing, caplog)
     watch.stop()

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from hvd_elastic.system.background_threads import ErrorLog
@@ -25,14 +25,17 @@ _FDS = Path("/proc/self/fd")
 
 def open_sockets() -> dict[int, int]:
     """Map the process's sockets from inode to file descriptor."""
-    found: dict[int, int] = {}
-    for entry in _FDS.iterdir():
-        with contextlib.suppress(OSError):  # closed since the listing
-            fd = int(entry.name)
-            status = os.fstat(fd)
-            if stat.S_ISSOCK(status.st_mode):
-                found[status.st_ino] = fd
-    return found
+    descriptors = [int(entry.name) for entry in _FDS.iterdir()]
+    return {inode: fd for fd in descriptors if (inode := _socket_inode(fd)) is not None}
+
+
+def _socket_inode(fd: int) -> int | None:
+    """None: it is closed, or no socket."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_ino if stat.S_ISSOCK(status.st_mode) else None
 
 
 def is_as_gloo_makes_it(descriptor: int) -> bool:
@@ -60,7 +63,10 @@ class WorldSockets:
     """The sockets of the newest world."""
 
     def __init__(self) -> None:
-        self._inodes: frozenset[int] = frozenset()
+        self._sockets: dict[int, int] = {}
+        """As `open_sockets`."""
+        self._probed: dict[int, int] = {}
+        """Of these, one to each other host."""
         self._before: frozenset[int] = frozenset()
         self._errors = ErrorLog(logger)
         os.register_at_fork(after_in_child=self._close)
@@ -71,7 +77,7 @@ class WorldSockets:
         Only how fast a lost peer is noticed depends on them. So whatever goes wrong here (a process that has no
         descriptor left cannot list its own) is said, and `init` goes on.
         """
-        self._inodes = frozenset()
+        self._sockets, self._probed = {}, {}
         is_listed = self._attempt(self._look_before)
         try:
             init()
@@ -83,8 +89,9 @@ class WorldSockets:
         self._before = frozenset(open_sockets())
 
     def _look_after(self) -> None:
-        self._inodes = frozenset(self._new())
-        probe_hosts(self.descriptors())
+        self._sockets = self._new()
+        probed = set(probe_hosts(self._sockets.values()))
+        self._probed = {inode: fd for inode, fd in self._sockets.items() if fd in probed}
 
     def _attempt(self, look: Callable[[], None]) -> bool:
         try:
@@ -95,7 +102,12 @@ class WorldSockets:
         return True
 
     def descriptors(self) -> list[int]:
-        return [fd for inode, fd in open_sockets().items() if inode in self._inodes]
+        """Of the sockets that are still open."""
+        return _still_open(self._sockets)
+
+    def probed(self) -> list[int]:
+        """Of one connection to each other host."""
+        return _still_open(self._probed)
 
     def _new(self) -> dict[int, int]:
         """Gloo's sockets that have appeared since `note` began, as `open_sockets`."""
@@ -104,10 +116,8 @@ class WorldSockets:
 
     def _close(self) -> None:
         """Close them in a forked child (a loader process), which would keep a dead parent's connections open."""
-        if self._inodes:
-            for inode, fd in open_sockets().items():
-                if inode in self._inodes:
-                    os.close(fd)
+        for fd in self.descriptors():
+            os.close(fd)
 
     def cut(self) -> int:
         """Shut down the world's sockets that are still open. Return their number.
@@ -121,12 +131,17 @@ class WorldSockets:
             _shut_down(left)
 
         self._attempt(shut_down)
-        self._inodes = frozenset()
+        self._sockets, self._probed = {}, {}
         return len(left)
 
     def cut_new(self) -> None:
         """Shut down Gloo's sockets that have appeared since `note` began. From another thread, this ends its `init`."""
         _shut_down(self._new().values())
+
+
+def _still_open(sockets: Mapping[int, int]) -> list[int]:
+    """A number that was closed may be another file's by now."""
+    return [fd for inode, fd in sockets.items() if _socket_inode(fd) == inode]
 
 
 def _shut_down(descriptors: Iterable[int]) -> None:

@@ -5,8 +5,9 @@ process computes, or is stopped, still acknowledges what it is sent; a lost one 
 keep-alive probes or data without any acknowledgement for some two seconds is lost, and all connections to it are shut
 down: Horovod's operation fails, as it does when a peer dies.
 
-One connection to each host is probed. A probe a second on each connection of 256 processes is more than the backlogs of
-a kernel hold (`net.core.netdev_max_backlog`, 1,000 packets): it drops some, and living hosts are taken for lost ones.
+One connection to each host is probed and looked at. A probe a second on each connection of 256 processes is more than
+a kernel's backlogs hold (`net.core.netdev_max_backlog`, 1,000 packets): it drops some, and living hosts are taken for
+lost ones.
 
 TCP_USER_TIMEOUT would do the same for data on its way, but it also ends the connection to a living peer that does not
 read for a while.
@@ -17,7 +18,7 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -80,13 +81,12 @@ class TcpInfo:
         return self.is_established and (probed or (is_sending and silence >= _SENT_MILLISECONDS))
 
 
-def probe_hosts(descriptors: Iterable[int]) -> None:
-    """Have the kernel send a keep-alive probe to each other host, for each second without traffic on one connection.
+def probe_hosts(descriptors: Iterable[int]) -> list[int]:
+    """Choose one TCP connection to each other host; the kernel probes it after each second without traffic.
 
-    Descriptors of anything but a TCP connection are left alone. The kernel's own limit is far away: `is_peer_lost`
-    comes first.
+    The kernel's own limit is far away: `is_peer_lost` comes first.
     """
-    probed: set[str] = set()
+    probed: dict[str, int] = {}
     for fd in descriptors:
         with contextlib.suppress(OSError), _borrowed(fd) as connection:
             host = _other_host(connection)
@@ -95,15 +95,16 @@ def probe_hosts(descriptors: Iterable[int]) -> None:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 30)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                probed.add(host)
+                probed[host] = fd
+    return list(probed.values())
 
 
 class PeerWatch:
     """A thread that shuts down the connections to lost hosts."""
 
-    def __init__(self, descriptors: Callable[[], Iterable[int]]) -> None:
-        """`descriptors`: the world's sockets that are open now."""
-        self._descriptors = descriptors
+    def __init__(self, *, probed: Callable[[], Sequence[int]], all_sockets: Callable[[], Iterable[int]]) -> None:
+        """`probed`: descriptors that `probe_hosts` has chosen; `all_sockets`: of the world. Both of those open now."""
+        self._probed, self._all_sockets = probed, all_sockets
         self._started = False
         self._stopped = threading.Event()
 
@@ -119,10 +120,10 @@ class PeerWatch:
     def _run(self) -> None:
         pause = _LOOK_SECONDS
         while not self._stopped.wait(pause):
-            descriptors = tuple(self._descriptors())
-            if lost := _lost_hosts(descriptors):
-                _shut_down(descriptors, lost)
-            pause = max(_LOOK_SECONDS, len(descriptors) / _LOOKS_PER_SECOND)
+            probed = self._probed()
+            if lost := _lost_hosts(probed):
+                _shut_down(self._all_sockets(), lost)
+            pause = max(_LOOK_SECONDS, len(probed) / _LOOKS_PER_SECOND)
 
 
 def _lost_hosts(descriptors: Iterable[int]) -> set[str]:

@@ -53,7 +53,7 @@ class WorldMember:
     def __init__(self, world: TrainingWorld = HOROVOD) -> None:
         self._world = world
         self._sockets = WorldSockets()
-        self._peers = PeerWatch(self._sockets.descriptors)
+        self._peers = PeerWatch(probed=self._sockets.probed, all_sockets=self._sockets.descriptors)
         self._gate: StandbyGate | None = None
         self._has_reported_synced = False
 

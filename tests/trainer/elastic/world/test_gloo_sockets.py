@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets, open_sockets
+from hvd_elastic.trainer.elastic.world.gloo_sockets import WorldSockets
 
 
 def gloo_pair() -> tuple[socket.socket, socket.socket]:
@@ -122,7 +122,7 @@ def test_a_childs_copy_keeps_no_connection_open(pairs: list[socket.socket]) -> N
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, str(len(open_sockets().keys() & world._inodes)).encode())
+        os.write(writing, str(len(world.descriptors())).encode())
         os._exit(0)
     os.close(writing)
     assert os.read(reading, 10) == b"0"
