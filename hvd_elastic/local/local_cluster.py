@@ -79,6 +79,8 @@ class LocalCluster:
     """The names of all hosts that may exist. The last ones are preempted first."""
     network: str = field(default_factory=free_network)
     wanted: int = 0
+    directory: str | None = None
+    """Where the command starts; None: where this process is."""
     hosts: dict[str, LocalHost] = field(default_factory=dict)
     offered: tuple[Host, ...] = ()
     _generation: int = 0
@@ -178,6 +180,7 @@ class LocalCluster:
         snapshot = Snapshot(
             hosts=hosts,
             generation=self._generation,
+            directory=self.directory,
             uptime_seconds=uptime_seconds(),
             unix_seconds=int(time.time()),
             state=state,

@@ -79,6 +79,7 @@ def local_cluster(
     )
     cluster.want(spec.workers.max if hosts is None else hosts)
     rounds = threading.Thread(target=cluster.serve, name="local hosts")
+        directory=spec.workdir,
     rounds.start()
     try:
         yield cluster
@@ -128,14 +129,14 @@ def local_job(
         bare: see `launcher_command`.
     """
     command = launcher_command(spec, cluster.folder, environment, bare=bare)
-    job = LocalJob(cluster=cluster, launcher=_start(command, stdout))
+    job = LocalJob(cluster=cluster, launcher=_start(command, spec.workdir, stdout))
     try:
         yield job
     finally:
         job.end()
 
 
-def _start(command: LauncherCommand, stdout: int | None) -> subprocess.Popen[bytes]:
+def _start(command: LauncherCommand, directory: str | None, stdout: int | None) -> subprocess.Popen[bytes]:
     # In a session of its own, so that Ctrl-C reaches only this process, which then ends the others in order.
     return subprocess.Popen(
         command.argv,
@@ -146,3 +147,4 @@ def _start(command: LauncherCommand, stdout: int | None) -> subprocess.Popen[byt
         start_new_session=True,
         preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl(2), and no thread here holds a lock that it needs
     )
+        cwd=directory,

@@ -233,6 +233,24 @@ def kill_newest(mark: str, argument: str) -> None:
     max(found, key=lambda process: process.create_time()).kill()
 
 
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+def test_the_command_starts_in_workdir(launcher: str, tmp_path: Path, mark: str) -> None:
+    """Folders of this machine that the caller names by relative paths are those of his own folder."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "images").mkdir(parents=True)
+    there.mkdir()
+    words = "import os, horovod.torch as hvd\nhvd.init()\n"
+    (there / "train.py").write_text(f"{words}print('in', os.getcwd(), os.environ['HVD_ELASTIC_DATA'])\n")
+    data = ("--data-claim", "images", "--data-local", "images")
+    flags = ("--workers", "1", "--launcher", launcher, "--workdir", str(there), *data)
+
+    job = start(mark, *flags, "--", "python", "train.py", folder=here)
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == 0, output
+    assert f"in {there} {here}/images\n" in output
+
+
 @pytest.mark.core
 def test_bad_input_is_reported_before_any_process_starts(mark: str) -> None:
     job = start(mark, "--workers", "3:2:1", "--name", "Not A Name", "--image", "a b", "--", "python", "no-such.py")
