@@ -67,9 +67,10 @@ class Job:
         return "".join(self.lines).count(words)
 
 
-@pytest.mark.core
-def test_training_goes_on_while_the_disk_is_full(disk: SmallDisk, script: str) -> None:
-    job = Job(disk, "--workers", "1:2:2", "--resize", "0.1:1,2:2", "--", "python", script, "100000", "-1", "-")
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+def test_training_goes_on_while_the_disk_is_full(launcher: str, disk: SmallDisk, script: str) -> None:
+    flags = ("--launcher", launcher, "--workers", "1:2:2", "--resize", "0.1:1,2:2")
+    job = Job(disk, *flags, "--", "python", script, "100000", "-1", "-")
     job.reads("step 5 ")
     disk.fill()
     job.reads(f"{disk.folder}/hvd-elastic-", FULL)
