@@ -478,6 +478,9 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     """A bad command line or job description. Nothing was written and nothing was started."""
 
+    OUTPUT_FAILED = 74
+    """A verb's standard output cannot be written: the disk is full, or it is closed. 1 is `lint`'s for findings."""
+
     MIN_WORKERS_TIMEOUT = 70
     """Launcher: there were fewer than min workers for longer than `--elastic-timeout`."""
     RESET_LIMIT = 71

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 import click
 
+from hvd_elastic.cli.standard_streams import guarded_streams
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 
 GROUPS: Final = {
@@ -139,6 +140,11 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of `hvd-elastic`. An error that a caller can act on becomes a message and an exit code."""
+    with guarded_streams():
+        _main()
+
+
+def _main() -> None:
     try:
         cli.main(standalone_mode=False)
     except HvdElasticError as error:
@@ -149,7 +155,5 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:
-        # `hvd-elastic generate ... | head` is not an error. Without this the interpreter would report one as it exits.
-        sys.stderr.close()
+    except BrokenPipeError:  # `hvd-elastic generate ... | head` is not an error
         sys.exit(Exit.OK)

@@ -39,6 +39,7 @@ from hvd_elastic.launcher.remote.worker_output import OutputStream
 from hvd_elastic.launcher.remote.worker_processes import WorkerProcesses
 from hvd_elastic.launcher.status_report import StatusReport, resize_sentence
 from hvd_elastic.mpijob.contract import JoinAnswer
+from hvd_elastic.system.atomic_file import WriteFaults
 from hvd_elastic.system.backoff import jitter
 
 logger = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Driver:
         self._finish: FinishJob | None = None
         self._server: RendezvousServer | None = None
         self._report_is_stale = False
+        self._report_faults = WriteFaults("the status file", logger)
         self._connections_are_stale = False
 
     def run(self, server: RendezvousServer) -> LaunchOutcome:
@@ -205,12 +207,10 @@ class Driver:
             self._publish()
 
     def _publish(self) -> None:
-        self._report_is_stale = False
         self._report.read_world(self._world, self._clock())
-        try:
+        with self._report_faults.told():
             self._report.write()
-        except OSError as error:
-            logger.warning("the status file cannot be written: %s", error)
+            self._report_is_stale = False
 
     def _update_hosts(self, hosts: tuple[Host, ...]) -> None:
         """Show the world those hosts on which a command could be started at once."""

@@ -1,5 +1,6 @@
 """What must be true on this machine before a job's first process is started."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.worker.standby.program import Program, read_python_arguments
 
 
 def local_problems(spec: JobSpec) -> list[Problem]:
@@ -25,20 +27,23 @@ def check_packages(*more: str) -> None:
 
 
 def _program(spec: JobSpec) -> Iterator[Problem]:
-    path = local_environment(spec)["PATH"]
     folder = Path(spec.workdir or ".")
     program, *arguments = spec.command
-    if not (shutil.which(program, path=path) or (folder / program).exists()):
+    # As execvp(3): a name without a slash is looked up on the PATH, and never in the folder.
+    named = str(folder.resolve() / program) if os.sep in program else program
+    if not shutil.which(named, path=local_environment(spec)["PATH"]):
+        is_beside = (folder / program).is_file()
         yield Problem(
-            path="command[0]", value=program, what="is not a program here", way_out="name one on the PATH, or its file"
+            path="command[0]",
+            value=program,
+            what="is a file that is not on the PATH or cannot be executed" if is_beside else "is not a program here",
+            way_out=f"write `python {program}`" if is_beside else "name one on the PATH, or its file",
         )
-    script = next((argument for argument in arguments if not argument.startswith("-")), None)
-    is_python = Path(program).name.startswith("python") and not {"-m", "-c"} & set(arguments)
-    if is_python and script and not (folder / script).exists():
-        where = f"command[{spec.command.index(script)}]"
-        yield Problem(
-            path=where, value=script, what=f"does not exist (in {folder.resolve()})", way_out="name the script"
-        )
+    run = read_python_arguments(arguments) if Path(program).name.startswith("python") else None
+    if isinstance(run, Program) and not run.is_module and not (folder / run.target).exists():
+        where = f"command[{len(spec.command) - len(run.arguments) - 1}]"
+        what = f"does not exist (in {folder.resolve()})"
+        yield Problem(path=where, value=run.target, what=what, way_out="name the script")
 
 
 def _folders(spec: JobSpec) -> Iterator[Problem]:

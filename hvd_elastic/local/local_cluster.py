@@ -31,6 +31,7 @@ from hvd_elastic.discovery.sidecar.workers.prober import Prober
 from hvd_elastic.local.launcher_commands import link_address
 from hvd_elastic.local.local_host import LocalHost
 from hvd_elastic.mpijob.contract import READY_PORT, HvdElasticError, SnapshotState
+from hvd_elastic.system.atomic_file import WriteFaults, replace_file
 from hvd_elastic.system.background_threads import keep_running, start_thread
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,10 @@ REWRITE_SECONDS: Final = 1.0
 PROBE_SECONDS: Final = 0.1
 """Between two connections to a host's ready port. They also replace the watch, which would report that a pod is Ready.
 """
+
+_ROOM: Final = "room"
+_ROOM_BYTES: Final = 1 << 16
+"""More than a host writes as it starts."""
 
 
 class NoLoopbackError(HvdElasticError):
@@ -74,6 +79,8 @@ class LocalCluster:
     """Holds the snapshot, the script and one folder per host. The caller removes it."""
     command: Sequence[str]
     environment: Mapping[str, str]
+    directory: str | None = None
+    """Where the command starts; None: where this process is."""
     rules: EligibilityRules
     names: Sequence[str]
     """The names of all hosts that may exist. The last ones are preempted first."""
@@ -87,8 +94,10 @@ class LocalCluster:
     _wake: threading.Event = field(default_factory=threading.Event)
     _stopping: bool = False
     _prober: Prober = field(init=False)
+    _faults: WriteFaults = field(init=False)
 
     def __post_init__(self) -> None:
+        self._faults = WriteFaults(str(self.folder), log)
         self._prober = Prober(self._probed, interval_seconds=PROBE_SECONDS)
 
     @property
@@ -118,7 +127,8 @@ class LocalCluster:
         while not self._stopping:
             self._wake.wait(ROUND_SECONDS)
             self._wake.clear()
-            self.round()
+            with self._faults.told():
+                self.round()
 
     def stop(self) -> None:
         """Let `serve` return."""
@@ -126,10 +136,15 @@ class LocalCluster:
         self._wake.set()
 
     def round(self) -> None:
-        """Reap, preempt and start hosts, decide which are eligible, and write the snapshot."""
-        changed = [self._update_host(name, index, wanted=index < self.wanted) for index, name in enumerate(self.names)]
-        if any(changed):
-            self._prober.set_targets({host.uid: host.address for host in self.hosts.values()})
+        """Reap, preempt and start hosts, decide which are eligible, and write the snapshot.
+
+        Raises OSError, on a full disk for example; the next round does what is left to do.
+        """
+        for index, name in enumerate(self.names):
+            self._update_host(name, index, wanted=index < self.wanted)
+        targets = {host.uid: host.address for host in self.hosts.values()}
+        if targets != self._prober.targets:
+            self._prober.set_targets(targets)
         workers = dict(self._answers)
         for host in self.hosts.values():
             if host.ready_since is None and host.uid in workers:
@@ -142,28 +157,30 @@ class LocalCluster:
         self._answers.update(views)
         self._wake.set()
 
-    def _update_host(self, name: str, index: int, *, wanted: bool) -> bool:
-        """Reap, preempt or start the host of this name. Returns whether the name has another host than before."""
-        before = host = self.hosts.get(name)
+    def _update_host(self, name: str, index: int, *, wanted: bool) -> None:
+        """Reap, preempt or start the host of this name."""
+        host = self.hosts.get(name)
         if host and host.gone:
             del self.hosts[name]
             host = None
         if host and not wanted and not host.preempted:
             host.preempt()
         if host is None and wanted:
-            host = self.hosts[name] = self._start(name, index)
-        return host is not before
+            self.hosts[name] = self._start(name, index)
 
     def _start(self, name: str, index: int) -> LocalHost:
         address = f"{self.network}.{index + 1}"
         link_address(self.folder, name, address)
         shutil.rmtree(self.folder / name, ignore_errors=True)
+        replace_file(self.folder / _ROOM, bytes(_ROOM_BYTES))  # on a full disk the host would end as soon as it starts
+        (self.folder / _ROOM).unlink()
         return LocalHost.start(
             name=name,
             address=address,
             folder=self.folder / name,
             command=self.command,
             environment=self.environment,
+            directory=self.directory,
             log=self.folder / f"{name}.log",
         )
 
@@ -173,16 +190,16 @@ class LocalCluster:
             return
         if not self._generation and not hosts:
             return  # an empty first list would end the job: wait for a first host
-        self._generation += changed
-        self.offered, self._written = hosts, time.monotonic()
+        generation = self._generation + changed
         snapshot = Snapshot(
             hosts=hosts,
-            generation=self._generation,
+            generation=generation,
             uptime_seconds=uptime_seconds(),
             unix_seconds=int(time.time()),
             state=state,
         )
         write_snapshot(self.folder, snapshot)
+        self._generation, self.offered, self._written = generation, hosts, time.monotonic()
 
 
 def prepare_run_dir(folder: Path) -> None:

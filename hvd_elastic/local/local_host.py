@@ -35,15 +35,26 @@ class LocalHost:
 
     @classmethod
     def start(
-        cls, *, name: str, address: str, folder: Path, command: Sequence[str], environment: Mapping[str, str], log: Path
+        cls,
+        *,
+        name: str,
+        address: str,
+        folder: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str | None,
+        log: Path,
     ) -> Self:
-        """Start the entry point, which warms `command` up. Its output until a launcher connects goes to `log`."""
+        """Start the entry point in `directory`, where it warms `command` up. Its output until a launcher connects goes
+        to `log`.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         entry_point = [sys.executable, "-m", "hvd_elastic.cli", "worker", "--no-sshd", "--die-with-parent", "--"]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [*entry_point, *command],
                 env={**environment, ENV_RUN_DIR: str(folder), ENV_READY_ADDRESS: address},
+                cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

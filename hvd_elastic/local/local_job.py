@@ -17,7 +17,7 @@ from typing import Final
 from hvd_elastic.discovery import EligibilityRules
 from hvd_elastic.local.launcher_commands import LauncherCommand, launcher_command
 from hvd_elastic.local.local_cluster import LocalCluster, prepare_run_dir
-from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.contract import Exit, HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.system.child_processes import adopt_orphans, die_with_parent, kill_descendants
 
@@ -32,6 +32,12 @@ Say = Callable[[str], None]
 
 class WarmUpError(HvdElasticError):
     """Too few hosts became ready in time."""
+
+
+class TemporaryFolderError(HvdElasticError):
+    """There is no place for the files of the local hosts."""
+
+    exit_code = Exit.BAD_INPUT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,15 +71,15 @@ def local_cluster(
 ) -> Iterator[LocalCluster]:
     """Start the job's hosts in a new folder; on the way out all processes are ended and the folder is removed.
 
-    `hosts`: how many; `workers.max` if None.
+    `hosts`: how many; `workers.max` if None. Raises TemporaryFolderError.
     """
     adopt_orphans()
-    folder = Path(tempfile.mkdtemp(prefix="hvd-elastic-"))
-    prepare_run_dir(folder)
+    folder = _new_folder()
     cluster = LocalCluster(
         folder=folder,
         command=spec.command,
         environment=environment,
+        directory=spec.workdir,
         rules=EligibilityRules(slots=spec.workers.slots, min_workers=spec.workers.min),
         names=[f"{spec.name}-worker-{index}" for index in range(spec.workers.max)],
     )
@@ -87,6 +93,17 @@ def local_cluster(
         rounds.join()
         kill_descendants()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="hvd-elastic-"))
+        prepare_run_dir(folder)
+    except OSError as error:
+        raise TemporaryFolderError(
+            f"no temporary folder can be written ({error.strerror}): make room, or set TMPDIR"
+        ) from error
+    return folder
 
 
 def warm_up(cluster: LocalCluster, spec: JobSpec, say: Say) -> None:
@@ -128,18 +145,19 @@ def local_job(
         bare: see `launcher_command`.
     """
     command = launcher_command(spec, cluster.folder, environment, bare=bare)
-    job = LocalJob(cluster=cluster, launcher=_start(command, stdout))
+    job = LocalJob(cluster=cluster, launcher=_start(command, spec.workdir, stdout))
     try:
         yield job
     finally:
         job.end()
 
 
-def _start(command: LauncherCommand, stdout: int | None) -> subprocess.Popen[bytes]:
+def _start(command: LauncherCommand, directory: str | None, stdout: int | None) -> subprocess.Popen[bytes]:
     # In a session of its own, so that Ctrl-C reaches only this process, which then ends the others in order.
     return subprocess.Popen(
         command.argv,
         env=command.environment,
+        cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=None if stdout is None else subprocess.STDOUT,

@@ -101,7 +101,10 @@ def _say_ready(job: LocalJob, shown: str, say: Callable[[str], None]) -> str:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Turn SIGINT, SIGTERM and SIGHUP into Interrupted, once: the clean-up must not be interrupted."""
+    """Turn SIGINT, SIGTERM and SIGHUP into Interrupted, once: the clean-up must not be interrupted.
+
+    Signals that are ignored stay ignored, as `nohup` wants.
+    """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -110,7 +113,9 @@ def _signals_raise() -> Iterator[None]:
         raise Interrupted(number)
 
     assert threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, end) for number in numbers}
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, end)
     try:
         yield
     finally:

@@ -1,6 +1,9 @@
 """Files that are replaced whole: a reader sees the old content or the new one, never a part of either."""
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -25,3 +28,25 @@ def replace_file(path: Path, content: str | bytes, *, mode: int | None = None) -
     except OSError:
         new.unlink(missing_ok=True)
         raise
+
+
+class WriteFaults:
+    """Says once that something cannot be written, and once that it is written again."""
+
+    def __init__(self, what: str, log: logging.Logger) -> None:
+        self._what, self._log = what, log
+        self._is_failing = False
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell of an OSError in the block, and go on behind it."""
+        try:
+            yield
+        except OSError as error:
+            if not self._is_failing:
+                self._log.warning("%s cannot be written, and is tried again: %s", self._what, error.strerror or error)
+            self._is_failing = True
+            return
+        if self._is_failing:
+            self._log.warning("%s is written again", self._what)
+        self._is_failing = False

@@ -72,25 +72,6 @@ def test_the_scripts_code_gets_through_an_unwritable_output(tmp_path: Path) -> N
     os.close(descriptor)
 
 
-@pytest.mark.distribution
-@pytest.mark.parametrize("code", [0, 3])
-def test_what_cannot_be_written_does_not_become_the_exit_code(code: int) -> None:
-    """Which Python ends with 120 for which stream differs; of stdout's buffer all do."""
-    ends = (
-        "import sys; from hvd_elastic.launcher.remote.output_sinks import discard_unwritten; print(1); {}sys.exit({})"
-    )
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    with Path("/dev/full").open("w") as full:
-
-        def end(text: str) -> int:
-            return subprocess.run(
-                [sys.executable, "-c", text], stdout=full, stderr=full, env=buffered, check=False
-            ).returncode
-
-        assert end(ends.format("", code)) == 120
-        assert end(ends.format("discard_unwritten(sys.stdout, sys.stderr); ", code)) == code
-
-
 # --- What the machine lacks ------------------------------------------------------------------------------------------
 
 

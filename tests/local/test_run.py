@@ -111,6 +111,25 @@ def test_an_interrupt_ends_every_process(number: signal.Signals, script: str, ma
     assert processes(mark) == []
 
 
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+def test_under_nohup_it_trains_on_when_the_terminal_closes(launcher: str, script: str, mark: str) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does before it becomes the command
+    try:
+        job = start(mark, "--workers", "2", "--launcher", launcher, "--", "python", script, "100000", "-1", "-")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert job.stdout is not None
+    next(line for line in job.stdout if "step 5 " in line)
+
+    job.send_signal(signal.SIGHUP)
+    reached = next((line for line in job.stdout if "step 30 " in line), None)
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=60)
+
+    assert reached
+    assert job.returncode == 128 + signal.SIGTERM
+
+
 @pytest.fixture
 def module(tmp_path: Path) -> str:
     """The script as a module of a package that imports from it, and goes into a folder of its own, as hydra does."""
@@ -212,6 +231,24 @@ def kill_newest(mark: str, argument: str) -> None:
             if process.environ().get("HVD_ELASTIC_TEST_MARK") == mark and argument in process.cmdline():
                 found.append(process)
     max(found, key=lambda process: process.create_time()).kill()
+
+
+@pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])
+def test_the_command_starts_in_workdir(launcher: str, tmp_path: Path, mark: str) -> None:
+    """Folders of this machine that the caller names by relative paths are those of his own folder."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "images").mkdir(parents=True)
+    there.mkdir()
+    words = "import os, horovod.torch as hvd\nhvd.init()\n"
+    (there / "train.py").write_text(f"{words}print('in', os.getcwd(), os.environ['HVD_ELASTIC_DATA'])\n")
+    data = ("--data-claim", "images", "--data-local", "images")
+    flags = ("--workers", "1", "--launcher", launcher, "--workdir", str(there), *data)
+
+    job = start(mark, *flags, "--", "python", "train.py", folder=here)
+    output = job.communicate(timeout=280)[0]
+
+    assert job.returncode == 0, output
+    assert f"in {there} {here}/images\n" in output
 
 
 @pytest.mark.core

@@ -29,6 +29,7 @@ def command(*, no_sshd: bool, die_with_parent: bool, command: tuple[str, ...]) -
     the `adopt` file of its run folder. On SIGTERM it ends when training has left; a second SIGTERM ends it at once.
     """
     if die_with_parent:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored until the entry point has a handler
         child_processes.die_with_parent(signal.SIGHUP)
         if os.getppid() == 1:
             sys.exit(0)

@@ -22,11 +22,9 @@ def command(file: str | None, flags: Mapping[str, object], resize: str | None) -
     of them are ready. The launcher, discovery and the standby are the same as in a cluster. Ends with the job's exit
     code.
     """
-    from hvd_elastic.launcher.remote.output_sinks import discard_unwritten
     from hvd_elastic.local.local_checks import local_problems
     from hvd_elastic.local.local_run import parse_resizes, run_job
 
     spec = job_from(file, flags, defaults={"name": "local", "launcher": "launch"}, also=local_problems)
     code = run_job(spec, resizes=parse_resizes(resize), say=lambda line: click.echo(line, err=True))
-    discard_unwritten(sys.stdout, sys.stderr)
     sys.exit(code)

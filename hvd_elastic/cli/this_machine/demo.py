@@ -1,9 +1,12 @@
 """`hvd-elastic demo`."""
 
 import json
+import sys
 from pathlib import Path
 
 import click
+
+from hvd_elastic.cli.standard_streams import lossy
 
 
 @click.command()
@@ -48,7 +51,7 @@ def command(
         idx_folder(data)
     settings = DemoSettings(data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size)
     output.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    console = Console(file=lossy(sys.stdout))  # `| head` must not cost the report
     beside = ", and with stock horovodrun under the same load" if stock else ""
     console.print(
         "The same training: with hvd-elastic while inference takes hosts and gives them back, undisturbed"
@@ -57,8 +60,8 @@ def command(
     )
     with Display(console) as display:
         runs = run_demo(settings, display, stock=stock)
-    print_report(runs, console)
     files = draw([run for run in runs if run.title != UNDISTURBED], hosts=settings.hosts, folder=output)
     report = output / "report.json"
     report.write_text(json.dumps(as_data(runs), indent=2) + "\n")
+    print_report(runs, console)
     console.print("written:", *map(str, (report, *files)), highlight=False)

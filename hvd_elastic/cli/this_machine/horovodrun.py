@@ -28,7 +28,6 @@ def command(arguments: tuple[str, ...]) -> None:
     from hvd_elastic.horovod.patch_set import SAFE_PATCH, installed_patches
     from hvd_elastic.launcher.horovodrun.horovodrun_command import parse
     from hvd_elastic.launcher.horovodrun.supervisor import supervise
-    from hvd_elastic.launcher.remote.output_sinks import discard_unwritten
 
     job = parse(arguments)
     configure(verbose=False, as_json=os.environ.get(ENV_LOG_FORMAT) == "json")
@@ -37,5 +36,4 @@ def command(arguments: tuple[str, ...]) -> None:
     finish = supervise(job)
     if finish.exit_code:
         logger.error("the job failed with %d: %s", finish.exit_code, finish.reason)
-    discard_unwritten(sys.stdout, sys.stderr)
     sys.exit(finish.exit_code)

@@ -77,10 +77,8 @@ def command(**flags: Any) -> None:
     settings = LaunchSettings(**flags)
     settings.check()
     from hvd_elastic.launcher import launch
-    from hvd_elastic.launcher.remote.output_sinks import discard_unwritten
 
     outcome = launch(settings)
     if outcome.exit_code:
         logger.error("the job failed with %d: %s", outcome.exit_code, outcome.reason)
-    discard_unwritten(sys.stdout, sys.stderr)
     sys.exit(outcome.exit_code)

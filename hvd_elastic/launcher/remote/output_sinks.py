@@ -121,18 +121,3 @@ class LossySink:
 
     def close(self) -> None:
         self._sink.close()
-
-
-def discard_unwritten(*streams: TextIO | None) -> None:
-    """Have streams forget what they could not write.
-
-    Python would try once more as it ends, and would end with 120 in place of the code that it was to end with.
-    """
-    for stream in streams:
-        if stream is None:
-            continue
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-                os.dup2(nowhere.fileno(), stream.fileno())

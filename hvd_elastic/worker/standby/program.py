@@ -45,7 +45,7 @@ def read_program(argv: Sequence[str], environment: Mapping[str, str]) -> Program
     if found is None:
         return NoProgram(reason=f"{argv[0]} is not found")
     if _is_ours(found):
-        return _after_interpreter(argv[1:])
+        return read_python_arguments(argv[1:])
     interpreter = _shebang(found, environment)
     if interpreter is None:
         return NoProgram(reason=f"{found} is not a Python program")
@@ -61,7 +61,8 @@ def _is_ours(path: str) -> bool:
     return same_folder and os.path.realpath(path) == os.path.realpath(sys.executable)
 
 
-def _after_interpreter(arguments: Sequence[str]) -> Program | NoProgram:
+def read_python_arguments(arguments: Sequence[str]) -> Program | NoProgram:
+    """Return what `python ARGUMENTS` runs."""
     options: list[str] = []
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-":

@@ -14,8 +14,9 @@ import importlib.util
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, CompilerImport, Standby
 from hvd_elastic.worker.adoption import adopt_protocol
@@ -33,6 +34,7 @@ class Channel:
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._socket.set_inheritable(False)
+        self._start = Start.of_this_process()
 
     def wait(self) -> None:
         """Report that the script is at `hvd.init()`, wait for a launcher's command, and become that command."""
@@ -45,7 +47,7 @@ class Channel:
         if request is None:
             # The entry point is gone or does not need this process. Nothing has begun that would need an end.
             os._exit(0)
-        become(request)
+        become(request, self._start)
 
 
 _NEXT: Final = (
@@ -68,17 +70,46 @@ def import_what_comes_next() -> None:
             importlib.import_module("boto3")
 
 
-def become(request: adopt_protocol.AdoptRequest) -> None:
-    """Take over environment, working directory, stdin, stdout and stderr of a launcher's command."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What the script finds as it starts."""
+
+    environment: Mapping[str, str]
+    directory: str | None
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        return cls(environment=dict(os.environ), directory=_directory())
+
+
+def become(request: adopt_protocol.AdoptRequest, start: Start) -> None:
+    """Take over environment, working directory, stdin, stdout and stderr of a launcher's command.
+
+    What the script has changed since `start` stays, but for what it could not know then: its place in the world.
+    """
     command = request.read()
     for number, descriptor in enumerate(request.stdio):
         os.dup2(descriptor, number)
     request.close()
-    os.environ.update(adopted_environment(os.environ, command.environment))
+    for name, value in adopted_environment(start.environment, command.environment).items():
+        before = start.environment.get(name)
+        is_place = before is None and name.startswith("HOROVOD_")
+        if is_place or os.environ.get(name) == before:
+            os.environ[name] = value
+    if _directory() != start.directory:
+        return
     try:
         os.chdir(command.directory)
     except OSError as error:
         print(f"hvd-elastic: {command.directory}: {error.strerror}", file=sys.stderr)  # noqa: T201
+
+
+def _directory() -> str | None:
+    """None where it was deleted."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -45,6 +45,33 @@ def test_a_program_that_is_not_there_is_named() -> None:
     assert problem.startswith("command[0]: 'no-such-program'")
 
 
+@pytest.mark.parametrize("options", [["-W", "ignore"], ["-X", "dev", "-u"], ["-Wignore"], ["-uX", "dev"]])
+def test_an_options_value_is_not_the_script(options: list[str], script: str) -> None:
+    assert problems(command=["python", *options, script]) == []
+    (problem,) = problems(command=["python", *options, "no-such.py", "--epochs"])
+    assert problem.startswith(f"command[{1 + len(options)}]: 'no-such.py': does not exist")
+
+
+def test_a_script_is_a_program_only_by_its_path_and_its_mode(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(script).write_text("#!/bin/sh\n")
+    assert problems(command=["./train.py"])
+    Path(script).chmod(0o755)
+    assert problems(command=["./train.py"]) == []
+    (problem,) = problems(command=["train.py"])
+    assert problem.startswith("command[0]: 'train.py': is a file that is not on the PATH")
+    assert problem.endswith("write `python train.py`")
+
+
+def test_scripts_are_looked_for_in_workdir(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert problems(command=["python", "train.py"])
+    assert problems(command=["python", "train.py"], workdir=str(tmp_path)) == []
+
+
 def test_resizes_are_read_in_the_order_of_time() -> None:
     assert parse_resizes("40:4,20.5:1") == (TimedResize(at_seconds=20.5, hosts=1), TimedResize(at_seconds=40, hosts=4))
     assert parse_resizes(None) == ()

@@ -72,6 +72,30 @@ print("to stderr", file=sys.stderr)
         ]
 
 
+@pytest.mark.parametrize("standby", [pytest.param("init", marks=pytest.mark.core), "off"])
+def test_what_the_script_changes_before_init_stays(standby: str, yard: Yard) -> None:
+    """All but its place in the world, which it cannot know before; with and without a standby."""
+    yard.write(
+        INIT
+        + """
+os.makedirs("below", exist_ok=True)
+os.chdir("below")
+os.environ["CHANGED"] = "script"
+os.environ["ADDED"] = "script"
+os.environ.pop("REMOVED")
+os.environ.setdefault("HOROVOD_RANK", "0")
+hvd.init()
+print(os.getcwd(), *map(os.environ.get, ("CHANGED", "ADDED", "REMOVED", "HOROVOD_RANK", "UNTOUCHED")))
+sys.exit(3)
+"""
+    )
+    with yard.pod(standby=standby, env=dict.fromkeys(("CHANGED", "REMOVED", "UNTOUCHED"), "pod")) as pod:
+        pod.ready()
+        given = dict.fromkeys(("CHANGED", "ADDED", "REMOVED", "UNTOUCHED"), "launcher") | {"HOROVOD_RANK": "4"}
+        code, output = pod.run(env=given, cwd=yard.folder)
+        assert (code, output) == (3, f"{yard.folder}/below script script None 4 launcher\n")
+
+
 @pytest.mark.core
 def test_exit_codes_travel_and_each_replaced_process_is_a_new_generation(yard: Yard) -> None:
     yard.write(
