@@ -6,4 +6,5 @@ Where to change what:
   kubeconfig files: `kubeconfig.py`; another program that logs in: `login_plugins.py`; proxies:
   `proxy_environment.py`.
 - what a person is told when the cluster refuses: `cluster_errors.py`.
+- what does not end a wait, and when it is tried again: `long_wait.py`.
 """

@@ -143,7 +143,7 @@ class ClusterClient:
             response = self._send("GET", path, {"resourceVersion": "0"})
             text = response.data
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise error_of(response.status, text, method="GET", path=path, server=self.server)
+            raise self._error(response, text, "GET", path)
         del response  # it holds the text too
         try:
             yield from _items(text.decode())
@@ -223,7 +223,7 @@ class ClusterClient:
             response = self._send(method, path, query, body=body, content_type=content_type)
             text = response.data
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise error_of(response.status, text, method=method, path=path, server=self.server)
+            raise self._error(response, text, method, path)
         date = response.headers.get("Date")
         try:
             return Answer(body=_parsed(text), time=parsedate_to_datetime(date) if date else None)
@@ -244,7 +244,7 @@ class ClusterClient:
             response = self._send("GET", path, query, preload_content=False, timeout=timeout)
             try:
                 if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-                    raise error_of(response.status, response.read(), method="GET", path=path, server=self.server)
+                    raise self._error(response, response.read(), "GET", path)
                 yield from _lines(response)
             finally:
                 response.close()
@@ -271,6 +271,10 @@ class ClusterClient:
             options["body"] = json.dumps(body)
         url = self.server + path + (f"?{urlencode(query)}" if query else "")
         return self._pool.urlopen(method, url, headers=headers, redirect=False, **options)
+
+    def _error(self, response: "urllib3.BaseHTTPResponse", text: bytes, method: str, path: str) -> ClusterError:
+        after = response.headers.get("Retry-After")
+        return error_of(response.status, text, method=method, path=path, server=self.server, retry_after=after)
 
     def _foreign_answer(self) -> UnreachableError:
         return UnreachableError(f"what answers at {self.server} is not a Kubernetes API server")

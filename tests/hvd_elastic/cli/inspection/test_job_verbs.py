@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -87,6 +89,39 @@ def test_status_waits_for_a_state(training: KubeApi) -> None:
     assert call("status", "train", "--wait-for", "succeeded").exit_code == 20
     training.put(JOBS, mpijob(conditions=[condition("Succeeded")], ended=1.0))
     assert call("status", "train", "--wait-for", "training").exit_code == 1
+
+
+def fail(served: KubeApi, *codes: int, then: Callable[[], object] = lambda: None) -> None:
+    """From its next look on the job is answered with these codes, and `then` happens."""
+    left = [200, *codes]
+
+    def fault(request: Request) -> None:
+        if request.path == f"{JOBS}/train" and left and (code := left.pop(0)) != 200:
+            if not left:
+                then()
+            raise Status(code)
+
+    served.fault = fault
+
+
+def test_faults_that_pass_end_neither_status_nor_watch(training: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hvd_elastic.cli.inspection.status._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("hvd_elastic.cli.inspection.watch._READ_SECONDS", 0.01)
+    for words in (("status", "train", "--wait-for", "succeeded"), ("watch", "train")):
+        training.put(JOBS, fresh())
+        end = partial(training.put, JOBS, mpijob(conditions=[condition("Succeeded")], ended=1.0))
+        fail(training, 503, 429, 500, 401, then=end)
+        said = call(*words)
+        assert said.exit_code == 0
+        assert "succeeded" in said.output
+
+
+def test_a_fault_does_not_outlast_the_time_limit(training: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hvd_elastic.cli.inspection.status._POLL_SECONDS", 0.01)
+    fail(training, *[503] * 1000)
+    said = call("status", "train", "--wait-for", "succeeded", "--timeout", "0.5")
+    assert said.exit_code == 124
+    assert "training with 2" in said.output, "what was seen last"
 
 
 def test_what_may_not_be_read_is_said_and_the_rest_is_shown(training: KubeApi) -> None:

@@ -192,9 +192,10 @@ def test_a_rotation_while_nobody_reads_is_said(api: KubeApi, cluster: ClusterCli
 def test_faults_that_pass_lose_nothing(api: KubeApi, cluster: ClusterClient, log: ContainerLog) -> None:
     reader = Reader(cluster, LogRequest(follow=True))
     until(lambda: log.is_followed(1))
-    left = iter([500, 503, 400, 500])
+    of_looks, of_logs = iter([500, 503, 401, 403, 429, 410]), iter([401, 403, 400, 500])
 
     def fault(request: Request) -> None:
+        left = of_logs if request.path.endswith("/log") else of_looks
         if request.path.startswith((PODS, JOBS)) and (status := next(left, 0)):
             raise Status(status)
 
@@ -208,6 +209,7 @@ def test_faults_that_pass_lose_nothing(api: KubeApi, cluster: ClusterClient, log
     reader.finish()
     assert reader.lines == ["world of 2", "[0] loss 0.5", "[1] warning", "[0] still"]
     assert any("trying again" in sentence for sentence in reader.said)
+    assert (next(of_looks, 0), next(of_logs, 0)) == (0, 0)
 
 
 def test_a_job_that_is_deleted_is_read_until_its_launcher_is_gone(
