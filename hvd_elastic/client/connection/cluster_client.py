@@ -6,6 +6,7 @@ Requests go over urllib3. Objects are plain JSON, as the API server writes them.
 import gc
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,9 +29,9 @@ from hvd_elastic.client.connection.cluster_errors import (
     UnreachableError,
     error_of,
 )
-from hvd_elastic.client.connection.connection_pool import CONNECT_SECONDS, open_pool
-from hvd_elastic.client.connection.login import Login
+from hvd_elastic.client.connection.connection_pool import CONNECT_SECONDS
 from hvd_elastic.client.connection.login_lookup import log_in
+from hvd_elastic.client.connection.session import Connections, Session
 
 if TYPE_CHECKING:
     import urllib3
@@ -84,9 +85,11 @@ class Read:
 class ClusterClient:
     """One caller at one API server. Any thread may use it."""
 
-    def __init__(self, login: Login, pool: "urllib3.PoolManager | None" = None) -> None:
-        self._login = login
-        self._pool = pool or open_pool(login)
+    def __init__(self, session: Session, namespace: str = "") -> None:
+        """`namespace`: by default the login's."""
+        self._session = session
+        self.namespace: Final = namespace or session.connections.login.namespace
+        """The one that was asked for, else the context's, or the pod's."""
 
     @classmethod
     def connect(
@@ -102,21 +105,17 @@ class ClusterClient:
         if impersonate:
             others = (pair for pair in login.impersonation if pair[0] != "Impersonate-User")
             login = replace(login, impersonation=(("Impersonate-User", impersonate), *others))
-        return cls(login)
-
-    @property
-    def namespace(self) -> str:
-        """The one that was asked for, else the context's, or the pod's."""
-        return self._login.namespace
+        # By its name: whoever makes another context the current one meanwhile does not mean this caller.
+        return cls(Session(login, log_in=lambda: log_in(login.context or None)))
 
     def within(self, namespace: str) -> "ClusterClient":
         """The same caller with another namespace, over the same connections."""
-        return ClusterClient(replace(self._login, namespace=namespace), self._pool)
+        return ClusterClient(self._session, namespace)
 
     @property
     def server(self) -> str:
         """The API server's URL."""
-        return self._login.server
+        return self._session.connections.login.server
 
     def get(self, path: str, **query: str) -> Json:
         """One object, or one answer of another kind (`/version`). Raises ClusterError."""
@@ -259,18 +258,26 @@ class ClusterClient:
         content_type: str = "",
         **options: Any,
     ) -> "urllib3.BaseHTTPResponse":
-        from urllib3 import HTTPHeaderDict
+        """Send a request, and once more with a login that is read anew where this one is not accepted any more.
 
-        headers = HTTPHeaderDict({"Accept": "application/json", "User-Agent": "hvd-elastic"})
-        for name, value in self._login.impersonation:
-            headers.add(name, value)
-        if authorization := self._login.authorization():
-            headers["Authorization"] = authorization
-        if body is not None:
-            headers["Content-Type"] = content_type
-            options["body"] = json.dumps(body)
-        url = self.server + path + (f"?{urlencode(query)}" if query else "")
-        return self._pool.urlopen(method, url, headers=headers, redirect=False, **options)
+        What is refused for who asks was not looked at, so nothing is done twice.
+        """
+        from urllib3.exceptions import HTTPError
+
+        def send(connections: Connections) -> "urllib3.BaseHTTPResponse":
+            return _exchange(connections, method, path, query, body=body, content_type=content_type, **options)
+
+        used = self._session.connections
+        try:
+            response = send(used)
+        except HTTPError as error:
+            if not _is_tls_refusal(error) or (renewed := self._session.renew(used)) is None:
+                raise
+        else:
+            if response.status != HTTPStatus.UNAUTHORIZED or (renewed := self._session.renew(used)) is None:
+                return response
+            response.close()
+        return send(renewed)
 
     def _error(self, response: "urllib3.BaseHTTPResponse", text: bytes, method: str, path: str) -> ClusterError:
         after = response.headers.get("Retry-After")
@@ -287,6 +294,40 @@ class ClusterClient:
             yield
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(f"{self.server} does not answer: {_root_cause(error)}") from error
+
+
+def _exchange(
+    connections: Connections,
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None,
+    *,
+    body: Json | None,
+    content_type: str,
+    **options: Any,
+) -> "urllib3.BaseHTTPResponse":
+    from urllib3 import HTTPHeaderDict
+
+    login = connections.login
+    headers = HTTPHeaderDict({"Accept": "application/json", "User-Agent": "hvd-elastic"})
+    for name, value in login.impersonation:
+        headers.add(name, value)
+    if authorization := login.authorization():
+        headers["Authorization"] = authorization
+    if body is not None:
+        headers["Content-Type"] = content_type
+        options["body"] = json.dumps(body)
+    url = login.server + path + (f"?{urlencode(query)}" if query else "")
+    return connections.pool.urlopen(method, url, headers=headers, redirect=False, **options)
+
+
+def _is_tls_refusal(error: BaseException | None) -> bool:
+    """Whether one side does not trust the other's certificate. A connection that only broke is no refusal."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _parsed(text: bytes) -> Json:

@@ -212,6 +212,30 @@ def test_faults_that_pass_lose_nothing(api: KubeApi, cluster: ClusterClient, log
     assert (next(of_looks, 0), next(of_logs, 0)) == (0, 0)
 
 
+def test_a_token_that_has_changed_is_followed_on_with(
+    api: KubeApi, cluster: ClusterClient, log: ContainerLog, tmp_path: Path
+) -> None:
+    reader = Reader(cluster, LogRequest(follow=True))
+    until(lambda: log.is_followed(1))
+    path = tmp_path / "kubeconfig"
+    path.write_text(path.read_text().replace("secret", "renewed"))
+
+    def fault(request: Request) -> None:
+        if request.headers["Authorization"] != "Bearer renewed":
+            raise Status(401)
+
+    api.fault = fault
+    log.cut()
+    until(lambda: log.is_followed(2))
+    log.write(1.0, "[0]<stdout>:still")
+    api.put(PODS, launcher(state=ended(), phase="Succeeded"))
+    api.put(JOBS, finished())
+    log.close()
+    reader.finish()
+    assert reader.lines[-1] == "[0] still"
+    assert reader.said == ["job job has succeeded"]
+
+
 def test_a_job_that_is_deleted_is_read_until_its_launcher_is_gone(
     api: KubeApi, cluster: ClusterClient, log: ContainerLog
 ) -> None:
