@@ -311,7 +311,7 @@ class KubeApi:
                 position = len(self.history)
             for place, (version, where, kind, thing) in enumerate(fresh, position - len(fresh)):
                 due = version > since or place in self.replays
-                if due and where == path and (kind == "BOOKMARK" or _selected(thing, query)):
+                if due and where == self.collection(path) and (kind == "BOOKMARK" or _selected(thing, query)):
                     yield _line(kind, thing)
 
     @contextlib.contextmanager

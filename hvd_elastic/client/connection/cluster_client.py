@@ -123,11 +123,16 @@ class ClusterClient:
 
     def list(self, path: str, **query: str) -> Iterator[Json]:
         """The objects of a list, page by page. Raises ClusterError."""
+        for page in self.pages(path, **query):
+            yield from page["items"]
+
+    def pages(self, path: str, **query: str) -> Iterator[Json]:
+        """The pages of a list, whose metadata has the version up to which it is. Raises ClusterError."""
         going_on = ""
         while True:
             page = {"limit": str(PAGE_SIZE), **query, **({"continue": going_on} if going_on else {})}
             answer = self.get(path, **page)
-            yield from answer["items"]
+            yield answer
             going_on = answer["metadata"].get("continue", "")
             if not going_on:
                 return

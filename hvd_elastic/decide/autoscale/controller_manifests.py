@@ -19,7 +19,8 @@ _HUNG_SECONDS: Final = 300
 for some minutes, and a kubelet takes one to bring a new authority."""
 
 _CLUSTER_RULES: Final = (
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["list"]},
 )
 _JOB_RULES: Final = (

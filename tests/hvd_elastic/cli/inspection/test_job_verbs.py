@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -184,6 +185,26 @@ def test_list_asks_for_mpijobs_and_the_time_and_nothing_else(training: KubeApi) 
     training.requests.clear()
     call("list")
     assert {request.path for request in training.requests} == {JOBS, VERSION}
+
+
+def test_the_cost_of_all_reads_of_each_job_its_pods_and_its_ledger(training: KubeApi) -> None:
+    """Also of one whose ledger is empty, and of one that is deleted meanwhile."""
+    for name in ("fresh", "gone"):
+        training.put(JOBS, {**fresh(), "metadata": {**fresh()["metadata"], "name": name, "uid": name}})
+    training.put(CONFIG_MAPS, {"metadata": {"name": "fresh-ledger"}, "data": {}})
+    training.requests.clear()
+
+    def delete(request: Request) -> None:
+        if request.path == PODS and request.query["labelSelector"].endswith("=gone"):
+            training.remove(JOBS, "gone")
+
+    training.fault = delete
+    said = call("cost", "--all")
+    assert said.exit_code == 0
+    assert {line.split()[1] for line in said.stdout.splitlines()[1:]} == {"train", "fresh", "gone"}
+    asked = Counter(request.path for request in training.requests)
+    ledgers = {f"{CONFIG_MAPS}/{name}-ledger": 1 for name in ("train", "fresh", "gone")}
+    assert asked == {VERSION: 1, JOBS: 1, PODS: 3, **ledgers}
 
 
 def test_events_tell_the_story(training: KubeApi) -> None:
