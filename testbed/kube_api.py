@@ -125,6 +125,8 @@ class Request:
     query: dict[str, str]
     body: Json | None
     headers: dict[str, str]
+    certified: str = ""
+    """The common name in the client's certificate."""
 
     @property
     def is_watch(self) -> bool:
@@ -309,7 +311,7 @@ class KubeApi:
                 position = len(self.history)
             for place, (version, where, kind, thing) in enumerate(fresh, position - len(fresh)):
                 due = version > since or place in self.replays
-                if due and where == path and (kind == "BOOKMARK" or _selected(thing, query)):
+                if due and where == self.collection(path) and (kind == "BOOKMARK" or _selected(thing, query)):
                     yield _line(kind, thing)
 
     @contextlib.contextmanager
@@ -404,7 +406,7 @@ class _Handler(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(address.query).items()}
         body = json.loads(self.rfile.read(length)) if length else None
-        request = Request(self.command, address.path, query, body, dict(self.headers))
+        request = Request(self.command, address.path, query, body, dict(self.headers), self._certified())
         self.api.requests.append(request)
         try:
             self.api.fault(request)
@@ -419,6 +421,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(status.code, body, status.headers)
         except (Cut, OSError):
             self.close_connection = True
+
+    def _certified(self) -> str:
+        shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
+        subject: Any = (shown or {}).get("subject") or ()
+        return next((value for pairs in subject for name, value in pairs if name == "commonName"), "")
 
     def _do(self, request: Request) -> Json:
         if request.path in self.api.answers:

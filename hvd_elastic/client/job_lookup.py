@@ -81,6 +81,14 @@ def list_jobs_cached(cluster: ClusterClient, namespace: str | None = None) -> It
     return filter(is_ours, _list_mpijobs(cluster.list_cached, namespace))
 
 
+def cluster_time(cluster: ClusterClient) -> float:
+    """Unix seconds of the API server's clock; of this machine's if it told none. Raises ClusterError.
+
+    What the cluster's objects say counts by it, and this machine's clock may be minutes off.
+    """
+    return (cluster.ask("GET", "/version").time or datetime.now(UTC)).timestamp()
+
+
 def foreign(mpijob: Json) -> ForeignJobError:
     """Why an MPIJob is left alone."""
     name, namespace = mpijob["metadata"]["name"], mpijob["metadata"].get("namespace", "")

@@ -13,6 +13,7 @@ from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
 if TYPE_CHECKING:
     from hvd_elastic.decide.autoscale.controller import CarriedOut
+    from hvd_elastic.decide.autoscale.leadership import Leadership
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ _COLUMNS = (
 @click.option("--forecast", metavar="PROMQL", help="GPUs that inference will soon hold in all.")
 @click.option("--lease-namespace", help="Where its Lease and its ConfigMap are. By default its own.")
 @click.option("--alive-file", type=click.Path(dir_okay=False, path_type=Path),
-              help="Touch this file after each turn, for a liveness probe.")  # fmt: skip
+              help="Touch this file after each turn while the API server answers, for a liveness probe.")  # fmt: skip
 @click.option("--log-format", envvar=ENV_LOG_FORMAT, type=click.Choice(["text", "json"]), default="text",
               help="Log lines for people, or for a log collector.")  # fmt: skip
 @output_option(Format.TABLE, Format.JSON, Format.YAML, flag="--output")
@@ -88,10 +89,10 @@ def command(
         finally:
             leadership.release()
     else:
-        _run(autoscaler.run, leadership.keep, period, alive_file)
+        _run(autoscaler.run, leadership, period, alive_file)
 
 
-def _run(run: Callable[..., None], keep: Callable[..., None], period: float, alive_file: Path | None) -> None:
+def _run(run: Callable[..., None], leadership: "Leadership", period: float, alive_file: Path | None) -> None:
     from threading import Event
 
     from hvd_elastic.system.background_threads import start_thread
@@ -99,9 +100,15 @@ def _run(run: Callable[..., None], keep: Callable[..., None], period: float, ali
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    keeper = start_thread("lease", lambda: keep(stop), log=log, stopped=stop)
+    keeper = start_thread("lease", lambda: leadership.keep(stop), log=log, stopped=stop)
+
+    def alive() -> None:
+        """Who leads and who waits look at the Lease. Whom the API server does not answer may do so begun anew."""
+        if alive_file and leadership.is_answered:
+            alive_file.touch()
+
     try:
-        run(stop, period=period, alive=alive_file.touch if alive_file else lambda: None)
+        run(stop, period=period, alive=alive)
     finally:
         stop.set()
         keeper.join()

@@ -58,9 +58,12 @@ def command(*, job: str, chosen: ChosenCluster, wait_for: str | None, timeout: f
 
 def _wait(cluster: "ClusterClient", found: "JobStatus", wanted: str, timeout: float | None) -> tuple["JobStatus", int]:
     """The status when the state is reached or can no longer be, or the time is over, and the exit code."""
+    from hvd_elastic.client.connection.cluster_errors import ClusterError
+    from hvd_elastic.client.connection.long_wait import LongWait
     from hvd_elastic.client.report.job_status import status
 
     deadline = None if timeout is None else time.monotonic() + timeout
+    wait, name = LongWait(), found.name
     while found.state != wanted:
         if found.state.is_final:
             return found, found.state.exit_code or 1
@@ -68,5 +71,9 @@ def _wait(cluster: "ClusterClient", found: "JobStatus", wanted: str, timeout: fl
         if left <= 0:
             return found, _TIMED_OUT
         time.sleep(min(_POLL_SECONDS, left))
-        found = status(cluster, found.name)
+        try:
+            found = wait.look(lambda: status(cluster, name), until=deadline)
+        except ClusterError:
+            if deadline is None or time.monotonic() < deadline:
+                raise
     return found, 0

@@ -67,12 +67,9 @@ def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | Non
 
 def _again_and_again(read: Callable[[], _T]) -> Iterator[_T]:
     """What is read now, and again each time after a while. A cluster that is away for a moment is waited for."""
-    from hvd_elastic.client.connection.cluster_client import UnreachableError
+    from hvd_elastic.client.connection.long_wait import LongWait
 
-    yield read()
+    wait = LongWait()
     while True:
+        yield wait.look(read)
         time.sleep(_READ_SECONDS)
-        try:
-            yield read()
-        except UnreachableError as error:
-            click.echo(f"{error}: trying again", err=True)

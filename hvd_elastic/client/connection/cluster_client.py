@@ -6,6 +6,7 @@ Requests go over urllib3. Objects are plain JSON, as the API server writes them.
 import gc
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,9 +29,9 @@ from hvd_elastic.client.connection.cluster_errors import (
     UnreachableError,
     error_of,
 )
-from hvd_elastic.client.connection.connection_pool import CONNECT_SECONDS, open_pool
-from hvd_elastic.client.connection.login import Login
+from hvd_elastic.client.connection.connection_pool import CONNECT_SECONDS
 from hvd_elastic.client.connection.login_lookup import log_in
+from hvd_elastic.client.connection.session import Connections, Session
 
 if TYPE_CHECKING:
     import urllib3
@@ -84,9 +85,11 @@ class Read:
 class ClusterClient:
     """One caller at one API server. Any thread may use it."""
 
-    def __init__(self, login: Login, pool: "urllib3.PoolManager | None" = None) -> None:
-        self._login = login
-        self._pool = pool or open_pool(login)
+    def __init__(self, session: Session, namespace: str = "") -> None:
+        """`namespace`: by default the login's."""
+        self._session = session
+        self.namespace: Final = namespace or session.connections.login.namespace
+        """The one that was asked for, else the context's, or the pod's."""
 
     @classmethod
     def connect(
@@ -102,21 +105,17 @@ class ClusterClient:
         if impersonate:
             others = (pair for pair in login.impersonation if pair[0] != "Impersonate-User")
             login = replace(login, impersonation=(("Impersonate-User", impersonate), *others))
-        return cls(login)
-
-    @property
-    def namespace(self) -> str:
-        """The one that was asked for, else the context's, or the pod's."""
-        return self._login.namespace
+        # By its name: whoever makes another context the current one meanwhile does not mean this caller.
+        return cls(Session(login, log_in=lambda: log_in(login.context or None)))
 
     def within(self, namespace: str) -> "ClusterClient":
         """The same caller with another namespace, over the same connections."""
-        return ClusterClient(replace(self._login, namespace=namespace), self._pool)
+        return ClusterClient(self._session, namespace)
 
     @property
     def server(self) -> str:
         """The API server's URL."""
-        return self._login.server
+        return self._session.connections.login.server
 
     def get(self, path: str, **query: str) -> Json:
         """One object, or one answer of another kind (`/version`). Raises ClusterError."""
@@ -124,11 +123,16 @@ class ClusterClient:
 
     def list(self, path: str, **query: str) -> Iterator[Json]:
         """The objects of a list, page by page. Raises ClusterError."""
+        for page in self.pages(path, **query):
+            yield from page["items"]
+
+    def pages(self, path: str, **query: str) -> Iterator[Json]:
+        """The pages of a list, whose metadata has the version up to which it is. Raises ClusterError."""
         going_on = ""
         while True:
             page = {"limit": str(PAGE_SIZE), **query, **({"continue": going_on} if going_on else {})}
             answer = self.get(path, **page)
-            yield from answer["items"]
+            yield answer
             going_on = answer["metadata"].get("continue", "")
             if not going_on:
                 return
@@ -143,7 +147,7 @@ class ClusterClient:
             response = self._send("GET", path, {"resourceVersion": "0"})
             text = response.data
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise error_of(response.status, text, method="GET", path=path, server=self.server)
+            raise self._error(response, text, "GET", path)
         del response  # it holds the text too
         try:
             yield from _items(text.decode())
@@ -223,7 +227,7 @@ class ClusterClient:
             response = self._send(method, path, query, body=body, content_type=content_type)
             text = response.data
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise error_of(response.status, text, method=method, path=path, server=self.server)
+            raise self._error(response, text, method, path)
         date = response.headers.get("Date")
         try:
             return Answer(body=_parsed(text), time=parsedate_to_datetime(date) if date else None)
@@ -244,7 +248,7 @@ class ClusterClient:
             response = self._send("GET", path, query, preload_content=False, timeout=timeout)
             try:
                 if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-                    raise error_of(response.status, response.read(), method="GET", path=path, server=self.server)
+                    raise self._error(response, response.read(), "GET", path)
                 yield from _lines(response)
             finally:
                 response.close()
@@ -259,18 +263,30 @@ class ClusterClient:
         content_type: str = "",
         **options: Any,
     ) -> "urllib3.BaseHTTPResponse":
-        from urllib3 import HTTPHeaderDict
+        """Send a request, and once more with a login that is read anew where this one is not accepted any more.
 
-        headers = HTTPHeaderDict({"Accept": "application/json", "User-Agent": "hvd-elastic"})
-        for name, value in self._login.impersonation:
-            headers.add(name, value)
-        if authorization := self._login.authorization():
-            headers["Authorization"] = authorization
-        if body is not None:
-            headers["Content-Type"] = content_type
-            options["body"] = json.dumps(body)
-        url = self.server + path + (f"?{urlencode(query)}" if query else "")
-        return self._pool.urlopen(method, url, headers=headers, redirect=False, **options)
+        What is refused for who asks was not looked at, so nothing is done twice.
+        """
+        from urllib3.exceptions import HTTPError
+
+        def send(connections: Connections) -> "urllib3.BaseHTTPResponse":
+            return _exchange(connections, method, path, query, body=body, content_type=content_type, **options)
+
+        used = self._session.connections
+        try:
+            response = send(used)
+        except HTTPError as error:
+            if not _is_tls_refusal(error) or (renewed := self._session.renew(used)) is None:
+                raise
+        else:
+            if response.status != HTTPStatus.UNAUTHORIZED or (renewed := self._session.renew(used)) is None:
+                return response
+            response.close()
+        return send(renewed)
+
+    def _error(self, response: "urllib3.BaseHTTPResponse", text: bytes, method: str, path: str) -> ClusterError:
+        after = response.headers.get("Retry-After")
+        return error_of(response.status, text, method=method, path=path, server=self.server, retry_after=after)
 
     def _foreign_answer(self) -> UnreachableError:
         return UnreachableError(f"what answers at {self.server} is not a Kubernetes API server")
@@ -283,6 +299,40 @@ class ClusterClient:
             yield
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(f"{self.server} does not answer: {_root_cause(error)}") from error
+
+
+def _exchange(
+    connections: Connections,
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None,
+    *,
+    body: Json | None,
+    content_type: str,
+    **options: Any,
+) -> "urllib3.BaseHTTPResponse":
+    from urllib3 import HTTPHeaderDict
+
+    login = connections.login
+    headers = HTTPHeaderDict({"Accept": "application/json", "User-Agent": "hvd-elastic"})
+    for name, value in login.impersonation:
+        headers.add(name, value)
+    if authorization := login.authorization():
+        headers["Authorization"] = authorization
+    if body is not None:
+        headers["Content-Type"] = content_type
+        options["body"] = json.dumps(body)
+    url = login.server + path + (f"?{urlencode(query)}" if query else "")
+    return connections.pool.urlopen(method, url, headers=headers, redirect=False, **options)
+
+
+def _is_tls_refusal(error: BaseException | None) -> bool:
+    """Whether one side does not trust the other's certificate. A connection that only broke is no refusal."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _parsed(text: bytes) -> Json:

@@ -52,25 +52,43 @@ class RefusalCause:
 class RefusedError(ClusterError):
     """The API server refused the request for another reason, which it says."""
 
-    def __init__(self, message: str, *, status: int = 0, causes: tuple[RefusalCause, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, causes: tuple[RefusalCause, ...] = (), retry_after_seconds: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.status = status
         """The HTTP status."""
         self.causes = causes
+        self.retry_after_seconds = retry_after_seconds
+        """For how long the server asks to be left alone; 0: it does not."""
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may be answered later: the server has too much to do, or fails.
+
+        410 is the answer to a list whose next page was asked for too late.
+        """
+        return self.status in {HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS} or self.status >= _FAILURES
 
 
 class ConflictError(RefusedError):
     """The object is not as the request takes it to be: it exists, it has changed, or its fields are another's: 409."""
 
 
+_FAILURES: Final = 500
+"""HTTP statuses from here on are failures of the server."""
+_SECONDS: Final = re.compile(r"\d{1,9}", re.ASCII)
+"""Of Retry-After. It may be a date too, which no API server writes."""
 _NO_RIGHT: Final = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"(?P<where> in the namespace)?'
 )
 """What the API server's RBAC says (`ForbiddenStatusError` and `forbiddenMessage` in apiserver's `responsewriters`)."""
 
 
-def error_of(status: int, text: bytes, *, method: str, path: str, server: str) -> ClusterError:
-    """The error for an answer of HTTP `status` (400 and above) with this text."""
+def error_of(
+    status: int, text: bytes, *, method: str, path: str, server: str, retry_after: str | None = None
+) -> ClusterError:
+    """The error for an answer of HTTP `status` (400 and above) with this text. `retry_after`: the header's value."""
     answer = _status(text)
     said = str(answer.get("message") or text.decode(errors="replace")[:200] or HTTPStatus(status).phrase)
     said = " ".join(said.split())
@@ -84,7 +102,12 @@ def error_of(status: int, text: bytes, *, method: str, path: str, server: str) -
         case HTTPStatus.NOT_FOUND:
             return NotFoundError(f"{said} ({path})")
     made = ConflictError if status == HTTPStatus.CONFLICT else RefusedError
-    return made(f"{method} {path}: HTTP {status}: {said}", status=status, causes=_causes(answer))
+    return made(
+        f"{method} {path}: HTTP {status}: {said}",
+        status=status,
+        causes=_causes(answer),
+        retry_after_seconds=float(retry_after) if retry_after and _SECONDS.fullmatch(retry_after) else 0.0,
+    )
 
 
 def _grant(said: str) -> str:

@@ -132,6 +132,7 @@ def settings_of(chosen: ChosenContext) -> dict[str, Any]:
     cluster, user = chosen.cluster, chosen.user
     return {
         "server": cluster.text("server").rstrip("/"),
+        "context": chosen.name,
         "namespace": chosen.namespace,
         "certificate_authority": cluster.pem("certificate-authority"),
         "tls_server_name": cluster.text("tls-server-name"),

@@ -14,6 +14,8 @@ class Login:
 
     server: str
     """`https://HOST:PORT`, and a path before `/api` for some proxies."""
+    context: str = ""
+    """Of the kubeconfig. Empty: it is a pod's own account."""
     namespace: str = "default"
     """The context's namespace, or the pod's."""
     certificate_authority: str = ""

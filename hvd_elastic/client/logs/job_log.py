@@ -9,11 +9,14 @@ from typing import Any, Final, Protocol
 
 from hvd_elastic.client.connection.cluster_client import (
     ClusterError,
+    CredentialsError,
+    ForbiddenError,
     Json,
     NotFoundError,
     RefusedError,
     UnreachableError,
 )
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.logs.launcher_runs import JobLaunchers, LauncherRun, RunState, job_launchers
 from hvd_elastic.client.logs.log_line import LogLine, parse_line, stamped_second
 from hvd_elastic.client.logs.log_position import Arrival, LogPosition
@@ -64,6 +67,9 @@ class JobLog:
             pause: sleeps so many seconds.
         """
         meta = mpijob["metadata"]
+        self._looking = LongWait(say=self._tell, sleep=pause)
+        self._reading = LongWait(say=self._tell, sleep=pause)
+        """Apart: who may look at the job may still lack the right to read its log."""
         self._source, self._say, self._pause = source, say, pause
         self._name, self._uid = meta["name"], meta["uid"]
         self._mpijob = f"/apis/{mpijob['apiVersion']}/namespaces/{meta['namespace']}/mpijobs/{meta['name']}"
@@ -79,9 +85,11 @@ class JobLog:
     def read(self, request: LogRequest) -> Iterator[LogLine]:
         """The lines that are asked for, in the order in which they were written. With `follow` it ends with the job.
 
-        Raises NoLogError if there is nothing to read, and ClusterError. While it follows, only missing rights end it.
+        Raises NoLogError if there is nothing to read, and ClusterError. While it follows, only credentials and rights
+        that stay refused end it.
         """
         self._launchers = launchers = self._look()
+        self._looking.answered()
         runs = first_runs(launchers, request)
         if not runs and (request.previous or launchers.ended or not request.follow):
             raise NoLogError(self._nothing(request))
@@ -99,7 +107,7 @@ class JobLog:
     def _follow(self, done: Reading | None, position: LogPosition, request: LogRequest) -> Iterator[LogLine]:
         while True:
             self._pause(_RETRY.ceiling(self._fruitless))
-            self._look_again()
+            self._launchers = self._looking.look(self._look)
             step, reading = next_reading(done, self._launchers)
             if step is NextStep.END:
                 self._tell(f"job {self._name} {self._launchers.ended}")
@@ -121,6 +129,9 @@ class JobLog:
         query = {} if has_ended else {"follow": "true"}
         try:
             yield from self._request(run, position, request, query)
+        except (CredentialsError, ForbiddenError) as error:
+            self._reading.failed(error)
+            return False
         except (UnreachableError, RefusedError, NotFoundError) as error:
             if not self._is_answered:
                 self._tell(f"{error}: trying again")
@@ -138,6 +149,7 @@ class JobLog:
             whole["previous"] = "true"
         for raw in self._source.stream(path, whole, silence_seconds=_SILENCE_SECONDS):
             self._is_answered = True
+            self._reading.answered()
             second = stamped_second(raw)
             if second is None:
                 self._tell(f"the kubelet says: {raw.decode(errors='replace')}")
@@ -164,12 +176,6 @@ class JobLog:
         self._seen = mpijob
         found = job_launchers(mpijob, self._source.list(self._pods, labelSelector=f"{LABEL_JOB_NAME}={self._name}"))
         return replace(found, ended=ending or found.ended)
-
-    def _look_again(self) -> None:
-        try:
-            self._launchers = self._look()
-        except (UnreachableError, RefusedError) as error:
-            self._tell(f"{error}: trying again")
 
     def _announce(self, done: Reading | None, reading: Reading) -> None:
         if done is None:

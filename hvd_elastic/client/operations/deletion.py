@@ -2,9 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, NotFoundError, Read
+from hvd_elastic.client.connection.cluster_client import (
+    ClusterClient,
+    ClusterError,
+    ForbiddenError,
+    NotFoundError,
+    Read,
+)
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.job_lookup import UnknownJobError
 from hvd_elastic.client.operations.resource_paths import VOLUME_KINDS, collection_path, mpijob_path, object_path
 from hvd_elastic.client.operations.submitted_job import find_submitted
@@ -119,15 +127,17 @@ def delete(
     if plan.job:
         delete_and_wait(cluster, plan.job, sleep=sleep)
     rest = [*plan.beside, *(plan.volumes if volumes else ())]
+    wait = LongWait(sleep=sleep)
     for part in rest:
-        remove(cluster, part)
+        wait.look(partial(remove, cluster, part))
     return [*([plan.job] if plan.job else []), *rest]
 
 
 def delete_and_wait(cluster: ClusterClient, job: Part, *, sleep: Callable[[float], None]) -> None:
     """Delete an MPIJob after its pods, and wait for its end. One that is gone already is no error."""
-    remove(cluster, job, propagation="Foreground")
-    while _is_there(cluster, job):
+    wait = LongWait(sleep=sleep)
+    wait.look(partial(remove, cluster, job, propagation="Foreground"))
+    while wait.look(partial(_is_there, cluster, job)):
         sleep(POLL_SECONDS)
 
 
@@ -154,8 +164,10 @@ def _parts(cluster: ClusterClient, name: str) -> Iterator[Part]:
     ]
     reads = [Read(path=collection_path(*kind), query=query) for kind in kinds]
     for (version, kind, namespace), answer in zip(kinds, cluster.gather(reads), strict=True):
-        if isinstance(answer, ClusterError):
+        if isinstance(answer, NotFoundError | ForbiddenError):
             continue  # there is no such kind, or the caller may not read it
+        if isinstance(answer, ClusterError):
+            raise answer  # what was not read must not pass for what is not there
         for item in answer["items"]:
             # A job of the same name in another namespace has the same labels.
             if namespace or item["metadata"]["name"].startswith(f"{cluster.namespace}.{name}."):

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError, Read
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob
 from hvd_elastic.client.report.job_facts import JobFactReader, nodes_with_taints
@@ -95,20 +97,21 @@ def wait_for_first_step(
     A script that tells no steps needs only to come into `elastic.run`.
 
     Raises JobFailedError if the job, or its first launcher, fails before, or the job is deleted; JobStateError if it is
-    suspended; other ClusterErrors.
+    suspended; other ClusterErrors that do not pass by themselves.
     """
+    wait = LongWait(sleep=sleep)
     told: StartProgress | None = None
     nodes: tuple[Json, ...] | None = None
     while True:
-        job, pods = _look(cluster, name)
+        job, pods = wait.look(partial(_look, cluster, name))
         if nodes is None and any(map(lacks_taints, pods)):
-            nodes = nodes_with_taints(cluster, pods)
+            nodes = wait.look(partial(nodes_with_taints, cluster, pods))
         progress = progress_of(job, pods, nodes or ())
         if progress != told:
             report(progress)
             told = progress
         if progress.ended == "failed" or (progress.has_erred and not progress.has_run):
-            raise JobFailedError(_failure(cluster, name, progress))
+            raise JobFailedError(wait.look(partial(_failure, cluster, name, progress)))
         if progress.has_run or progress.ended:
             return progress
         if progress.suspended:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, NotFoundError, Read
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.operations.deletion import Part, delete_and_wait, remove
 from hvd_elastic.client.operations.resource_paths import VOLUME_KINDS, mpijob_path, object_path
 from hvd_elastic.client.operations.submission import submit
@@ -80,7 +81,7 @@ def restart(cluster: ClusterClient, plan: RestartPlan, *, sleep: Callable[[float
     _disown(cluster, spec)
     path = mpijob_path(plan.job.namespace, plan.job.name)
     delete_and_wait(cluster, Part(kind="MPIJob", name=plan.job.name, path=path, uid=plan.job.uid), sleep=sleep)
-    submit(cluster, spec)
+    LongWait(sleep=sleep).look(lambda: submit(cluster, spec))  # else the job would be gone for good
 
 
 def _disown(cluster: ClusterClient, spec: JobSpec) -> None:

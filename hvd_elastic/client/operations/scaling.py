@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.operations.first_step import JobFailedError
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.submitted_job import JobStateError, SubmittedJob, find_submitted
@@ -103,13 +104,14 @@ def wait_for_size(
 ) -> None:
     """Look once a second until as many workers train as were asked for. `report` hears of each change.
 
-    Raises JobFailedError if the job ends before; UnknownJobError; ForeignJobError; other ClusterErrors.
+    Raises JobFailedError if the job ends before; NotFoundError; other ClusterErrors that do not pass by themselves.
     """
+    wait = LongWait(sleep=sleep)
     told: SizeProgress | None = None
     while told is None or not told.is_reached:
         if told is not None:
             sleep(POLL_SECONDS)
-        body = cluster.get(mpijob_path(cluster.namespace, name))
+        body = wait.look(lambda: cluster.get(mpijob_path(cluster.namespace, name)))
         job = SubmittedJob.from_json(body)
         status = LiveStatus.from_json((body["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS, ""))
         seen = SizeProgress(workers=workers, replicas=job.replicas, training=status.workers if status else 0)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError, Read
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.operations.deletion import Part, delete_and_wait
 from hvd_elastic.client.operations.resource_paths import mpijob_path, object_path
 from hvd_elastic.client.operations.stage_change import (
@@ -72,7 +73,8 @@ def wait_for_stage(cluster: ClusterClient, spec: JobSpec, *, sleep: Callable[[fl
     """Wait for the end of the staging Job. Raises StageFailedError, NotFoundError if it is gone, ClusterError."""
     (job,) = staging.manifests(spec)
     name = job["metadata"]["name"]
-    while (state := copy_state(cluster.get(object_path(job)))) is CopyState.RUNNING:
+    wait = LongWait(sleep=sleep)
+    while (state := copy_state(wait.look(lambda: cluster.get(object_path(job))))) is CopyState.RUNNING:
         sleep(_POLL_SECONDS)
     if state is CopyState.FAILED:
         raise StageFailedError(f"{name} has failed: kubectl logs -n {spec.namespace} job/{name} says why; stage again")

@@ -213,6 +213,8 @@ def _rehearse(
         try:
             after.append(manifest if role in new else _apply(cluster, manifest, force=force, dry_run=True))
         except RefusedError as error:
+            if error.is_passing:
+                raise
             refusals += refusal(manifest, error)
         except ForbiddenError as error:
             forbidden.append(str(error))

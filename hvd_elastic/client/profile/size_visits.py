@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.operations.first_step import JobFailedError
 from hvd_elastic.client.operations.resource_paths import mpijob_path
 from hvd_elastic.client.operations.scaling import POLL_SECONDS, scale, scaling_of, wait_for_size
@@ -51,14 +53,15 @@ def visit_sizes(
     meanwhile; UnknownJobError; ForeignJobError; other ClusterErrors.
     """
     before = _checked(find_submitted(cluster, name), sizes)
+    wait = LongWait(sleep=sleep)
     try:
         for size in sizes:
-            scale(cluster, name, size)
+            wait.look(partial(scale, cluster, name, size))
             wait_for_size(cluster, name, size, report=report, sleep=sleep)
             _wait_for_steps(cluster, name, size, steps, report=report, sleep=sleep)
     finally:
         with suppress(JobStateError):  # it has ended
-            scale(cluster, name, before)
+            wait.look(lambda: scale(cluster, name, before))
     wait_for_size(cluster, name, before, report=report, sleep=sleep)
     _wait_for_ledger(cluster, name, before, sleep=sleep)
 
@@ -80,12 +83,13 @@ def _wait_for_steps(
     cluster: ClusterClient, name: str, workers: int, steps: int, *, report: Report, sleep: Sleep
 ) -> None:
     """Wait until a job that has this size has done so many steps, as its status says each half minute."""
+    wait = LongWait(sleep=sleep)
     first: int | None = None
     told: StepProgress | None = None
     while told is None or told.done < steps:
         if told is not None:
             sleep(POLL_SECONDS)
-        body = cluster.get(mpijob_path(cluster.namespace, name))
+        body = wait.look(lambda: cluster.get(mpijob_path(cluster.namespace, name)))
         if ended := SubmittedJob.from_json(body).ended:
             wanted = f"{count_words(steps, 'step')} with {count_words(workers, 'worker')}"
             raise JobFailedError(f"{name} has {ended} before it did {wanted}")
@@ -101,8 +105,9 @@ def _wait_for_steps(
 
 def _wait_for_ledger(cluster: ClusterClient, name: str, workers: int, *, sleep: Sleep) -> None:
     """Wait until the ledger has the world of so many workers. It is written up to some seconds after the status."""
+    wait, reader = LongWait(sleep=sleep), JobFactReader(cluster)
     for _ in range(LEDGER_LOOKS):
-        ledger = JobFactReader(cluster).read(name, cluster.namespace).ledger or ()
+        ledger = wait.look(lambda: reader.read(name, cluster.namespace)).ledger or ()
         worlds = [entry for entry in ledger if isinstance(entry, WorldChanged)]
         if not worlds or len(worlds[-1].workers) in {workers, 0}:  # 0: it has ended
             return

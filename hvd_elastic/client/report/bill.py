@@ -5,14 +5,19 @@ cost by the price list, whatever else ran on them.
 """
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
-from hvd_elastic.client.job_lookup import list_jobs
+from hvd_elastic.client.job_lookup import cluster_time, find_job, list_jobs
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.client.report.job_status import account_of, lacks_ledger
 from hvd_elastic.client.report.prices import MachinePrice, PriceList
 from hvd_elastic.discovery.ledger.account import JobAccount
+
+_AT_ONCE: Final = 8
+"""Jobs that are read at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +70,21 @@ def bill(cluster: ClusterClient, name: str, prices: PriceList, namespace: str | 
 
     Raises UnknownJobError, ForeignJobError or another ClusterError.
     """
-    return bill_of(JobFactReader(cluster).read(name, namespace or cluster.namespace), prices)
+    found = find_job(cluster, name, namespace or cluster.namespace)
+    return bill_of(JobFactReader(cluster).read_record(found.job, found.now), prices)
 
 
 def bills(cluster: ClusterClient, prices: PriceList, namespace: str | None = None) -> Iterator[Bill]:
-    """The bills of all jobs of a namespace, or of the cluster, that have a ledger. Raises ClusterError."""
-    names = [(job["metadata"]["name"], job["metadata"]["namespace"]) for job in list_jobs(cluster, namespace)]
-    made = (bill(cluster, name, prices, where) for name, where in names)
-    return (one for one in made if one)
+    """The bills of all jobs of a namespace, or of the cluster, that have a ledger. Raises ClusterError.
+
+    One that is deleted meanwhile has the bill that its sidecar last told.
+    """
+    now = cluster_time(cluster)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        made = pool.map(
+            lambda job: bill_of(JobFactReader(cluster).read_record(job, now), prices), list_jobs(cluster, namespace)
+        )
+        yield from (one for one in made if one)
 
 
 def bill_of(facts: JobFacts, prices: PriceList) -> Bill | None:

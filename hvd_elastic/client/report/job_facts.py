@@ -135,21 +135,18 @@ class JobFactReader:
         here = f"/namespaces/{namespace}"
         with ThreadPoolExecutor() as pool:  # all of them take one round trip
             job = pool.submit(find_job, self._cluster, name, namespace)
-            pods = pool.submit(self._ask, lambda: self._pods(f"/api/v1{here}/pods", name), ())
+            pods, ledger = pool.submit(self._pods, here, name), pool.submit(self._ledger, here, name)
             launcher_path = f"/apis/batch/v1{here}/jobs/{name}-launcher"
             launcher_job = pool.submit(self._ask, lambda: self._cluster.get(launcher_path), None)
-            ledger_path = f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"
-            ledger = pool.submit(self._ask, lambda: self._ledger(ledger_path), None)
             found = job.result()
-        meta = found.job["metadata"]
+        meta, told = found.job["metadata"], ledger.result()
         workload = self._ask(lambda: self._workload(here, meta), None)
-        told, launchers = ledger.result(), [pod for pod in pods.result() if _role(pod) == Role.LAUNCHER]
         facts = JobFacts(
             job=found.job,
             now=found.now,
             pods=pods.result(),
             launcher_job=launcher_job.result(),
-            ledger=(*told, *untold_end(told, launchers, found.job)) if told else told,
+            ledger=_with_end(told, pods.result(), found.job),
             workload=workload,
             stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, meta, workload) if workload else None,
@@ -166,6 +163,19 @@ class JobFactReader:
             facts = replace(facts, events=self._ask(lambda: self._makers_events(path, name), ()))
         return replace(facts, unreadable=tuple(sorted(self._unreadable)))
 
+    def read_record(self, job: Json, now: float) -> JobFacts:
+        """What tells what a job has held: its ledger and its pods. Raises ClusterError.
+
+        Args:
+            job: its MPIJob, which may be deleted meanwhile.
+            now: Unix seconds of the API server's clock.
+        """
+        self._unreadable = []
+        name, here = job["metadata"]["name"], f"/namespaces/{job['metadata']['namespace']}"
+        pods = self._pods(here, name)
+        ledger = _with_end(self._ledger(here, name), pods, job)
+        return JobFacts(job=job, now=now, pods=pods, ledger=ledger, unreadable=tuple(sorted(self._unreadable)))
+
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         try:
             return question()
@@ -175,8 +185,9 @@ class JobFactReader:
             self._unreadable.append(str(error))
             return otherwise
 
-    def _pods(self, path: str, name: str) -> tuple[Json, ...]:
-        return tuple(self._cluster.list(path, labelSelector=f"{LABEL_JOB_NAME}={name}"))
+    def _pods(self, here: str, name: str) -> tuple[Json, ...]:
+        selector = f"{LABEL_JOB_NAME}={name}"
+        return self._ask(lambda: tuple(self._cluster.list(f"/api/v1{here}/pods", labelSelector=selector)), ())
 
     def _unlabelled(self, path: str, facts: JobFacts) -> tuple[Json, ...]:
         """Of the first that are missing: of a thousand that are not made yet, each would be asked for."""
@@ -212,9 +223,12 @@ class JobFactReader:
         except (RefusedError, UnreachableError):
             return ()  # its container has not started, or its node is lost
 
-    def _ledger(self, path: str) -> tuple[Entry, ...]:
-        data = self._cluster.get(path).get("data") or {}
-        return tuple(from_lines(str(data.get(LEDGER_KEY) or "").splitlines()))
+    def _ledger(self, here: str, name: str) -> tuple[Entry, ...] | None:
+        path = f"/api/v1{here}/configmaps/{name}{LEDGER_SUFFIX}"
+        found = self._ask(lambda: self._cluster.get(path), None)
+        if found is None:
+            return None
+        return tuple(from_lines(str((found.get("data") or {}).get(LEDGER_KEY) or "").splitlines()))
 
     def _workload(self, here: str, meta: dict[str, Any]) -> Json | None:
         if QUEUE_LABEL not in (meta.get("labels") or {}):
@@ -258,6 +272,12 @@ def nodes_with_taints(cluster: ClusterClient, pods: Iterable[Json]) -> tuple[Jso
         with contextlib.suppress(ForbiddenError):
             return tuple(cluster.list("/api/v1/nodes"))
     return ()
+
+
+def _with_end(told: tuple[Entry, ...] | None, pods: Iterable[Json], job: Json) -> tuple[Entry, ...] | None:
+    """A ledger, with the end that it lacks and other objects tell."""
+    launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
+    return (*told, *untold_end(told, launchers, job)) if told else told
 
 
 def _role(pod: Json) -> str:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
-from hvd_elastic.client.job_lookup import list_jobs_cached
+from hvd_elastic.client.job_lookup import cluster_time, list_jobs_cached
 from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.job_state import JobState, state_of_listed
 from hvd_elastic.client.report.job_status import worker_bounds
@@ -51,8 +50,7 @@ class ListedTotal:
 
 def list_job_states(cluster: ClusterClient, namespace: str | None = None) -> list[ListedJob]:
     """The jobs of a namespace, or of all, by namespace and name. Raises ClusterError."""
-    # The statuses' ages count by the cluster's clock, and this machine's may be minutes off.
-    now = (cluster.ask("GET", "/version").time or datetime.now(UTC)).timestamp()
+    now = cluster_time(cluster)
     jobs = (listed(job, now) for job in list_jobs_cached(cluster, namespace))
     return sorted(jobs, key=lambda job: (job.namespace, job.name))
 

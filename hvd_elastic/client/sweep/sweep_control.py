@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json, NotFoundError
+from hvd_elastic.client.connection.long_wait import LongWait
 from hvd_elastic.client.job_lookup import UnknownJobError
 from hvd_elastic.client.operations import deletion
 from hvd_elastic.client.operations.deletion import DeletionPlan
@@ -95,16 +97,16 @@ def delete_sweep(
 
     Whoever is interrupted can begin again, because the record goes last. Raises ClusterError.
     """
-    name = f"{plan.record.name}{SUFFIX}"
-    if _remove(cluster, _runner_path(cluster, plan.record)):
+    name, wait = f"{plan.record.name}{SUFFIX}", LongWait(sleep=sleep)
+    if wait.look(lambda: _remove(cluster, _runner_path(cluster, plan.record))):
         report(f"job/{name}")
     for job in plan.jobs:
         if job.job:
-            deletion.remove(cluster, job.job, propagation="Foreground")
+            wait.look(partial(deletion.remove, cluster, job.job, propagation="Foreground"))
     for job in plan.jobs:
         for part in deletion.delete(cluster, job, volumes=volumes, sleep=sleep):
             report(str(part))
-    if _remove(cluster, f"{collection_path('v1', 'ConfigMap', cluster.namespace)}/{name}"):
+    if wait.look(lambda: _remove(cluster, f"{collection_path('v1', 'ConfigMap', cluster.namespace)}/{name}")):
         report(f"configmap/{name}")
 
 
@@ -154,8 +156,9 @@ def _stop_runner(cluster: ClusterClient, record: SweepRecord, sleep: Sleep) -> N
         return
     path = collection_path("v1", "Pod", cluster.namespace)
     selector = f"{LABEL_PART_OF}={labels(record.name)[LABEL_PART_OF]}"
+    wait = LongWait(sleep=sleep)
     for _ in range(_POLLS):
-        pods = cluster.list(path, labelSelector=selector)
+        pods = wait.look(lambda: list(cluster.list(path, labelSelector=selector)))
         if not any((pod.get("status") or {}).get("phase") in {"Pending", "Running"} for pod in pods):
             return
         sleep(_POLL_SECONDS)

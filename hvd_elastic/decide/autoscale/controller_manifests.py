@@ -14,11 +14,13 @@ from hvd_elastic.mpijob.manifests.pod_parts import container_security, pod_secur
 
 NAME: Final = "hvd-elastic-autoscaler"
 _ALIVE: Final = "/run/alive/turn"
-_HUNG_SECONDS: Final = 120
-"""Without a turn for so long it is begun again. A turn that waits for the API server takes 30 s at most."""
+_HUNG_SECONDS: Final = 300
+"""Without a turn for so long in which the API server answers, it is begun again. An API server that is upgraded is away
+for some minutes, and a kubelet takes one to bring a new authority."""
 
 _CLUSTER_RULES: Final = (
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["list"]},
 )
 _JOB_RULES: Final = (

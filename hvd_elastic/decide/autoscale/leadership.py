@@ -49,6 +49,8 @@ class Leadership:
         self._namespace = namespace
         self._seen: _Seen | None = None
         self._until = float("-inf")
+        self.is_answered = False
+        """Whether the API server answered when the Lease was last looked at, whoever holds it."""
 
     @property
     def holder(self) -> str:
@@ -66,6 +68,10 @@ class Leadership:
             taken = self._take(asked)
         except ConflictError:  # another was faster
             taken = False
+        except ClusterError:
+            self.is_answered = False
+            raise
+        self.is_answered = True
         if taken:
             # The others count from when they see this, which is later.
             self._until = asked + RENEW_DEADLINE_SECONDS

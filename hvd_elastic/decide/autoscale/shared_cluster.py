@@ -124,12 +124,6 @@ def gpu_nodes(nodes: Iterable[Json]) -> tuple[GpuNode, ...]:
     return tuple(sorted((node for node in found if node is not None), key=lambda node: node.name))
 
 
-def gpu_pods(pods: Iterable[Json]) -> tuple[GpuPod, ...]:
-    """Those that count."""
-    found = (GpuPod.from_json(pod) for pod in pods)
-    return tuple(pod for pod in found if pod is not None)
-
-
 def _gpus(spec: Json) -> int:
     """Containers run together, init containers one by one before them."""
 

@@ -3,19 +3,17 @@
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
+from hvd_elastic.client.job_lookup import cluster_time
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
 from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.decision import SharedCluster
 from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH, HpaDemand, coming_gpus
-from hvd_elastic.decide.autoscale.shared_cluster import gpu_nodes, gpu_pods
+from hvd_elastic.decide.autoscale.pod_reader import GpuPodReader
+from hvd_elastic.decide.autoscale.shared_cluster import gpu_nodes
 
 log = logging.getLogger(__name__)
-
-_LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class StateReader:
@@ -30,6 +28,7 @@ class StateReader:
     ) -> None:
         """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
         self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
+        self._pods = GpuPodReader(cluster)
         self._hpas_refused = False
 
     def read(self) -> tuple[SharedCluster, float]:
@@ -37,10 +36,10 @@ class StateReader:
 
         A decision over a part would take an unread pod's GPU for idle.
         """
-        now = (self._cluster.ask("GET", "/version").time or datetime.now(UTC)).timestamp()
+        now = cluster_time(self._cluster)
         with ThreadPoolExecutor() as pool:
             nodes = pool.submit(lambda: gpu_nodes(self._cluster.list("/api/v1/nodes")))
-            pods = pool.submit(lambda: gpu_pods(self._cluster.list("/api/v1/pods", fieldSelector=_LIVE_PODS)))
+            pods = pool.submit(self._pods.read)
             jobs = pool.submit(self._jobs)
             hpas = pool.submit(self._hpas)
             forecast = pool.submit(self._forecast)

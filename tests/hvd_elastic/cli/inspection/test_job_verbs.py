@@ -2,6 +2,9 @@
 
 import json
 import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -89,6 +92,39 @@ def test_status_waits_for_a_state(training: KubeApi) -> None:
     assert call("status", "train", "--wait-for", "training").exit_code == 1
 
 
+def fail(served: KubeApi, *codes: int, then: Callable[[], object] = lambda: None) -> None:
+    """From its next look on the job is answered with these codes, and `then` happens."""
+    left = [200, *codes]
+
+    def fault(request: Request) -> None:
+        if request.path == f"{JOBS}/train" and left and (code := left.pop(0)) != 200:
+            if not left:
+                then()
+            raise Status(code)
+
+    served.fault = fault
+
+
+def test_faults_that_pass_end_neither_status_nor_watch(training: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hvd_elastic.cli.inspection.status._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("hvd_elastic.cli.inspection.watch._READ_SECONDS", 0.01)
+    for words in (("status", "train", "--wait-for", "succeeded"), ("watch", "train")):
+        training.put(JOBS, fresh())
+        end = partial(training.put, JOBS, mpijob(conditions=[condition("Succeeded")], ended=1.0))
+        fail(training, 503, 429, 500, 401, then=end)
+        said = call(*words)
+        assert said.exit_code == 0
+        assert "succeeded" in said.output
+
+
+def test_a_fault_does_not_outlast_the_time_limit(training: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hvd_elastic.cli.inspection.status._POLL_SECONDS", 0.01)
+    fail(training, *[503] * 1000)
+    said = call("status", "train", "--wait-for", "succeeded", "--timeout", "0.5")
+    assert said.exit_code == 124
+    assert "training with 2" in said.output, "what was seen last"
+
+
 def test_what_may_not_be_read_is_said_and_the_rest_is_shown(training: KubeApi) -> None:
     def no_ledger(request: Request) -> None:
         if "configmaps" in request.path:
@@ -149,6 +185,26 @@ def test_list_asks_for_mpijobs_and_the_time_and_nothing_else(training: KubeApi) 
     training.requests.clear()
     call("list")
     assert {request.path for request in training.requests} == {JOBS, VERSION}
+
+
+def test_the_cost_of_all_reads_of_each_job_its_pods_and_its_ledger(training: KubeApi) -> None:
+    """Also of one whose ledger is empty, and of one that is deleted meanwhile."""
+    for name in ("fresh", "gone"):
+        training.put(JOBS, {**fresh(), "metadata": {**fresh()["metadata"], "name": name, "uid": name}})
+    training.put(CONFIG_MAPS, {"metadata": {"name": "fresh-ledger"}, "data": {}})
+    training.requests.clear()
+
+    def delete(request: Request) -> None:
+        if request.path == PODS and request.query["labelSelector"].endswith("=gone"):
+            training.remove(JOBS, "gone")
+
+    training.fault = delete
+    said = call("cost", "--all")
+    assert said.exit_code == 0
+    assert {line.split()[1] for line in said.stdout.splitlines()[1:]} == {"train", "fresh", "gone"}
+    asked = Counter(request.path for request in training.requests)
+    ledgers = {f"{CONFIG_MAPS}/{name}-ledger": 1 for name in ("train", "fresh", "gone")}
+    assert asked == {VERSION: 1, JOBS: 1, PODS: 3, **ledgers}
 
 
 def test_events_tell_the_story(training: KubeApi) -> None:

@@ -192,9 +192,10 @@ def test_a_rotation_while_nobody_reads_is_said(api: KubeApi, cluster: ClusterCli
 def test_faults_that_pass_lose_nothing(api: KubeApi, cluster: ClusterClient, log: ContainerLog) -> None:
     reader = Reader(cluster, LogRequest(follow=True))
     until(lambda: log.is_followed(1))
-    left = iter([500, 503, 400, 500])
+    of_looks, of_logs = iter([500, 503, 401, 403, 429, 410]), iter([401, 403, 400, 500])
 
     def fault(request: Request) -> None:
+        left = of_logs if request.path.endswith("/log") else of_looks
         if request.path.startswith((PODS, JOBS)) and (status := next(left, 0)):
             raise Status(status)
 
@@ -208,6 +209,31 @@ def test_faults_that_pass_lose_nothing(api: KubeApi, cluster: ClusterClient, log
     reader.finish()
     assert reader.lines == ["world of 2", "[0] loss 0.5", "[1] warning", "[0] still"]
     assert any("trying again" in sentence for sentence in reader.said)
+    assert (next(of_looks, 0), next(of_logs, 0)) == (0, 0)
+
+
+def test_a_token_that_has_changed_is_followed_on_with(
+    api: KubeApi, cluster: ClusterClient, log: ContainerLog, tmp_path: Path
+) -> None:
+    reader = Reader(cluster, LogRequest(follow=True))
+    until(lambda: log.is_followed(1))
+    path = tmp_path / "kubeconfig"
+    path.write_text(path.read_text().replace("secret", "renewed"))
+
+    def fault(request: Request) -> None:
+        if request.headers["Authorization"] != "Bearer renewed":
+            raise Status(401)
+
+    api.fault = fault
+    log.cut()
+    until(lambda: log.is_followed(2))
+    log.write(1.0, "[0]<stdout>:still")
+    api.put(PODS, launcher(state=ended(), phase="Succeeded"))
+    api.put(JOBS, finished())
+    log.close()
+    reader.finish()
+    assert reader.lines[-1] == "[0] still"
+    assert reader.said == ["job job has succeeded"]
 
 
 def test_a_job_that_is_deleted_is_read_until_its_launcher_is_gone(

@@ -6,6 +6,7 @@ from typing import Any
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.connection.login import Login
+from hvd_elastic.client.connection.session import Session
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.job_reader import read_job
 from testbed.kube_api import JOBS, PODS, Json, KubeApi, Request, Status
@@ -61,7 +62,7 @@ class JobsCluster(KubeApi):
         return self.objects[group][name]
 
     def client(self) -> ClusterClient:
-        return ClusterClient(Login(server=f"http://127.0.0.1:{self.port}", namespace="default"))
+        return ClusterClient(Session(Login(server=f"http://127.0.0.1:{self.port}", namespace="default")))
 
     def kubeconfig(self, path: Path) -> Path:
         config = {
