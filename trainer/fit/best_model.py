@@ -7,7 +7,6 @@ checkpoint knows a better one.
 """
 
 import io
-import json
 import logging
 import re
 import threading
@@ -25,6 +24,7 @@ from hvd_elastic.trainer.checkpoint.transfer import upload
 from hvd_elastic.trainer.fit.early_stop import Mode
 from hvd_elastic.trainer.fit.fit_progress import FitProgress
 from hvd_elastic.trainer.fit.moments import BestEvaluation
+from hvd_elastic.trainer.telemetry.strict_json import strict_json
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class BestFiles:
         content = {"model": _on_cpu(model), "step": best["step"], "epoch": best["epoch"], "metrics": dict(metrics)}
         file = io.BytesIO()
         torch.save(content, file)
-        index = json.dumps({**best, "metrics": dict(metrics), "file": key.removeprefix(f"{FOLDER}/")}, indent=2)
+        index = strict_json({**best, "metrics": metrics, "file": key.removeprefix(f"{FOLDER}/")}, indent=2)
         self._unwritten = {key: file.getvalue(), INDEX: index.encode() + b"\n"}
         self.flush()
 

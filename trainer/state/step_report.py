@@ -22,7 +22,7 @@ class StepReport:
         self._last_step = time.monotonic()
 
     def log(self, fields: Mapping[str, object]) -> None:
-        self._logged.update(fields)
+        self._logged.update({name: each for name, each in fields.items() if name not in events.STEP_FIELDS})
 
     def forget(self) -> None:
         self._logged = {}
@@ -55,6 +55,6 @@ def tell_saves(outcomes: Iterable[SaveOutcome], progress: Progress) -> None:
         emit(events.Kind.CHECKPOINT, progress, saved=saved.step, **figures)
 
 
-def emit(kind: events.Kind, progress: Progress, **fields: object) -> None:
+def emit(kind: events.Kind, progress: Progress, /, **fields: object) -> None:
     """Emit an event of the present step."""
     events.emit(kind, rank=HOROVOD.rank(), size=HOROVOD.size(), step=progress.steps, **fields)

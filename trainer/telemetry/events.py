@@ -18,11 +18,11 @@ If `contract.ENV_EVENTS` names a folder, every process appends JSON objects, one
 * ended: this process has left its training function, and the last commit is as durable as it gets. With the values that
   the script logged after its last commit.
 
-A folder that cannot be written, or is full, costs its lines. Training goes on, and the log says once what is lost.
+A number that is not finite is null: a loss that is NaN, too. A folder that cannot be written, or is full, costs its
+lines, and a listener that fails its events. Training goes on, and the log says once what is lost.
 """
 
 import contextlib
-import json
 import logging
 import os
 import socket
@@ -30,10 +30,16 @@ import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_EVENTS
+from hvd_elastic.system.background_threads import ErrorLog
+from hvd_elastic.trainer.telemetry.strict_json import strict_json
 
 log = logging.getLogger(__name__)
+
+STEP_FIELDS: Final = frozenset({"time", "event", "rank", "size", "step", "epoch", "samples", "seconds"})
+"""Fields of a step's event that a script cannot log: they are what they say."""
 
 
 class Kind(StrEnum):
@@ -61,10 +67,14 @@ Event = Mapping[str, object]
 Listener = Callable[[Event], None]
 
 _listeners: list[Listener] = []
+_errors = ErrorLog(log)
 
 
 def subscribe(listener: Listener) -> None:
-    """Call `listener` with every event from now on. It runs in the training thread, so it must be fast."""
+    """Call `listener` with every event from now on. It runs in the training thread, so it must be fast.
+
+    What it raises is logged, and goes no further.
+    """
     if listener not in _listeners:
         _listeners.append(listener)
 
@@ -80,16 +90,17 @@ def enabled() -> bool:
     return bool(_listeners) or bool(os.environ.get(ENV_EVENTS))
 
 
-def emit(kind: Kind, *, rank: int, size: int, step: int, **fields: object) -> None:
+def emit(kind: Kind, /, *, rank: int, size: int, step: int, **fields: object) -> None:
     """Send an event to every listener, and to the events folder if the job has one."""
     folder = os.environ.get(ENV_EVENTS)
     if not enabled():
         return
     event = {"time": time.time(), "event": kind.value, "rank": rank, "size": size, "step": step, **fields}
-    if folder:
-        _file(folder).append(json.dumps(event, default=json_default).encode() + b"\n")
-    for listener in tuple(_listeners):
-        listener(event)
+    for listener in (*([_file(folder).write] if folder else []), *_listeners):
+        try:
+            listener(event)
+        except Exception as error:  # noqa: BLE001 - what is told of training must not end it
+            _errors.say("an event is lost", error)
 
 
 class EventsFile:
@@ -102,10 +113,11 @@ class EventsFile:
         self._lost = 0
         """Lines, since the last one that was written."""
 
-    def append(self, line: bytes) -> None:
-        """Write a line with its newline, if that is possible."""
+    def write(self, event: Event) -> None:
+        """Write an event as a line, if that is possible."""
+        line = strict_json(event).encode() + b"\n"
         try:
-            self._write(line)
+            self._append(line)
         except OSError as error:
             if not self._lost:
                 log.warning("events are lost, because %s cannot be written: %s", self._path, error.strerror)
@@ -115,7 +127,7 @@ class EventsFile:
             log.warning("%s is written again; %d events were lost", self._path, self._lost)
             self._lost = 0
 
-    def _write(self, line: bytes) -> None:
+    def _append(self, line: bytes) -> None:
         if self._descriptor is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -139,9 +151,3 @@ def _file(folder: str) -> EventsFile:
         host = os.environ.get("HOROVOD_HOSTNAME", socket.gethostname())
         _files[key] = EventsFile(Path(folder) / f"{host}-{os.getpid()}-{time.time_ns()}.jsonl")
     return _files[key]
-
-
-def json_default(value: object) -> object:
-    """For `json.dumps`: return a tensor or numpy number as a Python number, anything else as text."""
-    item = getattr(value, "item", None)
-    return item() if callable(item) else str(value)

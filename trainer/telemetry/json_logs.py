@@ -9,7 +9,6 @@ Every event (`trainer.telemetry.events`) becomes a line, and so does every recor
 rank, size and step of the latest event. The script's own logging is not changed.
 """
 
-import json
 import logging
 import os
 import sys
@@ -19,6 +18,7 @@ from typing import Final
 
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 from hvd_elastic.trainer.telemetry import events
+from hvd_elastic.trainer.telemetry.strict_json import strict_json
 
 JSON: Final = "json"
 """Value of `contract.ENV_LOG_FORMAT`."""
@@ -50,7 +50,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=events.json_default)
+        return strict_json(entry, ensure_ascii=False)
 
 
 def configure(environ: Mapping[str, str] = os.environ) -> bool:

@@ -4,14 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from hvd_elastic.trainer.telemetry.events import STEP_FIELDS
 from hvd_elastic.trainer.telemetry.loss_reading import LossReading
 
 MAX_METRICS: Final = 16
 """Names that are told: the first that the script logs."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_./:-]{1,64}")
 """Needs no escape in JSON, so that sixteen names fit into FIGURES_MAX_BYTES whatever they are."""
-_OURS: Final = frozenset({"time", "event", "rank", "size", "step", "epoch", "samples", "seconds", "loss"})
-"""Fields of a step's event that are told by themselves, or are no metrics."""
+_OURS: Final = STEP_FIELDS | {"loss"}
+"""Told by themselves, or no metrics."""
 
 
 class LoggedMetrics:

@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from hvd_elastic.trainer.telemetry.strict_json import single_value
+
 
 class LossReading:
     """Holds the last value that the script logged, and turns it into a number when somebody asks.
@@ -47,11 +49,7 @@ def _copy_in_background(value: Any) -> tuple[Any, Any]:
 
 
 def _finite(value: Any) -> float | None:
-    item = getattr(value, "item", None)
-    try:
-        number = item() if callable(item) else value
-    except (ValueError, RuntimeError):  # more than one element
-        return None
+    number = single_value(value)
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
     try:

@@ -33,5 +33,6 @@ def _words(values: dict[str, object]) -> str:
     certificate = Progress.from_state_dict(progress).data.certificate
     if certificate is None:
         return "no certificate"
+    certificate.forget()
     finding = examine(certificate)
     return finding.words if finding.holds else f"{WRONG}: {finding.words}"

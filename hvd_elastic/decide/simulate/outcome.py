@@ -1,8 +1,12 @@
 """What a simulated day comes to. GPU-seconds, if nothing else is said."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from hvd_elastic.decide.simulate.workload import Way
+
+MOST_CHANGES: Final = 1000
+"""More than a picture shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,6 +15,31 @@ class SizeChange:
 
     second: float
     workers: int
+
+
+class SizeHistory:
+    """The changes of a job's size, of which a bounded number is kept: a year has tens of thousands."""
+
+    def __init__(self) -> None:
+        self._changes: list[SizeChange] = []
+        self._stretch = 1.0
+        """Seconds of which the last change is kept. Doubled, so that stretches lie within each other."""
+        self.count = 0
+        """Of all changes."""
+
+    def note(self, second: float, workers: int) -> None:
+        """So many workers train from now on. Nothing is noted where that is not another number."""
+        if self._changes and self._changes[-1].workers == workers:
+            return
+        self.count += 1
+        self._changes.append(SizeChange(second=second, workers=workers))
+        if len(self._changes) > MOST_CHANGES:
+            while second > self._stretch * MOST_CHANGES / 2:
+                self._stretch *= 2
+            self._changes = list({change.second // self._stretch: change for change in self._changes}.values())
+
+    def changes(self) -> tuple[SizeChange, ...]:
+        return tuple(self._changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +63,14 @@ class JobOutcome:
     repeated_steps: int
     resizes: int
     restarts: int
-    pauses: tuple[float, ...]
-    """How long training stood still, each time, in seconds."""
+    pauses: int
+    """How often training stood still."""
+    paused_seconds: float
+    """... and how long in all."""
     completed: float | None
     """Second of the day at which it ended; None: it goes on."""
     sizes: tuple[SizeChange, ...]
+    """All changes; of more than MOST_CHANGES the last one in each of some hundred stretches of equal length."""
     cost: float | None = None
     """Money for what it held, in the currency of the prices; None: a price is not known."""
 

@@ -77,7 +77,8 @@ def _outcome(run: JobRun, given: float, seconds: float) -> JobOutcome:
         repeated_steps=round(progress.repeated_samples / run.job.samples_per_step),
         resizes=run.resizes,
         restarts=run.restarts,
-        pauses=tuple(progress.pauses),
+        pauses=progress.pauses,
+        paused_seconds=progress.paused_seconds,
         completed=run.completed,
-        sizes=tuple(run.sizes),
+        sizes=run.sizes.changes(),
     )

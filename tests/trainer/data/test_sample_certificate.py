@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 
 from hvd_elastic.trainer.data import sample_certificate
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.sample_certificate import Certificate, CertifiedPass, SampleHash, examine
+from hvd_elastic.trainer.data.sample_certificate import KEPT_ROWS, Certificate, CertifiedPass, SampleHash, examine
+from hvd_elastic.trainer.data.sample_proof import SampleProof
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 
 
@@ -139,6 +142,110 @@ def test_what_is_said(one: dict[str, object], words: str) -> None:
         assert examine(certificate).words == f"{words} (64 of them in the step in which a worker died)"
         certificate.digest ^= 1
         assert examine(certificate).words == "samples were left out or used more than once"
+
+
+def ended(epoch: int, told: int, *, name: str = "train", seed: int = 0) -> CertifiedPass:
+    return CertifiedPass(
+        name=name, first=epoch, last=epoch, length=51, seed=seed, shuffle=True, position=told, told=told
+    )
+
+
+def played(epochs: Iterable[list[CertifiedPass]]) -> Certificate:
+    """What a job has at the beginning of the epoch after these, whose certificate goes through a commit at each."""
+    certificate = Certificate()
+    for epoch, passes in enumerate(epochs):
+        for each in passes:
+            certificate.passes.append(each)
+            certificate.add(each.sum_of(0, each.told))
+        certificate.put_together(epoch + 1)
+        certificate = Certificate.from_state_dict(json.loads(json.dumps(certificate.state_dict())))
+    return certificate
+
+
+SIXTY_DAYS = range(8640)
+"""With an epoch each ten minutes."""
+
+
+@pytest.mark.parametrize(
+    "passes",
+    [
+        pytest.param(lambda epoch: [ended(epoch, 40 + epoch % 3)], id="as many workers as there were"),
+        pytest.param(lambda epoch: [ended(epoch, 48, seed=epoch)], id="a seed for each epoch"),
+        pytest.param(
+            lambda epoch: [ended(epoch, 51), *([ended(epoch, 51, name="test")] if epoch % 5 == 4 else [])],
+            id="an evaluation at times",
+        ),
+        pytest.param(lambda epoch: [ended(epoch, 51, name=f"part {epoch}")], id="a name for each epoch"),
+    ],
+)
+def test_sixty_days_take_the_room_of_a_few_epochs(passes: Callable[[int], list[CertifiedPass]]) -> None:
+    certificate = played(map(passes, SIXTY_DAYS))
+    assert len(certificate.passes) <= KEPT_ROWS
+    assert len(certificate.folded) <= KEPT_ROWS
+    assert len(json.dumps(certificate.state_dict())) < 2000
+    certificate.forget()
+    finding = examine(certificate)
+    assert finding.holds
+    latest = max(each.last for each in certificate.passes)
+    assert f"{latest}: " in finding.words[:300]
+    certificate.add(1)
+    assert not examine(certificate).holds, "a fault of long ago is there for good"
+
+
+def test_an_epoch_that_is_done_twice_is_found_after_it_was_folded() -> None:
+    certificate = played([ended(epoch, 40 + epoch % 3)] for epoch in range(40))
+    again = ended(7, 51)
+    certificate.passes.append(again)
+    certificate.add(again.sum_of(0, 51))
+    assert "more than one pass over train of epoch" in examine(certificate).words
+
+
+def test_whole_epochs_of_any_seeds_are_one_row_that_is_proved_from_the_length() -> None:
+    certificate = played([ended(epoch, 51, seed=epoch)] for epoch in range(100))
+    assert (len(certificate.passes), certificate.folded) == (1, [])
+    assert examine(certificate).words == "train, epochs 0-99: each of 51 samples once"
+
+
+def test_only_new_epochs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    sum_of = sample_certificate._sum_of_epoch.__wrapped__
+
+    def note(name: str, epoch: int, *rest: Any) -> int:
+        looked_at.append(epoch)
+        return sum_of(name, epoch, *rest)
+
+    monkeypatch.setattr(sample_certificate, "_sum_of_epoch", note)
+    certificate = played([ended(epoch, 51)] for epoch in range(50))
+    later, proof = ended(50, 51), SampleProof()
+    certificate.passes.append(later)
+    certificate.add(later.sum_of(0, 51))
+    for epochs in (range(51), [50]):
+        looked_at.clear()
+        proof.begin(certificate)
+        proof.wait()
+        assert sorted(set(looked_at)) == list(epochs)
+        assert proof.words == "train, epochs 0-50: each of 51 samples once"
+    proof.begin(certificate)
+    looked_at.clear()
+    committed = Certificate.from_state_dict(certificate.state_dict())
+    assert examine(committed).holds
+    assert set(looked_at) == {50}, "whoever becomes rank 0 has it from the commit"
+    committed.forget()
+    looked_at.clear()
+    assert examine(committed).holds
+    assert set(looked_at) == set(range(51)), "`verify` takes nobody's word"
+
+
+def test_the_certificate_of_an_older_version_is_read_and_gets_smaller() -> None:
+    passes = [ended(epoch, 40 + epoch % 3) for epoch in range(300)]
+    rows = [["train", each.first, each.last, 51, 0, True, each.told, each.told] for each in passes]
+    digest = sum(each.sum_of(0, each.told) for each in passes) % 2**64
+    certificate = Certificate.from_state_dict({"digest": digest, "by_plan": 0, "passes": rows})
+    assert examine(certificate).holds
+    for epoch in range(300, 320):
+        certificate.put_together(epoch)
+    assert len(certificate.passes) == KEPT_ROWS
+    assert examine(certificate).holds
 
 
 def test_the_hash_stays_the_same_between_versions() -> None:

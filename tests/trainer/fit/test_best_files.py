@@ -1,6 +1,7 @@
 """The files of the best model, on a real file system and in a real S3 server (moto)."""
 
 import io
+import json
 import logging
 from pathlib import Path
 
@@ -46,6 +47,11 @@ def test_the_files_are_the_same_in_every_store(url: str) -> None:
     store.read_into("best/step-5.pt", 0, memoryview(data))
     assert torch.load(io.BytesIO(data))["step"] == 5
     assert files.url_of(5) == f"{url.partition('?')[0]}/best/step-5.pt"
+
+
+def test_a_metric_that_is_no_number_is_null_in_the_index(tmp_path: Path) -> None:
+    BestFiles(f"file://{tmp_path}").write(progress(7), torch.nn.Linear(2, 1), {"accuracy": float("nan")})
+    assert json.loads((tmp_path / "best" / "best.json").read_text())["metrics"] == {"accuracy": None}
 
 
 def test_the_same_file_is_written_again_after_a_writer_was_killed(tmp_path: Path) -> None:

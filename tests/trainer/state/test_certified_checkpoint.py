@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from hvd_elastic.cli import cli
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_STEPS, ENV_RUN_DIR
 from hvd_elastic.trainer.data import sample_proof
+from hvd_elastic.trainer.data.progress import Progress
+from hvd_elastic.trainer.data.sample_certificate import KEPT_ROWS, examine
 from hvd_elastic.trainer.data.sample_proof import SampleProof
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 from hvd_elastic.trainer.elastic import horovod_patches
@@ -62,7 +64,7 @@ def test_each_sample_of_each_epoch_was_used_once(tmp_path: Path) -> None:
 def test_a_job_that_was_lost_whole_goes_on_with_its_certificate(tmp_path: Path) -> None:
     train(tmp_path, 2, stop=3)
     assert samples(tmp_path) == (
-        "train, epoch 0: each of 50 samples once; train, epoch 1: 24 of 50 samples once so far"
+        "train, epoch 1: 24 of 50 samples once so far; train, epoch 0: each of 50 samples once"
     )
     train(tmp_path, 3)
     assert samples(tmp_path) == "train, epochs 0-2: each of 50 samples once"
@@ -102,6 +104,21 @@ def test_each_commit_is_handed_over_with_its_own_certificate_and_not_changed_aft
 def test_samples_that_are_left_out_on_purpose_are_told(tmp_path: Path) -> None:
     train(tmp_path, 2, drop_last=True)
     assert samples(tmp_path).startswith("train, epochs 0-1: 48 of 50 samples once")
+
+
+def test_epochs_that_each_end_in_another_way_make_no_checkpoint_larger(tmp_path: Path) -> None:
+    state = State()
+    state.sync()
+    for state.epoch in state.remaining_epochs(60):
+        for _ in state.batches(range(50), batch_size=1 + state.epoch % 7, max_steps=3, seed=state.epoch):
+            state.commit()
+    certificate = Progress.from_state_dict(state._commits.last["progress"]).data.certificate
+    assert certificate is not None
+    assert len(certificate.passes) <= KEPT_ROWS + 2
+    finding = examine(certificate)
+    assert finding.holds
+    assert finding.words.startswith("train, epoch 59: 12 of 50 samples once so far; train, epoch 58: ")
+    assert finding.words.endswith("; train, epochs 0-49: 591 samples once, and no other")
 
 
 @pytest.mark.parametrize("wrong", [[0, 0], [0, 2]])

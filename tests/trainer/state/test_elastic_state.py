@@ -683,6 +683,18 @@ def test_how_a_save_ended_is_an_event(tmp_path: Path, monkeypatch: pytest.Monkey
     state._commits.durable.close()
 
 
+def test_the_names_of_an_event_are_its_own_whatever_a_script_logs() -> None:
+    state = State()
+    state.sync()
+    seen: list[Any] = []
+    events.subscribe(seen.append)
+    state.log(step="mine", rank="mine", samples="mine", progress=1, kind=2)
+    state.commit(epoch="mine", seconds="mine", loss=3)
+    (event,) = seen
+    assert "mine" not in event.values()
+    assert (event["step"], event["progress"], event["kind"], event["loss"]) == (1, 1, 2, 3)
+
+
 def test_a_worker_without_a_durable_commit_does_not_leave(tmp_path: Path) -> None:
     state = State(seen=0)
     state.sync()

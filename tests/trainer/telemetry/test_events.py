@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from hvd_elastic.mpijob.contract import ENV_EVENTS
 from hvd_elastic.trainer.telemetry import events
@@ -34,6 +35,30 @@ def test_a_folder_that_cannot_be_used_costs_its_events_only(
     assert steps(folder) == [3, 4]
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     assert "2 events were lost" in caplog.text
+
+
+def unreadable() -> object:
+    circle: list[object] = []
+    circle.append(circle)
+    return circle
+
+
+def fail(_: events.Event) -> None:
+    raise RuntimeError("no room")
+
+
+def test_what_cannot_be_told_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A value that cannot be written costs the file its line, and a listener's error the others nothing."""
+    monkeypatch.setenv(ENV_EVENTS, str(tmp_path))
+    heard: list[object] = []
+    events.subscribe(fail)
+    events.subscribe(lambda event: heard.append(event["step"]))
+    events.emit(events.Kind.STEP, rank=0, size=1, step=1, loss=unreadable())
+    events.emit(events.Kind.STEP, rank=0, size=1, step=2, loss=torch.tensor([1.0, 2.0]))
+    assert (steps(tmp_path), heard) == ([2], [1, 2])
+    assert "an event is lost: RuntimeError: no room" in caplog.text
 
 
 FULL_VOLUME = """

@@ -1,5 +1,6 @@
 import json
 import logging
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -32,7 +33,7 @@ def test_nothing_is_changed_unless_the_job_asks(environ: dict[str, str]) -> None
 def test_every_event_is_a_line_with_step_rank_and_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert json_logs.configure({ENV_LOG_FORMAT: "json"})
     assert json_logs.configure({ENV_LOG_FORMAT: "json"})
-    events.emit(events.Kind.STEP, rank=1, size=3, step=7, epoch=0, loss=torch.tensor(0.5))
+    events.emit(events.Kind.STEP, rank=1, size=3, step=7, epoch=0, loss=torch.tensor(0.5), perplexity=math.inf)
     (line,) = lines(capsys)
     assert str(line.pop("time")).endswith("+00:00")
     assert line == {
@@ -44,6 +45,7 @@ def test_every_event_is_a_line_with_step_rank_and_size(capsys: pytest.CaptureFix
         "step": 7,
         "epoch": 0,
         "loss": 0.5,
+        "perplexity": None,
     }
 
 

@@ -1,6 +1,7 @@
 """The cluster in the course of the day: nodes come and go, pods are bound and evicted, jobs respond."""
 
 import math
+from array import array
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -26,7 +27,7 @@ class ClusterDay:
 
     def __init__(self, day: Day, stalls: Stalls, *, unit: int = 1) -> None:
         self.day = day
-        self.waited: list[float] = []
+        self.waited = array("d")
         """Seconds of each pod of inference that runs, from its creation on."""
         self.runs: list[JobRun] = []
         self.on_change: Callable[[float], None] = _ignore

@@ -1,6 +1,6 @@
 """What a job has trained, and what became of the GPU-time that it held."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from hvd_elastic.decide.simulate.workload import SimulatedJob
@@ -36,7 +36,8 @@ class JobProgress:
     held: float = 0.0
     samples: float = 0.0
     repeated_samples: float = 0.0
-    pauses: list[float] = field(default_factory=list)
+    pauses: int = 0
+    paused_seconds: float = 0.0
     _durable: tuple[float, float] = (0.0, 0.0)
     _still_since: float | None = None
 
@@ -73,7 +74,8 @@ class JobProgress:
             self._still_since = self.now
         elif activity is GpuUse.TRAINING and self._still_since is not None:
             if self.now > self._still_since:
-                self.pauses.append(self.now - self._still_since)
+                self.pauses += 1
+                self.paused_seconds += self.now - self._still_since
             self._still_since = None
         self.activity = activity
 

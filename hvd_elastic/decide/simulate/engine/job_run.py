@@ -8,7 +8,7 @@ from hvd_elastic.decide.simulate.engine.event_queue import TimedAction
 from hvd_elastic.decide.simulate.engine.job_progress import GpuUse, JobProgress
 from hvd_elastic.decide.simulate.engine.job_workers import JobSurroundings, JobWorkers
 from hvd_elastic.decide.simulate.engine.scheduled_pod import WorkerPhase, WorkerPod
-from hvd_elastic.decide.simulate.outcome import SizeChange
+from hvd_elastic.decide.simulate.outcome import SizeHistory
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls
 
 
@@ -83,7 +83,7 @@ class JobRun:
         self.completed: float | None = None
         self.resizes = 0
         self.restarts = 0
-        self.sizes: list[SizeChange] = []
+        self.sizes = SizeHistory()
         self._response = response
         self._around = around
         self._timer = 0
@@ -194,6 +194,5 @@ class JobRun:
 
     def _note_size(self, now: float) -> None:
         size = self.workers.count(WorkerPhase.MEMBER) if self.phase is RunPhase.TRAINING else 0
-        changed = not self.sizes or self.sizes[-1].workers != size
-        if changed and self.phase is not RunPhase.RESIZING:
-            self.sizes.append(SizeChange(second=now, workers=size))
+        if self.phase is not RunPhase.RESIZING:
+            self.sizes.note(now, size)

@@ -1,5 +1,6 @@
 """Which node has room for how many GPUs, and who holds them. No question costs a look at every node."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -38,6 +39,26 @@ class NodeRoom:
         return (pod for pod in self.pods if isinstance(pod, WorkerPod))
 
 
+class NodeHeap:
+    """Numbers of nodes, the least first, each of them once: one that is pushed again and again takes no more room."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._members: set[int] = set()
+
+    @property
+    def first(self) -> int | None:
+        return self._heap[0] if self._heap else None
+
+    def push(self, node: int) -> None:
+        if node not in self._members:
+            self._members.add(node)
+            heappush(self._heap, node)
+
+    def pop(self) -> None:
+        self._members.remove(heappop(self._heap))
+
+
 class NodeTable:
     """All nodes, by number."""
 
@@ -48,7 +69,7 @@ class NodeTable:
         self._unit = unit
         self._lent = [0] * nodes
         self._versions = [0] * nodes
-        self._by_room: dict[tuple[int, int], list[int]] = {}
+        self._by_room: defaultdict[tuple[int, int], NodeHeap] = defaultdict(NodeHeap)
         self._candidates: dict[int, CandidateNodes] = {}
 
     def add(self, node: int, gpus: int) -> None:
@@ -131,11 +152,11 @@ class NodeTable:
     def preemptible(self, gpus: int) -> tuple[int, tuple[WorkerPod, ...]] | None:
         """The node and the workers to evict for a pod of this size; None: it has to wait."""
         if gpus not in self._candidates:
-            self._candidates[gpus] = CandidateNodes()
+            self._candidates[gpus] = CandidateNodes(self._versions)
             for node, room in enumerate(self.rooms):
                 if room is not None:
                     self._offer(node, room, gpus)
-        best = self._candidates[gpus].best(self._versions)
+        best = self._candidates[gpus].best()
         return None if best is None else (best, self._victims(self.room(best), gpus))
 
     def _hold(self, pod: ScheduledPod, gpus: int) -> None:
@@ -145,12 +166,12 @@ class NodeTable:
         if not isinstance(pod, WorkerPod):
             room.serving += gpus
 
-    def _first(self, nodes: list[int], available: int) -> int | None:
-        while nodes:
-            room = self.rooms[nodes[0]]
+    def _first(self, nodes: NodeHeap, available: int) -> int | None:
+        while (node := nodes.first) is not None:
+            room = self.rooms[node]
             if room is not None and room.available == available:
-                return nodes[0]
-            heappop(nodes)
+                return node
+            nodes.pop()
         return None
 
     def _changed(self, node: int) -> None:
@@ -160,12 +181,12 @@ class NodeTable:
         self.lendable += lent - self._lent[node]
         self._lent[node] = lent
         if room.available > 0:
-            heappush(self._by_room.setdefault((room.available, room.gpus), []), node)
+            self._by_room[room.available, room.gpus].push(node)
         for gpus in self._candidates:
             self._offer(node, room, gpus)
 
     def _offer(self, node: int, room: NodeRoom, gpus: int) -> None:
-        self._candidates[gpus].offer(node, self._versions[node], self._victims(room, gpus))
+        self._candidates[gpus].offer(node, self._victims(room, gpus))
 
     def _victims(self, room: NodeRoom, gpus: int) -> tuple[WorkerPod, ...]:
         if not room.open or room.available >= gpus:

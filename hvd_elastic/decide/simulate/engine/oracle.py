@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
 
 from hvd_elastic.decide.simulate.engine.idle_capacity import IdleCapacity, best_division
-from hvd_elastic.decide.simulate.outcome import JobOutcome, SizeChange
+from hvd_elastic.decide.simulate.outcome import JobOutcome, SizeHistory
 from hvd_elastic.decide.simulate.workload import SimulatedJob
+
+_KEPT_DIVISIONS: Final = 1024
+"""Each is a number for each job: a year has far more than a few hundred jobs leave room for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,7 +24,7 @@ class OracleJob:
     held: float = 0.0
     samples: float = 0.0
     completed: float | None = None
-    sizes: list[SizeChange] = field(default_factory=list)
+    sizes: SizeHistory = field(default_factory=SizeHistory)
 
     def has_work(self, now: float) -> bool:
         """Whether it takes what it is given."""
@@ -35,8 +40,7 @@ class OracleJob:
     def set(self, workers: int, now: float) -> None:
         """Train with so many from now on."""
         self.workers = workers
-        if not self.sizes or self.sizes[-1].workers != workers:
-            self.sizes.append(SizeChange(second=now, workers=workers))
+        self.sizes.note(now, workers)
 
     def pass_until(self, then: float, now: float) -> None:
         """Train. It has ended if its last sample was trained by then."""
@@ -60,11 +64,12 @@ class OracleJob:
             samples=self.samples,
             steps=steps,
             repeated_steps=0,
-            resizes=max(len(self.sizes) - 1, 0),
+            resizes=max(self.sizes.count - 1, 0),
             restarts=0,
-            pauses=(),
+            pauses=0,
+            paused_seconds=0.0,
             completed=self.completed,
-            sizes=tuple(self.sizes),
+            sizes=self.sizes.changes(),
         )
 
 
@@ -85,15 +90,16 @@ def given_to(
 
 
 def _play(idle: IdleCapacity, jobs: Sequence[OracleJob], seconds: float) -> None:
-    divisions: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+    @lru_cache(maxsize=_KEPT_DIVISIONS)
+    def divided(working: tuple[int, ...], gpus: int) -> tuple[int, ...]:
+        return best_division([jobs[number].job for number in working], gpus)
+
     later = [*idle.steps[1:], (float("inf"), 0)]
     for (begin, gpus), (end, _) in zip(idle.steps, later, strict=True):
         now = begin
         while now < min(end, seconds):
             working = tuple(number for number, job in enumerate(jobs) if job.has_work(now))
-            if (working, gpus) not in divisions:
-                divisions[working, gpus] = best_division([jobs[number].job for number in working], gpus)
-            now = _pass(jobs, dict(zip(working, divisions[working, gpus], strict=True)), now, min(end, seconds))
+            now = _pass(jobs, dict(zip(working, divided(working, gpus), strict=True)), now, min(end, seconds))
 
 
 def _pass(jobs: Sequence[OracleJob], workers: Mapping[int, int], now: float, end: float) -> float:

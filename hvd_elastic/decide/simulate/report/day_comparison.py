@@ -64,7 +64,7 @@ def comparison_csv(rows: Sequence[ComparedRow]) -> str:
 
 
 def as_plain(outcomes: Iterable[DayOutcome]) -> list[dict[str, Any]]:
-    """All that is known, for programs: sizes and every pause, too. Jobs that never end have `completed: null`."""
+    """All that is known, for programs: the changes of size, too. Jobs that never end have `completed: null`."""
     return [
         {
             **asdict(outcome),
@@ -95,8 +95,8 @@ def _row(outcome: DayOutcome, name: str, jobs: Sequence[JobOutcome]) -> Compared
         repeated_steps=sum(job.repeated_steps for job in jobs),
         resizes=sum(job.resizes for job in jobs),
         restarts=sum(job.restarts for job in jobs),
-        pauses=sum(len(job.pauses) for job in jobs),
-        paused_seconds=sum(sum(job.pauses) for job in jobs),
+        pauses=sum(job.pauses for job in jobs),
+        paused_seconds=sum(job.paused_seconds for job in jobs),
         completed=max(ends) if len(ends) == len(jobs) and ends else None,
         cost=sum(costs) if len(costs) == len(jobs) and costs else None,
     )

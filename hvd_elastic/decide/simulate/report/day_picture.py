@@ -17,8 +17,6 @@ _GAP: Final = 34
 _TOP: Final = 58
 _HOUR: Final = 3600.0
 _COLOURS: Final = ("#1f5fa8", "#d62728", "#2a8f4f", "#8a5fb0", "#c98a1b", "#4a4a4a", "#16a0a8", "#b04a7a")
-_MOST_POINTS: Final = 4000
-"""Of one line: a picture is not larger than what can be seen in it."""
 
 
 def day_picture(outcomes: Sequence[DayOutcome]) -> str:
@@ -64,14 +62,14 @@ def _panel(outcome: DayOutcome, top: float, most: int) -> Iterator[str]:
 
 
 def _steps(job: JobOutcome, seconds: float, top: float, most: int) -> str:
-    """A stair of the sizes. Of very many changes within one pixel only the last is drawn."""
-    moves, workers, drawn = [f"M{_LEFT},{top + _PANEL:.1f}"], 0, -1.0
+    """A stair of the sizes."""
+    moves, workers = [f"M{_LEFT},{top + _PANEL:.1f}"], 0
     for change in job.sizes:
         x = _LEFT + _PLOT * min(change.second, seconds) / seconds
-        if change.workers == workers or (len(job.sizes) > _MOST_POINTS and x - drawn < 0.5):
+        if change.workers == workers:
             continue
         moves.append(f"H{x:.1f}V{top + _PANEL * (1 - change.workers / most):.1f}")
-        workers, drawn = change.workers, x
+        workers = change.workers
     end = job.completed if job.completed is not None else seconds
     return "".join([*moves, f"H{_LEFT + _PLOT * min(end, seconds) / seconds:.1f}"])
 

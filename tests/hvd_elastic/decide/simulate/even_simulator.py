@@ -39,7 +39,8 @@ def outcome(day: Day, job: SimulatedJob, room: int, stalls: Stalls) -> JobOutcom
         repeated_steps=0,
         resizes=0,
         restarts=0,
-        pauses=(1.0, 2.5),
+        pauses=2,
+        paused_seconds=3.5,
         completed=job.begins + stalls.first_step + trained if done else None,
         sizes=(SizeChange(second=job.begins, workers=workers),),
     )

@@ -49,7 +49,7 @@ def test_a_job_that_is_to_have_less_gives_it_back_by_a_drain() -> None:
     first, second = outcome.jobs
     assert [size.workers for size in first.sizes] == [0, 3, 1]
     assert [size.workers for size in second.sizes] == [0, 3]
-    assert (first.repeated, first.pauses) == (0, (STALLS.shrink,))
+    assert (first.repeated, first.pauses, first.paused_seconds) == (0, 1, STALLS.shrink)
 
 
 def test_a_demand_says_what_the_job_is_and_does() -> None:

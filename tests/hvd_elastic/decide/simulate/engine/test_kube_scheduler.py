@@ -1,5 +1,7 @@
 """Which pod is bound where."""
 
+import tracemalloc
+
 from hvd_elastic.decide.simulate.engine.kube_scheduler import Binding, Eviction, KubeScheduler
 from hvd_elastic.decide.simulate.engine.node_table import NodeTable
 from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
@@ -131,3 +133,27 @@ def test_a_closed_node_takes_nobody_and_promises_nothing() -> None:
     assert pod.nominated is None
     table.release(victim)
     assert scheduler.schedule(2.0) == []
+
+
+def test_a_year_of_pods_that_come_and_go_takes_the_room_of_a_few() -> None:
+    table, _ = cluster(4, 4)
+
+    def go_on(moments: range) -> int:
+        """Bytes that are held in the end."""
+        for now in moments:
+            pod = worker(gpus=4, created=now)
+            table.bind(pod, now % 2, now)
+            table.release(pod)
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        assert table.preemptible(4) is None
+        few = go_on(range(100))
+        assert go_on(range(100, 5000)) - few < 2000
+        pod = worker(gpus=4)
+        table.bind(pod, 1, 5000.0)
+        assert table.preemptible(4) == (1, (pod,))
+        assert table.roomiest(4) == 0
+    finally:
+        tracemalloc.stop()
