@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from hvd_elastic.horovod.wheel_build import is_installed
 from hvd_elastic.local.local_environment import local_environment
@@ -56,8 +56,8 @@ def _folders(spec: JobSpec) -> Iterator[Problem]:
                 way_out=way_out,
             )
     url = urlsplit(spec.checkpoint.url) if spec.checkpoint else None
-    if url and url.scheme == "file" and not Path(url.path).parent.is_dir():
-        way_out = f"create it, or pass --checkpoint file://{Path.cwd()}/checkpoints"
+    if url and url.scheme == "file" and not Path(unquote(url.path, errors="surrogateescape")).parent.is_dir():
+        way_out = f"create it, or pass --checkpoint {Path.cwd().as_uri()}/checkpoints"
         yield Problem(
             path="checkpoint.url", value=url.geturl(), what="is in a folder that does not exist", way_out=way_out
         )
