@@ -35,11 +35,20 @@ class LocalHost:
 
     @classmethod
     def start(
-        cls, *, name: str, address: str, folder: Path, command: Sequence[str], environment: Mapping[str, str], log: Path
+        cls,
+        *,
+        name: str,
+        address: str,
+        ready_port: int,
+        folder: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
     ) -> Self:
         """Start the entry point, which warms `command` up. Its output until a launcher connects goes to `log`."""
         folder.mkdir(parents=True, exist_ok=True)
-        entry_point = [sys.executable, "-m", "hvd_elastic.cli", "worker", "--no-sshd", "--die-with-parent", "--"]
+        entry_point = [sys.executable, "-m", "hvd_elastic.cli", "worker", "--no-sshd", "--die-with-parent"]
+        entry_point += ["--ready-port", str(ready_port), "--"]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [*entry_point, *command],
