@@ -70,7 +70,14 @@ def test_bad_input_prints_every_problem_and_touches_nothing(hvd_elastic: Tool, t
     )
     assert ran.code == 2
     assert ran.out == ""
-    for start in ("nmae: 'a'", "image: 'a b'", "name: is missing", "workers.start: 5", "--env: 'NO'", "--cooldown: 'x'"):
+    for start in (
+        "nmae: 'a'",
+        "image: 'a b'",
+        "name: is missing",
+        "workers.start: 5",
+        "--env: 'NO'",
+        "--cooldown: 'x'",
+    ):
         assert start in ran.err, ran.err
     assert sorted(tmp_path.iterdir()) == [path]
 
