@@ -173,6 +173,8 @@ def _problem(detail: ErrorDetails) -> Problem:
     path = _path_of(detail["loc"])
     what, way_out = _explained(detail, path)
     value = None if detail["type"] == "missing" else detail["input"]
+    if value is None and path == "command":
+        way_out = COMMAND_WAY_OUT
     return Problem(path=path, value=value if _is_short(value) else _Excerpt(value), what=what, way_out=way_out)
 
 
@@ -189,6 +191,8 @@ class _Excerpt:
     def __repr__(self) -> str:
         return self._text
 
+
+COMMAND_WAY_OUT: Final = "name the program, on a command line after all options: -- python train.py"
 
 _MEANINGS: Final = {
     "missing": ("is missing", "add it"),

@@ -10,12 +10,12 @@ class Problem:
     path: str
     """The name of the value as the user wrote it: `workers.min`, `--workers`, `classes[2].value`."""
     value: object
-    """The wrong value. `...` for a whole section, which the message does not repeat."""
+    """The wrong value. The message repeats neither None, for one that is not there, nor `...`, for a whole section."""
     what: str
     """What is wrong with the value, without repeating it."""
     way_out: str = ""
 
     def __str__(self) -> str:
-        value = [] if self.value is ... else [repr(self.value)]
+        value = [] if self.value in (None, ...) else [repr(self.value)]
         way_out = [self.way_out] if self.way_out else []
         return ": ".join([self.path, *value, self.what, *way_out])

@@ -1,29 +1,64 @@
 """What must be true on this machine before a job's first process is started."""
 
+import errno
 import os
 import shutil
+import socket
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from hvd_elastic.horovod.wheel_build import is_installed
 from hvd_elastic.local.local_environment import local_environment
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.trainer.elastic.world.host_name import lookup_error
 from hvd_elastic.worker.standby.program import Program, read_python_arguments
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def local_problems(spec: JobSpec) -> list[Problem]:
     """Everything that `spec` needs and this machine lacks."""
-    return [*_program(spec), *_folders(spec), *_missing_packages()]
+    return [*_current_folder()] or [*_program(spec), *_folders(spec), *_host_name(), *_missing_packages()]
 
 
 def check_packages(*more: str) -> None:
     """Raises InvalidInputError with what is not installed of the training packages and `more` (of the extra `demo`)."""
     if problems := list(_missing_packages(*more)):
         raise InvalidInputError(problems)
+
+
+def check_output(folder: Path) -> None:
+    """Make the folder of results. Raises InvalidInputError if it cannot be made, or nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        error = write_error(folder)
+    except OSError as failure:
+        error = failure.strerror or str(failure)
+    if error:
+        what, way_out = f"cannot be written ({error})", "name a folder that can: --output FOLDER"
+        raise InvalidInputError([Problem(path="--output", value=str(folder), what=what, way_out=way_out)])
+
+
+def _current_folder() -> Iterator[Problem]:
+    try:
+        Path.cwd()
+    except OSError as error:
+        what = f"cannot be used ({error.strerror})"
+        yield Problem(path="the current folder", value=None, what=what, way_out="change to one that exists")
+
+
+def _host_name() -> Iterator[Problem]:
+    if (error := lookup_error()) is not None:
+        name = socket.gethostname()
+        what = f"does not resolve ({error.strerror}), and Horovod needs it"
+        way_out = f"add the line '127.0.1.1 {name}' to /etc/hosts"
+        yield Problem(path="the name of this host", value=name, what=what, way_out=way_out)
 
 
 def _program(spec: JobSpec) -> Iterator[Problem]:
@@ -61,11 +96,27 @@ def _folders(spec: JobSpec) -> Iterator[Problem]:
                 way_out=way_out,
             )
     url = urlsplit(spec.checkpoint.url) if spec.checkpoint else None
-    if url and url.scheme == "file" and not Path(url.path).parent.is_dir():
-        way_out = f"create it, or pass --checkpoint file://{Path.cwd()}/checkpoints"
-        yield Problem(
-            path="checkpoint.url", value=url.geturl(), what="is in a folder that does not exist", way_out=way_out
-        )
+    if url and url.scheme == "file":
+        yield from _checkpoint(url.geturl(), Path(unquote(url.path, errors="surrogateescape")))
+
+
+def _checkpoint(url: str, folder: Path) -> Iterator[Problem]:
+    """What would keep the first save from being made, half a minute after the first step."""
+    way_out = f"pass --checkpoint {Path.cwd().as_uri()}/checkpoints"
+    if not folder.parent.is_dir():
+        what, way_out = "is in a folder that does not exist", f"create it, or {way_out}"
+        yield Problem(path="checkpoint.url", value=url, what=what, way_out=way_out)
+    elif error := write_error(folder if folder.is_dir() else folder.parent):
+        yield Problem(path="checkpoint.url", value=url, what=f"cannot be written ({error})", way_out=way_out)
+
+
+def write_error(folder: Path) -> str:
+    """Why no file can be made in `folder`; empty if one can. A full disk is not asked: it may have space by then."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return "" if error.errno in _FULL else error.strerror or str(error)
+    return ""
 
 
 def _missing_packages(*more: str) -> Iterator[Problem]:

@@ -5,7 +5,6 @@ their ready ports, to the eligibility rules, as in a cluster, and writes the sna
 """
 
 import logging
-import os
 import random
 import shutil
 import socket
@@ -55,20 +54,37 @@ class NoLoopbackError(HvdElasticError):
     """There is no free range of loopback addresses: this is not Linux, or 127.0.0.0/8 is in use."""
 
 
-def free_network() -> str:
-    """The first three octets of loopback addresses on which no other job on this machine listens.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopbackNetwork:
+    """Addresses of this machine alone, one for each host."""
 
-    Raises NoLoopbackError where the machine has only 127.0.0.1.
+    octets: str
+    """The first three."""
+    ready_port: int
+    """READY_PORT, unless a program listens there on all addresses."""
+
+
+def free_network() -> LoopbackNetwork:
+    """Loopback addresses on which no other job on this machine listens.
+
+    Raises NoLoopbackError where the machine has only 127.0.0.1, or its loopback interface is down.
     """
-    for _ in range(20):
-        network = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"  # noqa: S311 - any free one will do
-        with closing(socket.socket()) as probe:
+    reason = ""
+    for port in (*[READY_PORT] * 20, 0):
+        octets = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"  # noqa: S311 - any free one will do
+        with closing(socket.socket()) as listener:
             try:
-                probe.bind((f"{network}.1", READY_PORT))
-            except OSError:
+                listener.bind((f"{octets}.1", port))
+                listener.listen(1)
+                # An address of an interface that is down can be bound all the same.
+                socket.create_connection(listener.getsockname(), timeout=5).close()
+            except OSError as error:
+                reason = error.strerror or str(error)
                 continue
-            return network
-    raise NoLoopbackError(f"no loopback address can be bound (system: {os.uname().sysname}): local hosts need Linux")
+            return LoopbackNetwork(octets=octets, ready_port=listener.getsockname()[1])
+    raise NoLoopbackError(
+        f"no loopback address can be used ({reason}): local hosts need Linux, and its interface lo (ip link set lo up)"
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +100,7 @@ class LocalCluster:
     rules: EligibilityRules
     names: Sequence[str]
     """The names of all hosts that may exist. The last ones are preempted first."""
-    network: str = field(default_factory=free_network)
+    network: LoopbackNetwork = field(default_factory=free_network)
     wanted: int = 0
     hosts: dict[str, LocalHost] = field(default_factory=dict)
     offered: tuple[Host, ...] = ()
@@ -98,7 +114,7 @@ class LocalCluster:
 
     def __post_init__(self) -> None:
         self._faults = WriteFaults(str(self.folder), log)
-        self._prober = Prober(self._probed, interval_seconds=PROBE_SECONDS)
+        self._prober = Prober(self._probed, port=self.network.ready_port, interval_seconds=PROBE_SECONDS)
 
     @property
     def inference(self) -> int:
@@ -169,7 +185,7 @@ class LocalCluster:
             self.hosts[name] = self._start(name, index)
 
     def _start(self, name: str, index: int) -> LocalHost:
-        address = f"{self.network}.{index + 1}"
+        address = f"{self.network.octets}.{index + 1}"
         link_address(self.folder, name, address)
         shutil.rmtree(self.folder / name, ignore_errors=True)
         replace_file(self.folder / _ROOM, bytes(_ROOM_BYTES))  # on a full disk the host would end as soon as it starts
@@ -177,6 +193,7 @@ class LocalCluster:
         return LocalHost.start(
             name=name,
             address=address,
+            ready_port=self.network.ready_port,
             folder=self.folder / name,
             command=self.command,
             environment=self.environment,

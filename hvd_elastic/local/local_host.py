@@ -39,6 +39,7 @@ class LocalHost:
         *,
         name: str,
         address: str,
+        ready_port: int,
         folder: Path,
         command: Sequence[str],
         environment: Mapping[str, str],
@@ -49,7 +50,8 @@ class LocalHost:
         to `log`.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        entry_point = [sys.executable, "-m", "hvd_elastic.cli", "worker", "--no-sshd", "--die-with-parent", "--"]
+        entry_point = [sys.executable, "-m", "hvd_elastic.cli", "worker", "--no-sshd", "--die-with-parent"]
+        entry_point += ["--ready-port", str(ready_port), "--"]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [*entry_point, *command],

@@ -2,10 +2,8 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,13 +14,18 @@ from typing import Final
 
 from hvd_elastic.discovery import EligibilityRules
 from hvd_elastic.local.launcher_commands import LauncherCommand, launcher_command
-from hvd_elastic.local.local_cluster import LocalCluster, prepare_run_dir
-from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.local.local_cluster import LocalCluster
+from hvd_elastic.local.run_folder import run_folder
+from hvd_elastic.mpijob.contract import HvdElasticError
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.system.child_processes import adopt_orphans, die_with_parent, kill_descendants
+from hvd_elastic.system.child_processes import adopt_orphans, die_with_parent, kill_descendants, stopped_together
+from hvd_elastic.system.plain_words import printable
 
 WARM_UP_SECONDS: Final = 600
 """How long the hosts of this machine may take to be ready. Nothing else comes here whose end is worth waiting for."""
+
+LAST_LINES: Final = 20
+"""Lines of a worker's log that a message has."""
 
 END_SECONDS: Final = 3.0
 """How long the launcher may take to end its processes after SIGTERM, before it is killed. Below 5 s in all."""
@@ -32,12 +35,6 @@ Say = Callable[[str], None]
 
 class WarmUpError(HvdElasticError):
     """Too few hosts became ready in time."""
-
-
-class TemporaryFolderError(HvdElasticError):
-    """There is no place for the files of the local hosts."""
-
-    exit_code = Exit.BAD_INPUT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,10 +52,13 @@ class LocalJob:
             return None
         return code if code >= 0 else 128 - code
 
-    def end(self) -> None:
-        """End the launcher and all that it started, within END_SECONDS; does nothing if it has ended."""
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End the launcher and all that it started, within END_SECONDS; does nothing if it has ended.
+
+        `number`: the signal that it gets, and so names as the reason.
+        """
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.launcher.pid, signal.SIGTERM)
+            os.killpg(self.launcher.pid, number)
         if self.wait(END_SECONDS) is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.launcher.pid, signal.SIGKILL)
@@ -74,8 +74,13 @@ def local_cluster(
     `hosts`: how many; `workers.max` if None. Raises TemporaryFolderError.
     """
     adopt_orphans()
-    folder = _new_folder()
-    cluster = LocalCluster(
+    wanted = spec.workers.max if hosts is None else hosts
+    with stopped_together(), run_folder() as folder, _served(_cluster(spec, folder, environment), wanted) as cluster:
+        yield cluster
+
+
+def _cluster(spec: JobSpec, folder: Path, environment: Mapping[str, str]) -> LocalCluster:
+    return LocalCluster(
         folder=folder,
         command=spec.command,
         environment=environment,
@@ -83,7 +88,11 @@ def local_cluster(
         rules=EligibilityRules(slots=spec.workers.slots, min_workers=spec.workers.min),
         names=[f"{spec.name}-worker-{index}" for index in range(spec.workers.max)],
     )
-    cluster.want(spec.workers.max if hosts is None else hosts)
+
+
+@contextmanager
+def _served(cluster: LocalCluster, hosts: int) -> Iterator[LocalCluster]:
+    cluster.want(hosts)
     rounds = threading.Thread(target=cluster.serve, name="local hosts")
     rounds.start()
     try:
@@ -92,18 +101,18 @@ def local_cluster(
         cluster.stop()
         rounds.join()
         kill_descendants()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _new_folder() -> Path:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="hvd-elastic-"))
-        prepare_run_dir(folder)
-    except OSError as error:
-        raise TemporaryFolderError(
-            f"no temporary folder can be written ({error.strerror}): make room, or set TMPDIR"
-        ) from error
-    return folder
+def _last_lines(cluster: LocalCluster) -> str:
+    """What the first host that is not ready has printed last: its log goes with the run's folder."""
+    host = next((host for host in cluster.hosts.values() if host.ready_since is None), None)
+    if host is None:
+        return "None of the others was started"
+    log = cluster.folder / f"{host.name}.log"
+    lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:] if log.exists() else []
+    if not lines:
+        return f"{host.name} has printed nothing"
+    return "\n".join((f"The last lines of {host.name}:", *map(printable, lines)))
 
 
 def warm_up(cluster: LocalCluster, spec: JobSpec, say: Say) -> None:
@@ -117,8 +126,8 @@ def warm_up(cluster: LocalCluster, spec: JobSpec, say: Say) -> None:
     while len(cluster.offered) < min(spec.workers.start, cluster.wanted):
         if time.monotonic() > deadline:
             raise WarmUpError(
-                f"{len(cluster.offered)} of {spec.workers.start} workers were ready after {limit} s: "
-                f"what they printed is in {cluster.folder}; see also elastic_timeout"
+                f"{len(cluster.offered)} of {spec.workers.start} workers were ready after {limit} s (elastic_timeout). "
+                + _last_lines(cluster)
             )
         if len(cluster.offered) != shown:
             shown = len(cluster.offered)

@@ -32,7 +32,7 @@ class Interrupted(Exception):  # noqa: N818 - not an error
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.exit_code = 128 + number
+        self.number = number
 
 
 def parse_resizes(text: str | None) -> tuple[TimedResize, ...]:
@@ -68,9 +68,13 @@ def run_job(spec: JobSpec, *, say: Callable[[str], None], resizes: Sequence[Time
         with _signals_raise(), local_cluster(spec, environment=environment) as cluster:
             warm_up(cluster, spec, say)
             with local_job(spec, cluster, environment=environment) as job:
-                return _wait(job, resizes, say)
+                try:
+                    return _wait(job, resizes, say)
+                except Interrupted as interrupted:
+                    job.end(interrupted.number)
+                    raise
     except Interrupted as interrupted:
-        return interrupted.exit_code
+        return 128 + interrupted.number
 
 
 def _wait(job: LocalJob, resizes: Sequence[TimedResize], say: Callable[[str], None]) -> int:

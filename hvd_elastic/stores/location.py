@@ -46,7 +46,7 @@ class Location:
         problems = _problems(split, options)
         if problems:
             raise CheckpointUrlError("\n".join(f"{url}: {problem}" for problem in problems))
-        path = unquote(split.path)
+        path = unquote(split.path, errors="surrogateescape")
         return cls(
             scheme=split.scheme,
             bucket=split.netloc,

@@ -4,8 +4,10 @@ import contextlib
 import ctypes
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -133,15 +135,55 @@ def kill_descendants(*, limit_seconds: float = 2.0) -> None:
     """Kill and reap every descendant. Needs `adopt_orphans()` to find those whose parent has ended."""
     deadline = time.monotonic() + limit_seconds
     while time.monotonic() < deadline:
-        for pid in children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _send_each(children(), signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
             time.sleep(0.002)
             continue
         return
+
+
+@contextmanager
+def stopped_together() -> Iterator[None]:
+    """Let Ctrl-Z stop every descendant with this process, and what continues this process continue them.
+
+    They are in sessions of their own, which a terminal's signals do not reach. Does nothing outside of the main thread,
+    nor where the signal is ignored.
+    """
+    before = signal.getsignal(signal.SIGTSTP)
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGTSTP, lambda *_: _stop_all())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def _stop_all() -> None:
+    """Parents are stopped first, and continued last: none must see a child that is stopped, and none starts another."""
+    stopped: list[int] = []
+    while new := [pid for pid in descendants() if pid not in stopped]:
+        _send_each(new, signal.SIGSTOP)
+        stopped += new
+    os.kill(os.getpid(), signal.SIGSTOP)
+    _send_each(reversed(stopped), signal.SIGCONT)
+
+
+def _send_each(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def descendants() -> list[int]:
+    """Process ids of all descendants of this process, each after its parent's."""
+    below, found = children_by_parent(), [os.getpid()]
+    for pid in found:
+        found += below.get(pid, [])
+    return found[1:]
 
 
 def children(parent: int | None = None) -> list[int]:

@@ -73,8 +73,8 @@ def _endpoint(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _split(url: str) -> tuple[str, str, str, int | None] | None:
-    """Scheme, host, path and port of a URL. None: it is not a valid URL."""
-    if any(character.isspace() or not character.isprintable() for character in url):
+    """Scheme, host, path and port of a URL. None: it is not a valid URL. The path of a file may have spaces."""
+    if not url.isprintable() or (" " in url and not url.startswith("file:")):
         return None
     try:
         parts = urlsplit(url)

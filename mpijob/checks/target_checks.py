@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from hvd_elastic.mpijob.description.job_spec import (
     AutoscaleSpec,
@@ -153,7 +153,7 @@ def _checkpoint_folder(spec: JobSpec) -> Iterator[Problem]:
     """A folder in the container's own file system would be lost with the pod."""
     if spec.checkpoint is None or not spec.checkpoint.url.startswith("file:"):
         return
-    folder = PurePosixPath(urlsplit(spec.checkpoint.url).path)
+    folder = PurePosixPath(unquote(urlsplit(spec.checkpoint.url).path))
     if spec.output is None or not folder.is_relative_to(spec.output.mount):
         what = "is not on shared storage: it would be lost with the pod"
         way_out = f"choose a folder in {spec.output.mount}" if spec.output else "set output, and choose a folder in it"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hvd_elastic.local.local_job import TemporaryFolderError, local_cluster
+from hvd_elastic.local.local_job import local_cluster
+from hvd_elastic.local.run_folder import TemporaryFolderError
 from hvd_elastic.mpijob.job_reader import read_job
 from testbed.cluster.small_disk import SmallDisk, small_disk
 from tests.local.test_run import SCRIPT

@@ -1,6 +1,7 @@
 """`hvd-elastic run` with real processes: how it ends, and what it does when hosts change."""
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from hvd_elastic.local import local_run
+from tests.failing_threads import wait_for
 
 pytestmark = pytest.mark.process
 
@@ -63,14 +65,17 @@ def mark() -> Iterator[str]:
 
 
 def processes(mark: str) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("HVD_ELASTIC_TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    return found
+    return [" ".join(info["cmdline"]) for info in marked(mark)]
+
+
+def marked(mark: str) -> list[dict[str, Any]]:
+    """What psutil knows of each process of a run."""
+    all_of_them = [process.info for process in psutil.process_iter(["environ", "cmdline", "status"])]
+    return [
+        info
+        for info in all_of_them
+        if (info["environ"] or {}).get("HVD_ELASTIC_TEST_MARK") == mark and info["status"] != psutil.STATUS_ZOMBIE
+    ]
 
 
 def start(mark: str, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
@@ -105,10 +110,39 @@ def test_an_interrupt_ends_every_process(number: signal.Signals, script: str, ma
     next(line for line in job.stdout if "step 5" in line)
 
     job.send_signal(number)
-    job.communicate(timeout=60)
+    output = job.communicate(timeout=60)[0]
 
     assert job.returncode == 128 + number
     assert processes(mark) == []
+    assert f"the job failed with {128 + number}: ended by {number.name}" in output
+    assert "KeyboardInterrupt" not in output
+
+
+def test_ctrl_z_stops_every_process_and_fg_continues_them(script: str, mark: str) -> None:
+    job = start(mark, "--workers", "2", "--", "python", script, "100000", "-1", "-")
+    assert job.stdout is not None
+    next(line for line in job.stdout if "step 5" in line)
+
+    job.send_signal(signal.SIGTSTP)
+    wait_for(lambda: statuses(mark) == {psutil.STATUS_STOPPED}, seconds=30)
+    job.send_signal(signal.SIGCONT)
+    wait_for(lambda: psutil.STATUS_STOPPED not in statuses(mark), seconds=30)
+
+    reached = max(int(found[1]) for line in take(job, 20) if (found := re.search(r"step (\d+) size 2", line)))
+    next(line for line in job.stdout if f"step {reached + 50} size 2" in line)
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=60)
+    assert job.returncode == 128 + signal.SIGTERM
+
+
+def take(job: subprocess.Popen[str], lines: int) -> list[str]:
+    assert job.stdout is not None
+    return list(itertools.islice(job.stdout, lines))
+
+
+def statuses(mark: str) -> set[str]:
+    """Of all processes of a run."""
+    return {info["status"] for info in marked(mark)}
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("launch", marks=pytest.mark.core), "horovodrun"])

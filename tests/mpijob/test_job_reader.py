@@ -4,7 +4,7 @@ import pytest
 
 from hvd_elastic.mpijob.contract import Exit, Standby
 from hvd_elastic.mpijob.description.job_spec import LauncherKind
-from hvd_elastic.mpijob.job_reader import read_job
+from hvd_elastic.mpijob.job_reader import COMMAND_WAY_OUT, read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.mpijob.jobs import job, refused
 
@@ -108,7 +108,7 @@ def test_problems_of_flags_are_named_after_the_flag() -> None:
 
 
 def test_missing_keys() -> None:
-    assert problems("workers: 1:2") == ["name: None: is missing: add it", "command: None: is missing: add it"]
+    assert problems("workers: 1:2") == ["name: is missing: add it", "command: is missing: " + COMMAND_WAY_OUT]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from hvd_elastic.priorityclasses import Problem
 def test_a_problem_is_one_line_with_place_value_reason_and_way_out() -> None:
     problem = Problem(path="workers.min", value=5, what="is above workers.max 4", way_out="lower it")
     assert str(problem) == "workers.min: 5: is above workers.max 4: lower it"
-    assert str(Problem(path="name", value=None, what="is missing")) == "name: None: is missing"
+    assert str(Problem(path="name", value=None, what="is missing")) == "name: is missing"
 
 
 def test_the_value_of_a_whole_section_is_not_repeated() -> None:

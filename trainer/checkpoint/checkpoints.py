@@ -28,6 +28,11 @@ OUTCOMES: Final = 16
 """Outcomes that are kept for a caller that does not ask for them."""
 
 
+CLAIM_SECONDS: Final = 10.0
+"""Between two looks for a newer claim. It is a small read in the background, and what is trained after a newer claim is
+lost."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveCounts:
     """Numbers and outcome of this process's saves, for metrics and the log."""
@@ -117,7 +122,8 @@ class Checkpoints:
         """The last save and the deletions after it. Its thread lives on for a moment: nothing waits for that."""
         self._has_ended.set()
         self._last_step = 0
-        self._last_clock = self._opened_clock = clock()
+        self._last_clock = self._opened_clock = self._looked_clock = clock()
+        self._look: threading.Thread | None = None
 
     @property
     def busy(self) -> bool:
@@ -148,15 +154,34 @@ class Checkpoints:
         """Whether the interval in steps or seconds, whichever is first, has passed since the last save began.
 
         False while `busy`. After a failed save it is True before a whole interval has passed. Also True for a writer
-        that was fenced out, so that it calls `save()` and gets the FencedError. Costs nothing.
+        that was fenced out, so that it calls `save()` and gets the FencedError. Costs nothing, but that it looks for a
+        newer claim in the background, each CLAIM_SECONDS.
         """
         if not self.idle:
             return False
+        self._look_for_claims()
         elapsed = self._clock() - self._last_clock
         failed = bool(self._counts.error)
         return self._fenced is not None or self._interval.due(
             steps=step - self._last_step, seconds=elapsed, failed=failed
         )
+
+    def _look_for_claims(self) -> None:
+        if self._clock() - self._looked_clock < CLAIM_SECONDS or (self._look is not None and self._look.is_alive()):
+            return
+        self._looked_clock = self._clock()
+        self._look = threading.Thread(target=self._look_at_claim, name="checkpoint-claim", daemon=True)
+        self._look.start()
+
+    def _look_at_claim(self) -> None:
+        try:
+            self._claim.check_newest()
+        except FencedError as error:
+            if not self._stop.is_set():
+                log.warning("%s", error)
+                self._fenced = error
+        except Exception as error:  # noqa: BLE001 - nothing is known; the next save tells, or the next look
+            log.debug("no look for a newer claim: %s", error)
 
     def set_interval(self, seconds: float) -> None:
         """From now on a save is due this long after the last one began; the interval in steps stays."""

@@ -296,7 +296,8 @@ def examine(certificate: Certificate) -> CertificateFinding:
         return CertificateFinding(holds=False, words=f"samples were left out or used more than once{more}")
     latest = max((each.last for each in certificate.passes), default=0)
     rows = _put_together(replace(each) for each in certificate.passes if each.told)
-    words = [_words(each, latest) for each in reversed(rows)]  # `status` has no room for all
+    # The newest first: `status` has no room for all.
+    words = [_words(each, latest) for each in sorted(rows, key=lambda row: row.last, reverse=True)]
     words += [each.words() for each in certificate.folded]
     by_plan = f" ({certificate.by_plan:,} of them in the step in which a worker died)" if certificate.by_plan else ""
     return CertificateFinding(holds=True, words="; ".join(words) + by_plan if words else "no samples yet")

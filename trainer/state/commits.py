@@ -195,6 +195,9 @@ class Commits:
         """Make the last commit durable at the end of training: no later one may follow. Only the writer waits.
 
         A store that is away is asked again for FINAL_SECONDS. Then a warning says that the commit is not durable.
+
+        Raises:
+            FencedError: a newer writer owns the prefix: what was trained since then is nowhere, and no success.
         """
         if self.last is None or not self.durable.is_writer or self.is_durable or self._final_step == self.step:
             return
@@ -210,6 +213,7 @@ class Commits:
             self._sleep(min(rest, FINAL_BACKOFF.with_jitter(failures, least=0.5)))
         if not self.is_durable:
             logger.warning("the last commit of training, step %d, is not durable", self.step)
+            self.durable.raise_if_fenced()
 
     def _save_within(self, seconds: float, reason: str) -> None:
         deadline = self._clock() + seconds

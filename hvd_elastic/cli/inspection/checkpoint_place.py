@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from urllib.parse import unquote
 
 import click
 
@@ -49,7 +50,7 @@ def readable_url(spec: "JobSpec") -> str:
     url = checkpoint_prefix(spec)
     if not url.startswith(_FILE):
         return f"{url}?endpoint={spec.checkpoint.endpoint}" if spec.checkpoint.endpoint else url
-    folder = Path(url.removeprefix(_FILE))
+    folder = Path(unquote(url.removeprefix(_FILE)))
     if folder.is_dir():
         return url
     claims = [mount.claim(spec) for mount in mounts(spec) if folder.is_relative_to(mount.path)]

@@ -44,13 +44,13 @@ def command(
     from hvd_elastic.local.demo.demo_report import as_data, draw, print_report
     from hvd_elastic.local.demo.demo_runs import UNDISTURBED, DemoSettings, run_demo
     from hvd_elastic.local.demo.display import Display
-    from hvd_elastic.local.local_checks import check_packages
+    from hvd_elastic.local.local_checks import check_output, check_packages
 
     check_packages("matplotlib", "sklearn")
     if data:
         idx_folder(data)
     settings = DemoSettings(data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size)
-    output.mkdir(parents=True, exist_ok=True)
+    check_output(output)
     console = Console(file=lossy(sys.stdout))  # `| head` must not cost the report
     beside = ", and with stock horovodrun under the same load" if stock else ""
     console.print(

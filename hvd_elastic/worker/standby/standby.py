@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_COMPILER, CompilerImport, Standby
+from hvd_elastic.system.background_threads import error_words
 from hvd_elastic.worker.adoption import adopt_protocol
 from hvd_elastic.worker.adoption.adopted_environment import adopted_environment
 from hvd_elastic.worker.standby import script_runner
@@ -125,9 +126,14 @@ def _prepare(options: argparse.Namespace) -> None:
     if options.mode is Standby.OFF:
         # A launcher is already waiting, and the program may not use Horovod at all.
         if importlib.util.find_spec("horovod") is not None:
-            with contextlib.suppress(ImportError):
+            try:
                 _install(None)
                 _defer_compiler()
+            except ModuleNotFoundError:
+                pass
+            except ImportError as error:
+                # The script's own import of torch, the second in this process, has another message.
+                print(f"hvd-elastic: {error_words(error)}", file=sys.stderr, flush=True)  # noqa: T201
         return
     with _out_of_collections():
         for name in PRELOADED:

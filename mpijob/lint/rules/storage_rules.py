@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
+from urllib.parse import unquote
 
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
@@ -119,7 +120,7 @@ def checkpoint_in_the_pod(job: LintedJob) -> Iterator[Violation]:
     url = main.variable(ENV_CHECKPOINT).get("value")
     if not (url.text or "").startswith("file://"):
         return
-    volume = job.worker.pod.volume_at((url.text or "").removeprefix("file://"))
+    volume = job.worker.pod.volume_at(unquote((url.text or "").removeprefix("file://")))
     if not volume.exists or volume.get("emptyDir").exists:
         yield violation(url, "this folder disappears with the pod")
 

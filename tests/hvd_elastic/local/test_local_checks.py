@@ -6,6 +6,7 @@ from hvd_elastic.local.local_checks import local_problems
 from hvd_elastic.local.local_run import TimedResize, parse_resizes
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.stores.location import Location
 
 
 def problems(**values: object) -> list[str]:
@@ -37,6 +38,23 @@ def test_every_missing_thing_is_named_at_once(tmp_path: Path) -> None:
 
     assert [line.split(":")[0] for line in found] == ["command[1]", "data.local", "output.mount", "checkpoint.url"]
     assert all(": " in line and len(line.split(": ")) >= 4 for line in found), "path, value, what, way out"
+
+
+@pytest.mark.parametrize("name", ["a b", "M\u00fcll", "100%", "a\udcff"])
+def test_a_checkpoint_is_in_a_folder_of_any_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the check proposes it takes, and the name as it is typed, but for what a URL cannot hold."""
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    (problem,) = problems(command=["true"], checkpoint="file:///no/where/checkpoints")
+    proposed = problem.rpartition("--checkpoint ")[2]
+
+    assert problems(command=["true"], checkpoint=proposed) == []
+    assert Location.parse(proposed).path == str(folder / "checkpoints")
+    if name in {"a b", "M\u00fcll"}:
+        assert problems(command=["true"], checkpoint=f"file://{folder}/checkpoints") == []
+        assert Location.parse(f"file://{folder}/checkpoints").path == str(folder / "checkpoints")
 
 
 def test_a_program_that_is_not_there_is_named() -> None:

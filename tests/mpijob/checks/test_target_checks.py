@@ -26,7 +26,7 @@ def test_what_a_local_run_may_do_and_a_cluster_not(keys: dict[str, object]) -> N
 
 
 def test_an_image_is_needed() -> None:
-    with pytest.raises(InvalidInputError, match="image: None: is missing"):
+    with pytest.raises(InvalidInputError, match="image: is missing"):
         render(read_job(None, {"name": "a", "command": ["b"]}))
 
 

@@ -142,6 +142,22 @@ def test_of_two_launchers_the_first_is_fenced_out_for_good(url: str, opened: Ope
     assert found.step == 2
 
 
+def test_a_newer_claim_is_noticed_before_the_next_save(
+    url: str, opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    old = opened(url, "one", interval_seconds=1000, clock=lambda: now[0])
+    save(old, 1)
+    settle(old)
+    opened(url, "two")
+    assert not old.due(2), "nobody has looked yet"
+    now[0] += checkpoints_module.CLAIM_SECONDS
+    wait_for(lambda: old.due(3))
+    assert "launcher two has claimed the checkpoints" in caplog.text
+    with pytest.raises(FencedError, match="launcher two has claimed the checkpoints"):
+        old.save(small(3), step=3, world_size=1, reason="interval")
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_save_has_ended_whatever_became_of_it(folder: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else no later save would ever be due."""

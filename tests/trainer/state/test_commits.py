@@ -11,7 +11,7 @@ import torch
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from hvd_elastic.stores.file_store import FileStore, FileUpload
 from hvd_elastic.stores.retry import TransientError
-from hvd_elastic.trainer.checkpoint import SaveCounts, StoreError
+from hvd_elastic.trainer.checkpoint import FencedError, SaveCounts, StoreError
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.commits import FINAL_SECONDS, Commits
 from hvd_elastic.trainer.state.durable.durable_tier import DurableTier, TierSettings
@@ -257,6 +257,14 @@ def test_the_end_of_training_does_not_wait_for_ever(
     training.commits.save_final()
     assert sum(pauses) == pytest.approx(FINAL_SECONDS if error is TransientError else 0.0)
     assert "the last commit of training, step 1, is not durable" in caplog.text
+
+
+def test_the_end_of_a_training_that_was_fenced_out_is_no_success(training: Training) -> None:
+    training.commit()
+    again = Training()
+    with pytest.raises(FencedError, match="this process no longer writes"):
+        training.commits.save_final()
+    again.commits.durable.close()
 
 
 def test_an_upload_that_is_given_up_is_not_waited_for(training: Training, store: SlowStore) -> None:

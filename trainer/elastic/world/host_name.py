@@ -19,11 +19,9 @@ def check_host_name() -> None:
         SystemExit: `Exit.SCRIPT_MISTAKE` if the name is not known, `Exit.HOST_CHANGE` if DNS does not answer now: the
             launcher uses the host again after a moment.
     """
-    name = socket.gethostname()
-    try:
-        socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        is_temporary = error.errno == socket.EAI_AGAIN
+    error = lookup_error()
+    if error is not None:
+        name, is_temporary = socket.gethostname(), error.errno == socket.EAI_AGAIN
         print(  # noqa: T201
             f"hvd-elastic: the name of this host, {name}, does not resolve ({error.strerror}), and hvd.init() would"
             " crash on it: Gloo looks it up. Kubernetes writes a pod's own name into its /etc/hosts; elsewhere add the"
@@ -31,4 +29,13 @@ def check_host_name() -> None:
             file=sys.stderr,
             flush=True,
         )
-        raise SystemExit(int(Exit.HOST_CHANGE if is_temporary else Exit.SCRIPT_MISTAKE)) from None
+        raise SystemExit(int(Exit.HOST_CHANGE if is_temporary else Exit.SCRIPT_MISTAKE))
+
+
+def lookup_error() -> socket.gaierror | None:
+    """Why this host's own name does not resolve; None: it does."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        return error
+    return None

@@ -24,7 +24,7 @@ from hvd_elastic.mpijob.contract import (
 from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.system.backoff import Backoff
-from hvd_elastic.trainer.checkpoint import Checkpoint, Checkpoints, StoreError, open_checkpoints
+from hvd_elastic.trainer.checkpoint import Checkpoint, Checkpoints, FencedError, StoreError, open_checkpoints
 from hvd_elastic.trainer.checkpoint.checkpoints import SaveOutcome
 from hvd_elastic.trainer.checkpoint.interval import AutomaticInterval, fixed_seconds
 from hvd_elastic.trainer.state.durable.tier_opening import TierOpening
@@ -259,6 +259,11 @@ class DurableTier:
     def failure_may_pass(self) -> bool:
         """Whether the last save failed for a reason that may be gone at the next attempt."""
         return self._checkpoints is not None and isinstance(self._checkpoints.failure, TransientError)
+
+    def raise_if_fenced(self) -> None:
+        """Raise the FencedError of the last save, if that was the reason for its failure."""
+        if self._checkpoints is not None and isinstance(self._checkpoints.failure, FencedError):
+            raise self._checkpoints.failure
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the save in progress has succeeded or failed. Returns whether the last save is durable."""
