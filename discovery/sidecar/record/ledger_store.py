@@ -82,7 +82,7 @@ class LedgerStore:
         appended again.
         """
         if not self._version:  # they go on from what could not be read yet, as all that is in memory does
-            self.ledger = self._with(entries)
+            self.ledger, entries = self._with(entries), ()
         try:
             if not self._write(longer := self._with(entries)):
                 self._write(longer := self._with(entries), again=True)

@@ -90,7 +90,7 @@ class LedgerWriter:
         if self._pending and not self._unnamed and moment >= self._next_write:
             self._next_write = moment + RETRY_SECONDS
             self._write()
-        elif moment >= self._next_check:
+        elif not self._pending and moment >= self._next_check:
             self._next_check = moment + CHECK_SECONDS
             self._attempt(self._store.check, "the ledger cannot be looked at")
 
