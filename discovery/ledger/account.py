@@ -101,10 +101,6 @@ class _Worker:
     def preempted(self) -> bool:
         return self.leaving is not None and self.leaving.why is Departure.PREEMPTED
 
-    @property
-    def entries(self) -> list[Entry]:
-        return [entry for entry in (self.bound, self.leaving, self.gone) if entry]
-
 
 @dataclass(slots=True, kw_only=True)
 class _Book:
@@ -268,8 +264,12 @@ class _Book:
     def closed(self) -> tuple[Totals, list[Entry]]:
         self._count_open(self.latest)
         rest: list[Entry] = [entry for entry in (self.launcher, self.ended, self.wanted, self.first_world) if entry]
-        # Held before lent: a worker that is held while its job is suspended ends only the loans before it.
-        rest += [entry for worker in (*self.held.values(), *self.lent.values()) for entry in worker.entries]
+        # All of one kind together, which makes them short; and those that are gone last: a worker that is held while
+        # its job is suspended ends only the loans before it.
+        workers = (*self.held.values(), *self.lent.values())
+        rest += [worker.bound for worker in workers]
+        rest += [worker.leaving for worker in workers if worker.leaving]
+        rest += [worker.gone for worker in workers if worker.gone]
         if self.world is not self.first_world:
             rest.append(self.world or WorldChanged(unix=self.latest, workers=()))
         began = self.latest if self.began is None else self.began

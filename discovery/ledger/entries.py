@@ -9,11 +9,12 @@ launcher's pod.
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
+from hvd_elastic.discovery.ledger.packed_lines import MANY, packed, packed_world, unpacked_run, unpacked_world
 from hvd_elastic.discovery.ledger.untrusted_values import typed_fields
 
 
@@ -246,19 +247,48 @@ Entry = (
 _CLASSES: Final[dict[str, type[Any]]] = {made.kind: made for made in Entry.__args__}
 
 
+_TOGETHER: Final = frozenset({WorkerBound.kind, WorkerLeaving.kind, WorkerGone.kind})
+"""Kinds of which a large job has as many at a time as it has workers."""
+_MAX_NAMES: Final = 8_000_000
+"""Workers in all worlds of a ledger, after which it is read no further: that of a job has less in MOST_BYTES."""
+
+
 def to_line(entry: Entry) -> str:
     """One line of JSON with its newline. Fields that have their default are left out."""
-    defaults = {known.name: known.default for known in fields(entry)}
-    document = {name: value for name, value in asdict(entry).items() if value != defaults[name]}
-    return json.dumps({"kind": entry.kind, **document}, separators=(",", ":")) + "\n"
+    return _text(_document(entry))
+
+
+def to_text(entries: Iterable[Entry]) -> str:
+    """Lines of all these; those of many workers that were bound, leave or are gone together are one."""
+    return "".join(map(_text, packed(map(_document, entries), kinds=_TOGETHER)))
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":")) + "\n"
+
+
+def _document(entry: Entry) -> Mapping[str, Any]:
+    known = ((each.name, getattr(entry, each.name), each.default) for each in fields(entry))
+    document = {"kind": entry.kind, **{name: value for name, value, default in known if value != default}}
+    return packed_world(document) if isinstance(entry, WorldChanged) else document
 
 
 def from_lines(lines: Iterable[str]) -> Iterator[Entry]:
     """The entries of a ledger. A line that is torn, of an unknown kind, or has a value of a wrong type, is left out."""
+    names = _MAX_NAMES
     for line in lines:
         try:
             document = json.loads(line)
-            made = _CLASSES[document["kind"]]
-            yield made(**typed_fields(made, document))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            found = [_entry(each) for each in (unpacked_run(document) if document["kind"] == MANY else [document])]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             continue
+        yield from found
+        names -= sum(len(entry.workers) for entry in found if isinstance(entry, WorldChanged))
+        if names < 0:
+            return
+
+
+def _entry(document: Mapping[str, Any]) -> Entry:
+    made = _CLASSES[document["kind"]]
+    entry: Entry = made(**typed_fields(made, unpacked_world(document) if made is WorldChanged else document))
+    return entry

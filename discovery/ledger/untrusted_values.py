@@ -47,7 +47,10 @@ def finite_number(value: object) -> float | None:
 
 def one_line(value: object, most: int) -> str | None:
     """The first `most` characters of a text, without what a terminal would not show as it is; None if it is no text."""
-    return "".join(each for each in value[:most] if each.isprintable()) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    text = value[:most]
+    return text if text.isprintable() else "".join(each for each in text if each.isprintable())
 
 
 def _whole(value: object) -> int | None:

@@ -1,7 +1,7 @@
 """What the sidecar's threads have received so far, and when."""
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from hvd_elastic.discovery.kube import watch
 from hvd_elastic.discovery.rules.cluster_views import JobView
@@ -11,6 +11,11 @@ from hvd_elastic.discovery.sidecar.resource_watcher import NODES, is_forbidden
 from hvd_elastic.discovery.sidecar.sidecar_metrics import Metrics
 
 log = logging.getLogger(__name__)
+
+_NODES_REFUSED: Final = (
+    "nodes may not be read, which is tried again every few minutes: draining and spot nodes show only by what happens"
+    " to their pods"
+)
 
 
 class ClusterState:
@@ -73,7 +78,7 @@ class WatchHealth:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._faults: dict[str, str] = {}
-        """Resource to the fault's text."""
+        """Resource to what was said of it."""
 
     def take(self, resource: str, message: watch.Message[Any]) -> None:
         """Count a message of the watch of `resource`; log its first fault of a kind and its recovery."""
@@ -87,8 +92,8 @@ class WatchHealth:
 
     def _take_fault(self, resource: str, fault: watch.WatchFault) -> None:
         self._metrics.faults.labels(resource).inc()
-        if resource == NODES and is_forbidden(fault):
-            log.info("nodes may not be read: draining and spot nodes show only by what happens to their pods")
-        elif self._faults.get(resource) != str(fault.error):
-            self._faults[resource] = str(fault.error)
-            log.warning("%s: %s; trying again", resource, fault.error)
+        is_refused = resource == NODES and is_forbidden(fault)
+        sentence = _NODES_REFUSED if is_refused else f"{resource}: {fault.error}; trying again"
+        if self._faults.get(resource) != sentence:
+            self._faults[resource] = sentence
+            log.log(logging.INFO if is_refused else logging.WARNING, "%s", sentence)

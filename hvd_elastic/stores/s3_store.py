@@ -1,4 +1,4 @@
-"""Checkpoints in an object store with the S3 protocol: AWS, MinIO, Ceph, R2 ... Only this module imports boto3.
+"""Checkpoints in an object store with the S3 protocol: AWS, MinIO, Ceph, R2 ...
 
 botocore's own retries are off: if the answer to a conditional write is lost, a blind retry is refused because the first
 attempt succeeded. Here a refused writer reads the object and recognizes its own bytes. Facts: the answer is 412 to
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from hvd_elastic.stores import rotated_credentials
 from hvd_elastic.stores.errors import CorruptError, StoreError, StoreFullError
 from hvd_elastic.stores.retry import TransientError, call_with_retries
 from hvd_elastic.stores.store import SMALL_BYTES, StoredObject
@@ -121,7 +122,8 @@ def make_client(*, endpoint: str | None, region: str | None, threads: int) -> An
         # An endpoint in the cluster has no wildcard DNS name for its buckets.
         s3={"addressing_style": "path"} if own else None,
     )
-    return boto3.session.Session().client("s3", endpoint_url=endpoint, region_name=region, config=config)
+    session = boto3.session.Session(region_name=region)
+    return rotated_credentials.make_client(session, endpoint_url=endpoint, config=config)
 
 
 class S3Upload:

@@ -6,6 +6,7 @@ import pytest
 
 from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
 from hvd_elastic.mpijob.contract import LEDGER_KEY, LEDGER_SUFFIX
+from hvd_elastic.mpijob.manifests.supporting import rbac
 from testbed.cluster.site import Site
 from testbed.cluster.standing import Scenario, nothing_lost
 from testbed.kube import waiting
@@ -63,4 +64,25 @@ def test_rubbish_in_a_ledger_stops_nothing(cluster: Site, scenario: Scenario) ->
         within_seconds=HEALED_SECONDS,
         every_seconds=2,
     )
+    nothing_lost(scenario.account)
+
+
+@pytest.mark.parametrize("standing", ["launch"], indirect=True)
+def test_rights_that_are_gone_for_a_moment_end_no_record(cluster: Site, scenario: Scenario) -> None:
+    """As of an API server that has not loaded its Roles yet: all that the sidecar asks for is refused with 403."""
+    kubectl, job = scenario.kubectl, scenario.job
+    before, role = ledger(kubectl, job.name), f"{job.name}{rbac.SUFFIX}"
+    rules = kubectl.get("role", role)["rules"]
+    kubectl.patch("role", role, {"rules": []})
+    try:
+        kubectl("delete", "configmap", f"{job.name}{LEDGER_SUFFIX}")
+        waiting.until(
+            "the sidecar has looked for the ledger and was refused",
+            lambda: "lives in memory only" in job.log("discovery"),
+            within_seconds=HEALED_SECONDS,
+            every_seconds=2,
+        )
+    finally:
+        kubectl.patch("role", role, {"rules": rules})
+    wait_healed(kubectl, job.name, before)
     nothing_lost(scenario.account)

@@ -6,7 +6,7 @@ is not allowed is said once.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -62,18 +62,22 @@ class LauncherJob:
             return
         meta = self._server.get(self._path)["metadata"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
-        while self._unowned:
-            path = self._unowned[-1]
+        refused: ApiStatusError | None = None
+        for path in tuple(self._unowned):
             try:
-                owners = self._server.get(path)["metadata"].get("ownerReferences") or []
-                # A stranger's reference stays; one to an earlier Job of this name would have it deleted.
-                others = [each for each in owners if (each["kind"], each["name"]) != (owner["kind"], owner["name"])]
-                if owners != [*others, owner]:
-                    self._server.patch(path, {"metadata": {"ownerReferences": [*others, owner]}})
-            except ApiStatusError as error:
-                if error.status != HTTPStatus.NOT_FOUND:
-                    raise
-            self._unowned.pop()
+                self._own(path, owner)
+                self._unowned.remove(path)
+            except ApiStatusError as error:  # it hinders no other; and one that is not there may come
+                refused = refused if error.status == HTTPStatus.NOT_FOUND else error
+        if refused:
+            raise refused
+
+    def _own(self, path: str, owner: Mapping[str, str]) -> None:
+        owners = self._server.get(path)["metadata"].get("ownerReferences") or []
+        # A stranger's reference stays; one to an earlier Job of this name would have it deleted.
+        others = [each for each in owners if (each["kind"], each["name"]) != (owner["kind"], owner["name"])]
+        if owners != [*others, owner]:
+            self._server.patch(path, {"metadata": {"ownerReferences": [*others, owner]}})
 
     def _count_own_failure(self) -> None:
         job, pods = self._read()

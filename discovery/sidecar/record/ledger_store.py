@@ -19,6 +19,7 @@ from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer, ApiStatus
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
 from hvd_elastic.discovery.ledger.entries import Entry
+from hvd_elastic.discovery.ledger.record_gap import bridged
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, LEDGER_KEY, LEDGER_SUFFIX, MANAGED_BY
 
 Json = Mapping[str, Any]
@@ -80,6 +81,8 @@ class LedgerStore:
         Raises LedgerRefusedError if they are kept in memory only; another ApiError if they are not, and may be
         appended again.
         """
+        if not self._version:  # they go on from what could not be read yet, as all that is in memory does
+            self.ledger, entries = self._with(entries), ()
         try:
             if not self._write(longer := self._with(entries)):
                 self._write(longer := self._with(entries), again=True)
@@ -158,7 +161,8 @@ class LedgerStore:
         there = BoundedLedger.from_text((found.get("data") or {}).get(LEDGER_KEY) or "" if is_ours else "")
         self._make_way(there.latest_launcher)
         # What was kept in memory while it could not be read is newer than what stands there.
-        found_ledger = there if self._version else there.append(there.without_known(self.ledger.entries))
+        unread = () if self._version else self.ledger.entries
+        found_ledger = there.append(there.without_known(bridged(there.entries, unread)))
         if found_ledger.continues(self.ledger):
             self.ledger = found_ledger
         else:

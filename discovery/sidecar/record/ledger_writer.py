@@ -47,7 +47,7 @@ class LedgerWriter:
         self._store = LedgerStore(
             server, options.place, launcher_uid=options.pod_uid, is_launcher=is_launcher, on_trouble=self._complain
         )
-        self._preemptors = PreemptorLookup(server, options.place)
+        self._preemptors = PreemptorLookup(server, options.place, clock=clock)
         self._on_written, self._clock = on_written, clock
         self._pending: list[Entry] = []
         self._unnamed: dict[str, float] = {}
@@ -90,7 +90,7 @@ class LedgerWriter:
         if self._pending and not self._unnamed and moment >= self._next_write:
             self._next_write = moment + RETRY_SECONDS
             self._write()
-        elif moment >= self._next_check:
+        elif not self._pending and moment >= self._next_check:
             self._next_check = moment + CHECK_SECONDS
             self._attempt(self._store.check, "the ledger cannot be looked at")
 
@@ -102,13 +102,13 @@ class LedgerWriter:
         """Entries keep their order, so all wait while a preemptor may still be named."""
         for number, (uid, until) in enumerate(list(self._unnamed.items())):
             found = self._find_preemptor(uid) if number < MAX_NAMED else ""
-            if found or moment >= until or not self._preemptors.is_allowed:
+            if found or max(moment, self._preemptors.next_try) >= until:
                 del self._unnamed[uid]
                 self._pending = [_preempted_by(entry, uid, found) for entry in self._pending]
 
     def _find_preemptor(self, uid: str) -> str:
         try:
-            return self._preemptors.find(uid) if self._preemptors.is_allowed else ""
+            return self._preemptors.find(uid)
         except ApiError:
             return ""
 
@@ -134,6 +134,8 @@ class LedgerWriter:
             log.info("%s: %s", otherwise, error)
             return False
         else:
+            if self._complaint:
+                log.info("the ledger, ConfigMap %s, is kept again", self._store.name)
             self._complaint = ""
         return True
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hvd_elastic.stores import rotated_credentials
 from hvd_elastic.stores.bucket.bucket_access import BucketAccess
 from hvd_elastic.stores.bucket.bucket_address import BucketAddress
 from hvd_elastic.stores.bucket.listed_page import ListedPage
@@ -42,7 +43,7 @@ def make_client(*, endpoint: str | None, threads: int, session: Any = None) -> A
         # An endpoint in the cluster has no wildcard DNS name for its buckets.
         s3={"addressing_style": "path"} if own else None,
     )
-    return (session or boto3.session.Session()).client("s3", endpoint_url=endpoint, config=config)
+    return rotated_credentials.make_client(session or boto3.session.Session(), endpoint_url=endpoint, config=config)
 
 
 class Boto3Requests:

@@ -1,4 +1,5 @@
 import itertools
+import logging
 import threading
 import time
 import urllib.error
@@ -14,6 +15,7 @@ from hvd_elastic.discovery.expected_workers import read_expected
 from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.rules import unused_hosts
+from hvd_elastic.discovery.sidecar import resource_watcher
 from hvd_elastic.discovery.sidecar import sidecar as sidecar_module
 from hvd_elastic.discovery.sidecar.cluster_actions import ActionExecutor, ActionResult, RecordBeginning
 from hvd_elastic.discovery.sidecar.launcher.launcher_drain import DRAIN_SECONDS, LauncherDrain
@@ -38,6 +40,7 @@ from hvd_elastic.mpijob.contract import (
     SnapshotState,
     WorkerState,
 )
+from hvd_elastic.system.backoff import Backoff
 from hvd_elastic.system.job_key import request_key
 from testbed.kube_api import EVENTS, JOBS, NODES, OWNER, PODS, KubeApi, Request, Status, mpijob, node, pod
 from tests.discovery.conftest import Running, Start, until
@@ -254,7 +257,38 @@ def test_works_where_nodes_may_not_be_read(api: KubeApi, start: Start) -> None:
     put(api, 0)
     running = start()
     running.shows(0)
-    assert api.asked(watch=False, path=NODES) == 1
+    assert api.asked(watch=False, path=NODES) == 1, "not again at once"
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_nodes_that_are_refused_for_a_moment_are_watched_again(
+    code: int, api: KubeApi, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An API server that has started answers so until it has loaded its Roles."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(resource_watcher, "REFUSED", Backoff(first_seconds=0.01, most_seconds=0.05))
+
+    def refuse(request: Request) -> None:
+        if request.path == NODES:
+            raise Status(code)
+
+    api.put(NODES, node("a"))
+    api.put(NODES, node("b"))
+    api.put(PODS, pod(0, node="a"))
+    api.put(PODS, pod(1, node="b"))
+    running = start()
+    running.shows(0, 1)
+    until(lambda: api.watching[NODES] == 1)
+    api.fault = refuse
+    api.cut()
+    until(lambda: sum("nodes may not be read" in record.message for record in caplog.records) == 1)
+    asked = len(api.requests)
+    until(lambda: sum(request.path == NODES for request in api.requests[asked:]) > 3)
+    api.fault = lambda request: None
+    api.put(NODES, node("b", taints=("aws-node-termination-handler/spot-itn",)))
+    running.shows(0)
+    until(lambda: any(record.message == "nodes: the API server answers again" for record in caplog.records))
+    assert sum("nodes may not be read" in record.message for record in caplog.records) == 1
 
 
 def test_reaps_workers_that_have_ended_with_their_record_and_no_other(api: KubeApi, start: Start) -> None:

@@ -66,6 +66,8 @@ class Faults:
     lock: threading.Lock = field(default_factory=threading.Lock)
     conditional: threading.Lock = field(default_factory=threading.Lock)
     stopping: threading.Event = field(default_factory=threading.Event)
+    access_key: str = ""
+    """The only one that is good, if not empty: a request that is signed with another gets ExpiredToken."""
 
     def add(self, fault: Fault, method: str, path: str, *, times: int = 1, skip: int = 0) -> Rule:
         rule = Rule(fault=fault, method=method, path=path, times=times, skip=skip)
@@ -77,6 +79,7 @@ class Faults:
         with self.lock:
             self.rules.clear()
             self.log.clear()
+            self.access_key = ""
 
     def choose(self, method: str, path: str) -> Fault | None:
         with self.lock:
@@ -115,6 +118,8 @@ class Handler(BaseHTTPRequestHandler):
                 body = flip(body)
             case Fault.IGNORE_CONDITIONS:
                 del self.headers["If-None-Match"], self.headers["If-Match"]
+        if f"Credential={self.faults.access_key}" not in self.headers.get("Authorization", ""):
+            return self.answer(400, BODY.format(code="ExpiredToken").encode())
         if announced_digest_differs(self.headers, body):
             return self.answer(400, BODY.format(code="BadDigest").encode())
         status, headers, content = self.forward(body)

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hvd_elastic.stores import s3_store
 from hvd_elastic.stores.location import Location
 from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.stores.s3_store import S3Store, make_client, translate_errors
+from hvd_elastic.system.atomic_file import replace_file
 from hvd_elastic.trainer.checkpoint import Checkpoints, FencedError, StoreError, StoreFullError
 from hvd_elastic.trainer.checkpoint.errors import CorruptError
 from tests.trainer.checkpoint.proxy import Fault, Faults, proxy, wait_for
@@ -305,6 +307,45 @@ def test_a_store_that_refuses_connections_for_a_moment_is_used_when_it_is_back(s
         store._sleep = lambda _: back.enter_context(proxy(faults.upstream, port=port))
         assert store.keys("manifests") == ()
     store.close()
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Writes the credentials file with keys of this name, the only credentials there are."""
+    file = tmp_path / "credentials"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+
+    def write(name: str) -> None:
+        lines = (f"aws_{field} = {name}" for field in ("access_key_id", "secret_access_key", "session_token"))
+        replace_file(file, "\n".join(("[default]", *lines)))
+
+    return write
+
+
+def test_a_credentials_file_that_is_rotated_is_read_anew(
+    s3_url: str, faults: Faults, opened: Open, keys: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = s3_url.partition("endpoint=")[2].partition("&")[0]
+    monkeypatch.setattr(
+        s3_store, "make_client", lambda **_: make_client(endpoint=endpoint, region="us-east-1", threads=3)
+    )
+    faults.access_key = "first"
+    keys("first")
+    checkpoints = opened(s3_url)
+    for step, name in enumerate(("second", "third"), 1):
+        faults.access_key = name
+        keys(name)
+        assert saved(checkpoints, step, large(step, mib=11)), checkpoints.counts.error
+    found = checkpoints.latest()
+    assert found is not None
+    faults.access_key = "fourth"
+    assert not saved(checkpoints, 3), "the old ones have ended, and others are not there yet"
+    assert "ExpiredToken" in checkpoints.counts.error
+    keys("fourth")
+    assert same(found.load(), large(2, mib=11))
+    assert saved(checkpoints, 4), checkpoints.counts.error
 
 
 @pytest.mark.usefixtures("s3_proxy")

@@ -1,5 +1,6 @@
 """The sidecar and the launcher's Job: over a small API server, as it is asked for them."""
 
+import contextlib
 import json
 import logging
 import threading
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.discovery.kube.api_server import ApiServer
+from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.sidecar.launcher.launcher_job import LauncherJob
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, STATUS_FILE, Exit
@@ -47,8 +48,8 @@ def limit(api: KubeApi) -> int:
     return int(api.objects[BATCH]["job-launcher"]["spec"]["backoffLimit"])
 
 
-def owners(api: KubeApi) -> Any:
-    return api.objects[POLICIES]["job"]["metadata"].get("ownerReferences")
+def owners(api: KubeApi, name: str = "job") -> Any:
+    return api.objects[POLICIES][name]["metadata"].get("ownerReferences")
 
 
 def test_a_drained_launcher_costs_nothing(cluster: KubeApi, job: LauncherJob) -> None:
@@ -105,7 +106,26 @@ def test_what_is_beside_the_job_belongs_to_it(cluster: KubeApi, job: LauncherJob
     assert owners(cluster) == [OWNER]
     requests = len(cluster.requests)
     job.take_ownership()
-    assert len(cluster.requests) == requests, "done is done"
+    asked = {request.path for request in cluster.requests[requests:]}
+    assert f"{POLICIES}/job" not in asked, "done is done"
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_what_is_refused_for_a_moment_belongs_to_the_job_later(cluster: KubeApi, job: LauncherJob, code: int) -> None:
+    """And hinders no other: what is behind it in the list is taken at once."""
+    cluster.put(POLICIES, {"metadata": {"name": "one-that-is-gone"}})
+
+    def refuse(request: Request) -> None:
+        if request.path.endswith("one-that-is-gone"):
+            raise Status(code)
+
+    cluster.fault = refuse
+    with contextlib.suppress(ApiError):
+        job.take_ownership()
+    assert owners(cluster) == [OWNER]
+    cluster.fault = lambda request: None
+    job.take_ownership()
+    assert owners(cluster, "one-that-is-gone") == [OWNER]
 
 
 def test_an_earlier_job_of_this_name_owns_nothing_any_more(cluster: KubeApi, job: LauncherJob) -> None:

@@ -1,6 +1,8 @@
 """The sidecar's record of a job: real HTTP, real ready ports, the ledger as it stands in the ConfigMap."""
 
+import itertools
 import json
+import logging
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +12,7 @@ from hvd_elastic.discovery.job_beginning import has_begun
 from hvd_elastic.discovery.kube.api_server import ApiServer
 from hvd_elastic.discovery.kube.mpijob_place import MPIJobPlace
 from hvd_elastic.discovery.ledger import job_news
+from hvd_elastic.discovery.ledger.account import fold
 from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
 from hvd_elastic.discovery.ledger.entries import (
     Departure,
@@ -33,12 +36,19 @@ from hvd_elastic.discovery.ledger.history.job_history import JobHistory
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.sidecar.launcher import launcher_pods
-from hvd_elastic.discovery.sidecar.record import job_recorder, ledger_writer, status_publisher, worker_inquiry
+from hvd_elastic.discovery.sidecar.record import (
+    job_recorder,
+    ledger_writer,
+    preemptor_lookup,
+    status_publisher,
+    worker_inquiry,
+)
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerRefusedError, LedgerStore, LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.ledger_writer import LedgerWriter
 from hvd_elastic.discovery.sidecar.record.preemptor_lookup import PreemptorLookup, preemptor
 from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
 from hvd_elastic.discovery.sidecar.record.worker_inquiry import WorkerInquiry
+from hvd_elastic.discovery.sidecar.resource_watcher import REFUSED
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
     FIGURES_MAX_BYTES,
@@ -50,6 +60,7 @@ from hvd_elastic.mpijob.contract import (
     REGISTERED_FILE,
     WorkerState,
 )
+from hvd_elastic.system.backoff import Backoff
 from testbed.kube_api import (
     CONFIG_MAPS,
     EVENTS,
@@ -300,14 +311,49 @@ def test_who_an_event_names(event: dict[str, Any], by: str) -> None:
     assert preemptor(event) == by
 
 
-def test_an_older_role_may_not_list_events(cluster: KubeApi) -> None:
-    def refuse(request: Request) -> None:
-        raise Status(403)
+@pytest.mark.parametrize("code", [401, 403])
+def test_events_that_may_not_be_listed_are_asked_for_ever_less_often(
+    code: int, cluster: KubeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the Role of an older version, or by an API server that has just started."""
 
+    def refuse(request: Request) -> None:
+        raise Status(code)
+
+    caplog.set_level(logging.INFO)
+    cluster.create(EVENTS, {
+        "metadata": {"generateName": "job-worker-1."}, "involvedObject": {"uid": "uid"},
+        "message": "Preempted by pod other on node node-a", "reason": "Preempted",
+    })  # fmt: skip
+    cluster.fault, now = refuse, itertools.count()
+    lookup = PreemptorLookup(ApiServer(cluster.access()), PLACE, clock=lambda: float(next(now)))
+    assert [lookup.find("uid") for _ in range(1000)] == [""] * 1000
+    assert len(cluster.requests) < 20
+    cluster.fault = lambda request: None
+    assert "uid:other" in [lookup.find("uid") for _ in range(int(REFUSED.most_seconds))]
+    said = [record.message for record in caplog.records]
+    assert len(said) == 2
+    assert "is not known, which is tried again every few minutes: HTTP 40" in said[0]
+    assert said[1] == "Events may be listed again"
+
+
+def test_no_entry_waits_for_a_name_that_nobody_will_tell_in_time(
+    cluster: KubeApi, start: Start, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(request: Request) -> None:
+        if request.path == EVENTS and request.method == "GET":
+            raise Status(403)
+
+    monkeypatch.setattr(ledger_writer, "PREEMPTOR_SECONDS", 3600.0)
+    monkeypatch.setattr(preemptor_lookup, "REFUSED", Backoff(first_seconds=4000.0, most_seconds=4000.0))
     cluster.fault = refuse
-    lookup = PreemptorLookup(ApiServer(cluster.access()), PLACE)
-    assert lookup.find("uid") == ""
-    assert not lookup.is_allowed
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    cluster.put(PODS, pod(1, disrupted="PreemptionByScheduler"))
+    until(lambda: bool(told(cluster, WorkerLeaving)))
 
 
 def test_entries_wait_for_the_api_server(cluster: KubeApi, start: Start) -> None:
@@ -354,6 +400,38 @@ def test_without_the_right_to_a_ledger_the_live_status_goes_on(
     cluster.fault = lambda request: None
     until(lambda: bool(told(cluster, WorldChanged)))
     assert len(told(cluster, LauncherStarted)) == len(told(cluster, WorkerBound)) == 1
+
+
+def test_a_launcher_that_could_not_read_the_ledger_at_first_goes_on_with_it_all_the_same(
+    cluster: KubeApi, start: Start, workers: Workers
+) -> None:
+    """A worker that went while nobody looked must not count as held for ever, and nothing was lost."""
+    train(workers, 0, 1)
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(1))
+    first = start(pod_uid="l1")
+    until(lambda: bool(told(cluster, WorldChanged)))
+    until(lambda: (known := status(cluster)) is not None and known.launchers == 1)
+    first.stop()
+
+    def refuse(request: Request) -> None:
+        if request.path.startswith(CONFIG_MAPS):
+            raise Status(403)
+
+    cluster.fault = refuse
+    cluster.remove(PODS, "job-worker-1")
+    cluster.remove(PODS, "job-launcher-l1")
+    cluster.put(PODS, launcher("l2"))
+    train(workers, 0, step=20)
+    start(pod_uid="l2")
+    until(lambda: "LedgerLost" in sentences(cluster))
+    until(lambda: (known := status(cluster)) is not None and known.workers == 1)
+    cluster.fault = lambda request: None
+    until(lambda: len(told(cluster, LauncherStarted)) == 2)
+    assert [entry.uid for entry in told(cluster, WorkerGone)] == ["uid-job-1"]
+    assert not told(cluster, RecordLost)
+    account = fold(ledger(cluster).entries, 2e9)
+    assert (account.launchers, account.counts_since) == (2, None)
 
 
 def test_a_ledger_that_is_deleted_is_made_again_from_memory(cluster: KubeApi, start: Start, workers: Workers) -> None:

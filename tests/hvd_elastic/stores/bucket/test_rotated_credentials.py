@@ -1,0 +1,37 @@
+"""A data set whose credentials are replaced while it is copied."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from hvd_elastic.stores.bucket.object_source import ObjectSource
+from hvd_elastic.stores.errors import BucketError
+from testbed.s3_server import Put
+from tests.trainer.checkpoint.proxy import proxy
+
+
+def test_a_copy_goes_on_with_the_credentials_that_replace_its_own(
+    endpoint: str, bucket: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a", b"data")
+    file = tmp_path / "credentials"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    file.write_text("[default]\naws_access_key_id = first\naws_secret_access_key = first\n")
+    split = urlsplit(endpoint)
+    with proxy((str(split.hostname), int(split.port or 0))) as (url, faults):
+        faults.access_key = "first"
+        source = ObjectSource(f"s3://{bucket}/set", endpoint=url, threads=2)
+        (one,) = source.objects()
+        faults.access_key = "second"
+        with pytest.raises(BucketError, match="ExpiredToken"):
+            source.read(one, 0, 4)
+        file.write_text("[default]\naws_access_key_id = second\naws_secret_access_key = second\n")
+        assert source.read(one, 0, 4) == b"data"
+        assert source.boto3.head("set/a")["content-length"] == "4"
+        faults.access_key = "third"
+        file.write_text("[default]\naws_access_key_id = third\naws_secret_access_key = third\n")
+        assert source.boto3.head("set/a")["content-length"] == "4"
+        source.close()
