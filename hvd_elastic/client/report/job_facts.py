@@ -143,11 +143,12 @@ class JobFactReader:
             found = job.result()
         meta = found.job["metadata"]
         workload = self._ask(lambda: self._workload(here, meta), None)
-        told, launchers = ledger.result(), [pod for pod in pods.result() if _role(pod) == Role.LAUNCHER]
+        own = tuple(pod for pod in pods.result() if not _is_strange(pod, meta["uid"]))
+        told, launchers = ledger.result(), [pod for pod in own if _role(pod) == Role.LAUNCHER]
         facts = JobFacts(
             job=found.job,
             now=found.now,
-            pods=pods.result(),
+            pods=own,
             launcher_job=launcher_job.result(),
             ledger=(*told, *untold_end(told, launchers, found.job)) if told else told,
             workload=workload,
@@ -258,6 +259,11 @@ def nodes_with_taints(cluster: ClusterClient, pods: Iterable[Json]) -> tuple[Jso
         with contextlib.suppress(ForbiddenError):
             return tuple(cluster.list("/api/v1/nodes"))
     return ()
+
+
+def _is_strange(pod: Json, owner: str) -> bool:
+    """Whether it has a worker's labels, and the MPIJob does not own it: discovery calls that `not-ours`."""
+    return _role(pod) == Role.WORKER and PodView.from_json(pod).owner_uid != owner
 
 
 def _role(pod: Json) -> str:

@@ -10,12 +10,14 @@ from hvd_elastic.mpijob.contract import Role
 from testbed.cluster import pods
 from testbed.cluster.jobs import Job
 from testbed.cluster.site import Site
-from testbed.cluster.standing import SIZE, Scenario
-from testbed.kube import waiting
+from testbed.cluster.standing import FAULT_LAUNCHERS, SIZE, Scenario
+from tests.cluster.faults.reports import until_status, worker
 from tests.cluster.test_doctor import applied, limits, quota
-from tests.cluster.test_operating import told
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+pytestmark = [
+    pytest.mark.timeout(420, func_only=True),
+    pytest.mark.parametrize("standing", FAULT_LAUNCHERS, indirect=True),
+]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
         pytest.param(lambda kubectl: limits(kubectl, max={"cpu": "1m"}), "maximum cpu usage per Container", id="limit"),
     ],
 )
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_a_worker_that_may_not_be_made_says_why(cluster: Site, scenario: Scenario, refusal: Any, said: str) -> None:
     try:
         with applied(scenario.kubectl, refusal(scenario.kubectl)):
@@ -36,7 +37,6 @@ def test_a_worker_that_may_not_be_made_says_why(cluster: Site, scenario: Scenari
     assert not scenario.account.skipped()
 
 
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_an_operator_that_is_away_is_told(cluster: Site, scenario: Scenario) -> None:
     machine = cluster.local()
     machine.daemon("mpi-operator").stop(with_signal=SIGKILL)
@@ -55,11 +55,9 @@ def _lose_worker(scenario: Scenario) -> str:
     return name
 
 
-def _until_told(job: Job, worker: str, said: str) -> None:
-    seen: list[dict[str, Any]] = []
+def _until_told(job: Job, name: str, said: str) -> None:
+    def is_told(status: dict[str, Any]) -> bool:
+        missing = worker(status, name)
+        return missing["state"] == WorkerPodState.ABSENT and said in missing["why"]
 
-    def is_told() -> bool:
-        seen[:] = [one for one in told(job.kubectl, "status", job.name)["workers"] if one["pod"] == worker]
-        return seen[0]["state"] == WorkerPodState.ABSENT and said in seen[0]["why"]
-
-    waiting.until(said, is_told, within_seconds=60, every_seconds=1, seen=lambda: str(seen))
+    until_status(job, said, is_told, within_seconds=60)
