@@ -31,7 +31,14 @@ def throttled(uid: str, *, cpus: float) -> Iterator[None]:
         file.write_text(value)
     try:
         yield
+        assert any(_times_held_back(file.parent) for file, _, _ in limited), f"pod {uid} never wanted more CPU"
     finally:
         for file, _, free in limited:
             with contextlib.suppress(FileNotFoundError):  # the pod has gone meanwhile
                 file.write_text(free)
+
+
+def _times_held_back(folder: Path) -> int:
+    """How many periods its processes had to wait, since the cgroup was made."""
+    counts = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+    return int(counts["nr_throttled"])

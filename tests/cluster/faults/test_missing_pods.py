@@ -7,10 +7,10 @@ import pytest
 
 from hvd_elastic.client.report.worker_status import WorkerPodState
 from hvd_elastic.mpijob.contract import Role
-from testbed.cluster import pods
+from testbed.cluster import inference, pods
 from testbed.cluster.jobs import Job
 from testbed.cluster.site import Site
-from testbed.cluster.standing import FAULT_LAUNCHERS, SIZE, Scenario
+from testbed.cluster.standing import FAULT_LAUNCHERS, SIZE, Scenario, nothing_lost
 from tests.cluster.faults.reports import until_status, worker
 from tests.cluster.test_doctor import applied, limits, quota
 
@@ -37,15 +37,25 @@ def test_a_worker_that_may_not_be_made_says_why(cluster: Site, scenario: Scenari
     assert not scenario.account.skipped()
 
 
-def test_an_operator_that_is_away_is_told(cluster: Site, scenario: Scenario) -> None:
-    machine = cluster.local()
+def test_the_operator_is_away_while_gpus_come_and_go(cluster: Site, scenario: Scenario) -> None:
+    machine, job = cluster.local(), scenario.job
+    load = inference.deploy(cluster, scenario.kubectl)
+    scenario.timeline.mark("the operator is killed")
     machine.daemon("mpi-operator").stop(with_signal=SIGKILL)
     try:
-        _until_told(scenario.job, _lose_worker(scenario), "the operator has made nothing for")
+        load.scale(2)
+        load.wait(2)
+        job.wait_size(SIZE - 2)
+        scenario.timeline.mark("given back")
+        load.scale(0)
+        said = "the operator has made nothing for"
+        until_status(job, said, lambda status: sum(said in one["why"] for one in status["workers"]) == 2)
+        job.wait_steps(20)
     finally:
+        back = scenario.timeline.mark("the operator is back")
         machine.restart_mpi_operator()
-    scenario.job.wait_size(SIZE)
-    assert not scenario.account.skipped()
+    job.wait_size(SIZE, since=back)
+    nothing_lost(scenario.account)
 
 
 def _lose_worker(scenario: Scenario) -> str:

@@ -1,7 +1,6 @@
-"""What goes wrong around a job in its namespace: rights and classes that go, an operator that is away, strangers."""
+"""What goes wrong around a job in its namespace: rights and classes that go, strangers, another job."""
 
 from dataclasses import replace
-from signal import SIGKILL
 
 import pytest
 
@@ -21,27 +20,6 @@ pytestmark = [
     pytest.mark.timeout(420, func_only=True),
     pytest.mark.parametrize("standing", LAUNCHERS, indirect=True),
 ]
-
-
-def test_the_operator_is_away_while_gpus_come_and_go(cluster: Site, scenario: Scenario) -> None:
-    machine, job = cluster.local(), scenario.job
-    load = inference.deploy(cluster, scenario.kubectl)
-    scenario.timeline.mark("the operator is killed")
-    machine.daemon("mpi-operator").stop(with_signal=SIGKILL)
-    try:
-        load.scale(2)
-        load.wait(2)
-        job.wait_size(SIZE - 2)
-        scenario.timeline.mark("given back")
-        load.scale(0)
-        said = "the operator has made nothing for"
-        until_status(job, said, lambda status: sum(said in one["why"] for one in status["workers"]) == 2)
-        job.wait_steps(20)
-    finally:
-        back = scenario.timeline.mark("the operator is back")
-        machine.restart_mpi_operator()
-    job.wait_size(SIZE, since=back)
-    nothing_lost(scenario.account)
 
 
 def test_the_role_of_discovery_is_gone(cluster: Site, scenario: Scenario) -> None:

@@ -13,7 +13,6 @@ from testbed.cluster.standing import LAUNCHERS, SIZE, Scenario, nothing_lost
 from testbed.kube import store, waiting
 from tests.cluster.faults.reports import little_lost, until_status
 from tests.cluster.incidents import is_evicted
-from tests.cluster.test_operating import call
 
 pytestmark = [
     pytest.mark.faults,
@@ -105,11 +104,9 @@ def test_a_worker_is_throttled(cluster: Site, scenario: Scenario) -> None:
     """All of them are as slow as it is; none takes it for dead."""
     cluster.local()
     job = scenario.job
-    slow = scenario.timeline.mark("a worker has a tenth of a CPU")
+    scenario.timeline.mark("a worker has a tenth of a CPU")
     with throttled(job.pods(Role.WORKER)[-1]["metadata"]["uid"], cpus=0.1):
         job.wait_steps(100, within_seconds=180)
-        print("STATUS", call(scenario.kubectl, "status", job.name, exit_code=None))
-        print("SIZES", job.account.since(slow).sizes)
     scenario.timeline.mark("it has all that it wants")
     job.wait_size(SIZE)
     job.wait_steps(20)
