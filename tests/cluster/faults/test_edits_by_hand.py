@@ -32,9 +32,10 @@ def test_replicas_that_scale_would_not_set(scenario: Scenario, replicas: int, sa
         job.wait_steps(20)
         assert {step["size"] for step in job.account.since(edited).steps} == {SIZE}
     finally:
+        back = scenario.timeline.mark(f"replicas: {SIZE}")
         _set_replicas(job, SIZE)
     until_status(job, "nothing is amiss", lambda status: not status["notes"])
-    job.wait_size(SIZE)
+    job.wait_size(SIZE, since=back)
     little_lost(scenario.account)
 
 

@@ -28,12 +28,17 @@ pytestmark = [
     ],
 )
 def test_a_worker_that_may_not_be_made_says_why(cluster: Site, scenario: Scenario, refusal: Any, said: str) -> None:
+    job, name = scenario.job, str(scenario.job.pods(Role.WORKER)[-1]["metadata"]["name"])
     try:
         with applied(scenario.kubectl, refusal(scenario.kubectl)):
-            _until_told(scenario.job, _lose_worker(scenario), said)
+            lost = scenario.timeline.mark(f"{name} is deleted")
+            pods.delete(scenario.kubectl, name, by_force=True)
+            _until_told(job, name, said)
+            job.wait_size(SIZE - 1, since=lost)
     finally:
+        back = scenario.timeline.mark("it may be made again")
         cluster.local().restart_mpi_operator()  # its pause before the next try doubles with each that failed
-    scenario.job.wait_size(SIZE)
+    job.wait_size(SIZE, since=back)
     little_lost(scenario.account)
 
 
@@ -56,13 +61,6 @@ def test_the_operator_is_away_while_gpus_come_and_go(cluster: Site, scenario: Sc
         machine.restart_mpi_operator()
     job.wait_size(SIZE, since=back)
     nothing_lost(scenario.account)
-
-
-def _lose_worker(scenario: Scenario) -> str:
-    name = str(scenario.job.pods(Role.WORKER)[-1]["metadata"]["name"])
-    scenario.timeline.mark(f"{name} is deleted")
-    pods.delete(scenario.kubectl, name, by_force=True)
-    return name
 
 
 def _until_told(job: Job, name: str, said: str) -> None:

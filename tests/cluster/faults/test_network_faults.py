@@ -57,8 +57,8 @@ def test_packets_get_lost(cluster: Site, scenario: Scenario) -> None:
     scenario.timeline.mark("packets get lost")
     with cluster.local().nodes["spot"].link.losing(0.01):
         job.wait_steps(100, within_seconds=240)
-    scenario.timeline.mark("none is lost any more")
-    job.wait_size(SIZE)
+    back = scenario.timeline.mark("none is lost any more")
+    job.wait_size(SIZE, since=back)
     job.wait_steps(20)
     little_lost(scenario.account)
 
@@ -71,8 +71,8 @@ def test_the_network_is_slow(cluster: Site, scenario: Scenario) -> None:
             job.wait_steps(100, within_seconds=240)
     except NoNetemError as error:
         pytest.skip(f"this kernel has no netem: {error}")
-    scenario.timeline.mark("all is as before")
-    job.wait_size(SIZE)
+    back = scenario.timeline.mark("all is as before")
+    job.wait_size(SIZE, since=back)
     job.wait_steps(20)
     little_lost(scenario.account)
 

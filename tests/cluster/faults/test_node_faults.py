@@ -107,8 +107,8 @@ def test_a_worker_is_throttled(cluster: Site, scenario: Scenario) -> None:
     scenario.timeline.mark("a worker has a tenth of a CPU")
     with throttled(job.pods(Role.WORKER)[-1]["metadata"]["uid"], cpus=0.1):
         job.wait_steps(100, within_seconds=180)
-    scenario.timeline.mark("it has all that it wants")
-    job.wait_size(SIZE)
+    back = scenario.timeline.mark("it has all that it wants")
+    job.wait_size(SIZE, since=back)
     job.wait_steps(20)
     nothing_lost(scenario.account)
 
