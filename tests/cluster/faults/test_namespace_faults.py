@@ -9,7 +9,7 @@ from testbed.cluster import inference, jobs, pods
 from testbed.cluster.faults import end_sidecar, kill_training
 from testbed.cluster.jobs import Job
 from testbed.cluster.site import Site
-from testbed.cluster.standing import LAUNCHERS, SIZE, Scenario, nothing_lost
+from testbed.cluster.standing import DURABLE, LAUNCHERS, SIZE, Scenario, nothing_lost
 from testbed.kube import store, waiting
 from tests.cluster.faults.removed_objects import removed
 from tests.cluster.faults.reports import little_lost, until_status, worker
@@ -138,7 +138,7 @@ def test_two_jobs_share_a_node(cluster: Site, scenario: Scenario) -> None:
         launcher={"kind": scenario.launcher, "cpu": "100m"},
         node_labels={"kubernetes.io/hostname": "spot"},
         env={ENV_EVENTS: "/output/guest/events"},
-        checkpoint={"url": "file:///output/checkpoints", "every": 5},
+        checkpoint=DURABLE,
     )
     try:
         call(kubectl, "scale", job.name, "2")
