@@ -151,4 +151,4 @@ def _skip_without_its_gpus(item: pytest.Item) -> None:
 
 def _is_elsewhere(item: pytest.Item) -> bool:
     """Whether its own mark keeps it out of both runs."""
-    return any(item.get_closest_marker(mark) for mark in ("cluster", "gpu", "image"))
+    return any(item.get_closest_marker(mark) for mark in ("cluster", "faults", "gpu", "image"))

@@ -22,6 +22,11 @@ from testbed.kube.kubectl import Kubectl
 LAUNCHERS: Final = ("launch", "horovodrun")
 BOTH_LAUNCHERS: Final = (pytest.param("launch", marks=pytest.mark.core), "horovodrun")
 """For a capability that the core shows once: with the launcher that has more of its own."""
+FAULT_LAUNCHERS: Final = (
+    pytest.param("launch", marks=(pytest.mark.cluster, pytest.mark.faults)),
+    pytest.param("horovodrun", marks=pytest.mark.faults),
+)
+"""For a fault that `make test-cluster` shows with one launcher, and `make test-faults` with both."""
 SAMPLES: Final = 1797
 """Of scikit-learn's digits."""
 SIZE: Final = 4
@@ -29,8 +34,19 @@ SIZE: Final = 4
 DURABLE: Final[dict[str, Any]] = {"url": "file:///output/checkpoints", "every": 5}
 
 
-def start(site: Site, kubectl: Kubectl, launcher: str, *, command: Sequence[str] = jobs.PACED, **keys: object) -> Job:
-    """Start a job, a paced one unless told otherwise, on all four GPUs of the spot node."""
+def start(
+    site: Site,
+    kubectl: Kubectl,
+    launcher: str,
+    *,
+    command: Sequence[str] = jobs.PACED,
+    shared: Path | None = None,
+    **keys: object,
+) -> Job:
+    """Start a job, a paced one unless told otherwise, on all four GPUs of the spot node.
+
+    `shared`: what `jobs.share_results` has returned, where the caller had something to do in between.
+    """
     jobs.priority_classes(site)
     kind = {"kind": launcher, "cpu": "100m"}
     on_spot: dict[str, Any] = {
@@ -38,7 +54,9 @@ def start(site: Site, kubectl: Kubectl, launcher: str, *, command: Sequence[str]
         "launcher": kind,
         "workers": jobs.workers((1, SIZE, SIZE)),
     }
-    return jobs.submit(site, kubectl, jobs.describe(site, kubectl, "sponge", [*command], **{**on_spot, **keys}))
+    return jobs.submit(
+        site, kubectl, jobs.describe(site, kubectl, "sponge", [*command], **{**on_spot, **keys}), shared=shared
+    )
 
 
 def nothing_lost(account: Account, *, ended: bool = False, samples: int = SAMPLES) -> None:
@@ -60,6 +78,7 @@ class Scenario:
 
     job: Job
     timeline: Timeline
+    launcher: str
     began: float
 
     @property
@@ -92,7 +111,8 @@ class Standing:
             self._replace()
         assert self._job is not None
         assert self._timeline is not None
-        return Scenario(job=self._job, timeline=self._timeline, began=self._timeline.mark(name))
+        began = self._timeline.mark(name)
+        return Scenario(job=self._job, timeline=self._timeline, launcher=self.launcher, began=began)
 
     def end(self) -> None:
         """Let the training come to its end, which must be a success, and take all of it away."""

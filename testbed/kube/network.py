@@ -7,9 +7,11 @@ namespaces, where nobody else sees them and with which they vanish::
       API server, DNS                   └── veth ── node spot      172.30.S.3 ── bridge ── its pods 10.(200+S).1.0/24
 """
 
+import contextlib
 import ipaddress
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,10 @@ SERVICES: Final = "10.96.0.0/16"
 API_SERVICE: Final = "10.96.0.1"
 DNS_SERVICE: Final = "10.96.0.10"
 """Addresses that pods use; every node's namespace translates them."""
+
+
+class NoNetemError(ClusterError):
+    """This machine's kernel, or its `tc`, has no netem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +109,41 @@ class NodeLink:
         is_mute = subprocess.run([*iptables, "-C", *rule], capture_output=True, check=False).returncode == 0
         if is_mute != mute:
             _run(*iptables, "-I" if mute else "-D", *rule)
+
+    @contextlib.contextmanager
+    def losing(self, share: float) -> Iterator[None]:
+        """Lose this share of all packets between the node and its pods on one side and all else on the other."""
+        rules = [
+            ["INPUT", "-i", "eth0"],
+            ["OUTPUT", "-o", "eth0"],
+            ["FORWARD", "-i", "eth0"],
+            ["FORWARD", "-o", "eth0"],
+        ]
+        loses = ["-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP"]
+        iptables = (*_within(self), "iptables", "-w")
+        with contextlib.ExitStack() as undo:
+            for rule in rules:
+                _run(*iptables, "-I", *rule, *loses)
+                undo.callback(_run, *iptables, "-D", *rule, *loses)
+            yield
+
+    @contextlib.contextmanager
+    def emulating(self, *netem: str) -> Iterator[None]:
+        """Let the kernel's netem treat what leaves the node so: `delay 50ms 20ms`, `loss 1%` (tc-netem(8)).
+
+        Raises:
+            NoNetemError: this kernel has none.
+
+        """
+        queue = (*_within(self), "tc", "qdisc")
+        try:
+            _run(*queue, "add", "dev", "eth0", "root", "netem", *" ".join(netem).split())
+        except ClusterError as error:
+            raise NoNetemError(str(error)) from error
+        try:
+            yield
+        finally:
+            _run(*queue, "del", "dev", "eth0", "root")
 
 
 def make_bridge(ledger: Ledger, subnets: Subnets) -> None:

@@ -45,7 +45,7 @@ def namespace(cluster: Site, request: pytest.FixtureRequest) -> Iterator[Kubectl
 @pytest.fixture
 def timeline(namespace: Kubectl, request: pytest.FixtureRequest) -> Iterator[Timeline]:
     """What happens in the namespace, kept in out/cluster/<namespace>."""
-    recorded = Timeline(namespace, _folder(request) / namespace.namespace)
+    recorded = Timeline(namespace, output(request) / namespace.namespace)
     recorded.start()
     yield recorded
     recorded.stop(told(namespace))
@@ -55,7 +55,7 @@ def timeline(namespace: Kubectl, request: pytest.FixtureRequest) -> Iterator[Tim
 @pytest.fixture(scope="module")
 def standing(cluster: Site, request: pytest.FixtureRequest) -> Iterator[Standing]:
     """The job that the scenarios of a launcher (the parameter) share."""
-    kept = Standing(site=cluster, launcher=request.param, folder=_folder(request) / f"standing-{request.param}")
+    kept = Standing(site=cluster, launcher=request.param, folder=output(request) / f"standing-{request.param}")
     yield kept
     kept.end()
 
@@ -69,7 +69,8 @@ def scenario(standing: Standing, request: pytest.FixtureRequest) -> Iterator[Sce
     _draw_failure(request, entered.timeline)
 
 
-def _folder(request: pytest.FixtureRequest) -> Path:
+def output(request: pytest.FixtureRequest) -> Path:
+    """Where what happened in a test is kept."""
     return Path(request.config.rootpath) / "out" / "cluster"
 
 

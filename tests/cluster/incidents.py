@@ -280,20 +280,21 @@ class FaultInjector:
 
 def evict(job: Job, name: str) -> None:
     """As `kubectl drain` does, again and again while a disruption budget refuses it."""
+    waiting.until(f"{name} may be evicted", lambda: is_evicted(job, name), within_seconds=60, every_seconds=1)
+
+
+def is_evicted(job: Job, name: str) -> bool:
+    """Ask for it once; whether no disruption budget refuses it."""
     metadata = {"name": name, "namespace": job.kubectl.namespace}
     eviction = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata})
     path = f"/api/v1/namespaces/{job.kubectl.namespace}/pods/{name}/eviction"
-
-    def is_done() -> bool:
-        try:
-            job.kubectl("create", "--raw", path, "-f", "-", stdin=eviction)
-        except ClusterError as error:
-            if "disruption budget" in str(error):
-                return False
-            raise
-        return True
-
-    waiting.until(f"{name} may be evicted", is_done, within_seconds=60, every_seconds=1)
+    try:
+        job.kubectl("create", "--raw", path, "-f", "-", stdin=eviction)
+    except ClusterError as error:
+        if "disruption budget" in str(error):
+            return False
+        raise
+    return True
 
 
 def _name(pod: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib import metadata
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def give_way(cluster: Site, namespace: Kubectl, timeline: Timeline, image: str) 
 
     def done(example: str, *, launcher: str) -> Job:
         command = ["python", "/output/scripts/slowed.py", f"/workspace/examples/{example}", "--epochs", str(EPOCHS)]
-        keys = {"image": image, "env": {"HURRY": "/output/hurry"}, "checkpoint": DURABLE}
+        keys: dict[str, Any] = {"image": image, "env": {"HURRY": "/output/hurry"}, "checkpoint": DURABLE}
         job = start(cluster, namespace, launcher, command=command, **keys)
         load = inference.deploy(cluster, namespace)
         job.wait_size(SIZE)

@@ -31,7 +31,7 @@ from testbed.kube.kubectl import Kubectl
 from tests.cluster.incidents import ExpectedRecord, FaultInjector, LedgerRecord, order, worlds
 from tests.cluster.test_operating import call
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900, func_only=True)]
+pytestmark = [pytest.mark.cluster, pytest.mark.faults, pytest.mark.timeout(900, func_only=True)]
 
 SEEDS: Final = int(os.environ.get("CAUSE_SEEDS", "1"))
 FIRST_SEED: Final = int(os.environ.get("CAUSE_FIRST_SEED", "0"))

@@ -15,6 +15,7 @@ from testbed.kube.kubectl import Kubectl, condition_of
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
 
+@pytest.mark.faults
 def test_spot_node_is_drained_and_comes_back(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
     cluster.local()
     tainted = ("taint", "node", "spot", "test.hvd-elastic.dev/reclaimed=true:NoExecute")
@@ -63,6 +64,7 @@ def test_node_lost_and_found(cluster: Site, namespace: Kubectl, timeline: Timeli
     assert not job.account.skipped()
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
 def test_training_goes_on_while_no_kubelet_is_heard_of(
     cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
@@ -95,6 +97,7 @@ def test_training_goes_on_while_no_kubelet_is_heard_of(
     nothing_lost(job.account, ended=True)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
 def test_kubelets_that_start_anew_cost_no_world(
     cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str

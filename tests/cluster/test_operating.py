@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from testbed.cluster import inference, jobs
 from testbed.cluster.jobs import PACED, Job
 from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import RESULTS, Site, make_namespace, remove_namespace
-from testbed.cluster.standing import DURABLE, SIZE, Scenario, nothing_lost
+from testbed.cluster.standing import DURABLE, SIZE, Scenario
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl
@@ -30,19 +30,31 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 WORKERS = 3
 
 
-def call(kubectl: Kubectl, *words: str, given: str = "", exit_code: int | None = 0) -> str:
-    """What a verb prints to stdout in the namespace of `kubectl`."""
+def run(kubectl: Kubectl, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """A verb in the namespace of `kubectl`."""
     environment = {**os.environ, "KUBECONFIG": str(kubectl.kubeconfig), "HVD_ELASTIC_NAMESPACE": kubectl.namespace}
     argv = [sys.executable, "-m", "hvd_elastic.cli", *words]
-    done = subprocess.run(argv, input=given, text=True, capture_output=True, check=False, env=environment)
-    assert exit_code is None or done.returncode == exit_code, (
-        f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    )
+    return subprocess.run(argv, input=given, text=True, capture_output=True, check=False, env=environment)
+
+
+def failure(words: Sequence[str], done: subprocess.CompletedProcess[str]) -> str:
+    return f"{' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+def call(kubectl: Kubectl, *words: str, given: str = "", exit_code: int | None = 0) -> str:
+    """What a verb prints to stdout."""
+    done = run(kubectl, *words, given=given)
+    assert exit_code is None or done.returncode == exit_code, failure(words, done)
     return done.stdout
 
 
 def told(kubectl: Kubectl, *words: str, exit_code: int | None = 0) -> Any:
-    return json.loads(call(kubectl, *words, "-o", "json", exit_code=exit_code))
+    done = run(kubectl, *words, "-o", "json")
+    assert exit_code is None or done.returncode == exit_code, failure(words, done)
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        raise AssertionError(failure(words, done)) from error
 
 
 @pytest.fixture
@@ -157,40 +169,6 @@ def test_what_is_told_of_a_job_that_is_preempted(cluster: Site, scenario: Scenar
     assert bill["gpu_seconds"] == pytest.approx(held, abs=slack), "each time of the API server is a whole second"
     assert bill["preemptions"] >= 2
     assert bill["lent_gpu_seconds"] > 0
-
-
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
-def test_why_nothing_gets_durable_is_told_at_once_and_when_it_is_over(cluster: Site, scenario: Scenario) -> None:
-    """With a file in the place of the folder: a folder that is read-only is not so to the machine that shares it."""
-    kubectl, job = scenario.kubectl, scenario.job
-    durable, aside = job.shared / "checkpoints", job.shared / "aside"
-    waiting.until(
-        "a checkpoint is durable",
-        lambda: told(kubectl, "status", job.name, exit_code=None)["durable_step"] >= 0,
-        within_seconds=60,
-    )
-    durable.rename(aside)
-    durable.write_text("no folder")
-    try:
-        waiting.until(
-            "status says why",
-            lambda: told(kubectl, "status", job.name)["save_error"],
-            within_seconds=60,
-            every_seconds=1,
-        )
-        line = next(line for line in call(kubectl, "status", job.name).splitlines() if "durable checkpoint" in line)
-        assert re.search(r"step \d+, .* ago; saves fail: .*/checkpoints.*HvdElasticCheckpointLate", line), line
-        assert any("CheckpointFailed" in one["what"] for one in told(kubectl, "events", job.name))
-    finally:
-        durable.unlink()
-        aside.rename(durable)
-
-    def is_over() -> bool:
-        events = [one["what"] for one in told(kubectl, "events", job.name)]
-        return not told(kubectl, "status", job.name)["save_error"] and any("CheckpointDurable" in one for one in events)
-
-    waiting.until("status says nothing of it any more", is_over, within_seconds=90, every_seconds=2)
-    nothing_lost(scenario.account)
 
 
 @pytest.mark.parametrize("standing", ["launch"], indirect=True)

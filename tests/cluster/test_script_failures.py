@@ -65,6 +65,7 @@ def test_a_script_that_fails_has_the_last_word_and_the_next_try_its_time(
     assert call(namespace, "events", job.name).count("my own mistake)") == 2
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
 def test_a_process_that_the_kernel_kills_for_want_of_memory_is_told_so(
     cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str

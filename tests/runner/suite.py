@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from testbed.debian_programs import MISSING, install_what_tests_need
 from tests import properties
 
-HERE: Final = "not cluster and not gpu and not image"
+HERE: Final = "not cluster and not faults and not gpu and not image"
 """What any Linux machine can run."""
 
 SELECTIONS: Final = {

@@ -10,7 +10,7 @@ from testbed.debian_programs import MISSING, Tool, needed, skip_for
 from tests import conftest
 from tests.runner import suite
 
-MARKS = ("cluster", "gpu", "image", "process", "core", "hypothesis", "stock")
+MARKS = ("cluster", "faults", "gpu", "image", "process", "core", "hypothesis", "stock")
 TESTS = Path(__file__).parent
 
 
@@ -25,7 +25,7 @@ def combinations() -> list[frozenset[str]]:
 
 def test_every_test_is_in_one_of_them_unless_a_mark_says_that_it_needs_more() -> None:
     for marks in combinations():
-        needs_more = bool(marks & {"cluster", "gpu", "image"})
+        needs_more = bool(marks & {"cluster", "faults", "gpu", "image"})
         assert any(is_selected(part, marks) for part in suite.SELECTIONS) is not needs_more, marks
 
 

@@ -141,12 +141,13 @@ class JobFactReader:
             found = job.result()
         meta, told = found.job["metadata"], ledger.result()
         workload = self._ask(lambda: self._workload(here, meta), None)
+        own = tuple(pod for pod in pods.result() if not _is_strange(pod, meta["uid"]))
         facts = JobFacts(
             job=found.job,
             now=found.now,
-            pods=pods.result(),
+            pods=own,
             launcher_job=launcher_job.result(),
-            ledger=_with_end(told, pods.result(), found.job),
+            ledger=_with_end(told, own, found.job),
             workload=workload,
             stage=self._stage(here, name, found.job),
             queue_position=self._queue_position(here, meta, workload) if workload else None,
@@ -278,6 +279,11 @@ def _with_end(told: tuple[Entry, ...] | None, pods: Iterable[Json], job: Json) -
     """A ledger, with the end that it lacks and other objects tell."""
     launchers = [pod for pod in pods if _role(pod) == Role.LAUNCHER]
     return (*told, *untold_end(told, launchers, job)) if told else told
+
+
+def _is_strange(pod: Json, owner: str) -> bool:
+    """Whether it has a worker's labels, and the MPIJob does not own it: discovery calls that `not-ours`."""
+    return _role(pod) == Role.WORKER and PodView.from_json(pod).owner_uid != owner
 
 
 def _role(pod: Json) -> str:

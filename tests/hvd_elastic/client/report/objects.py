@@ -88,14 +88,15 @@ def pod(
     reason: str = "",
     finalizers: Iterable[str] = (),
 ) -> Json:
-    ready = str(phase == "Running")
+    ready, job = str(phase == "Running"), name.partition("-")[0]
     return {
         "metadata": {
             "name": name,
             "namespace": "default",
             "uid": uid or f"uid-{name}",
             "creationTimestamp": stamp(NOW - 900),
-            "labels": {LABEL_JOB_NAME: name.partition("-")[0], LABEL_JOB_ROLE: role},
+            "labels": {LABEL_JOB_NAME: job, LABEL_JOB_ROLE: role},
+            "ownerReferences": [{"kind": "MPIJob", "name": job, "uid": f"uid-{job}", "controller": True}],
             **({"deletionTimestamp": stamp(NOW)} if deleting else {}),
             **({"finalizers": list(finalizers)} if finalizers else {}),
         },

@@ -67,3 +67,19 @@ def test_a_pod_without_its_label_is_no_missing_one(
             one.why
             == f"its pod has no label {label} any more, so the job does not use it: add it again, or delete the pod"
         )
+
+
+@pytest.mark.parametrize("owners", [[], [{"kind": "MPIJob", "uid": "uid-of-an-earlier-one", "controller": True}]])
+@pytest.mark.parametrize("name", ["train-worker-impostor", "train-worker-1"])
+def test_a_stranger_with_the_labels_of_a_worker_is_none(
+    served: KubeApi, cluster: ClusterClient, name: str, owners: list[Any]
+) -> None:
+    served.put(JOBS, mpijob(status=live(), replicas=2))
+    served.put(CONFIG_MAPS, ledger_map())
+    stranger: dict[str, Any] = pod(name)
+    stranger["metadata"]["ownerReferences"] = owners
+    for each in (pod("train-worker-0"), stranger):
+        served.put(PODS, each)
+    found = status(cluster, "train").workers
+    assert [one.pod for one in found] == ["train-worker-0", "train-worker-1"]
+    assert found[1].state is WorkerPodState.ABSENT

@@ -8,12 +8,15 @@ from hvd_elastic.discovery.ledger.bounded_ledger import BoundedLedger
 from hvd_elastic.mpijob.contract import LEDGER_KEY, LEDGER_SUFFIX
 from hvd_elastic.mpijob.manifests.supporting import rbac
 from testbed.cluster.site import Site
-from testbed.cluster.standing import Scenario, nothing_lost
+from testbed.cluster.standing import FAULT_LAUNCHERS, Scenario, nothing_lost
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl
 from tests.cluster.test_operating import told
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+pytestmark = [
+    pytest.mark.timeout(420, func_only=True),
+    pytest.mark.parametrize("standing", FAULT_LAUNCHERS, indirect=True),
+]
 
 HEALED_SECONDS = 90.0
 """The sidecar looks every half minute."""
@@ -35,7 +38,6 @@ def wait_healed(kubectl: Kubectl, job: str, before: BoundedLedger) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_a_ledger_that_is_deleted_comes_back_whole(cluster: Site, scenario: Scenario) -> None:
     """Made by the sidecar, with the right to create this one name and no other."""
     kubectl, job = scenario.kubectl, scenario.job
@@ -51,7 +53,6 @@ def test_a_ledger_that_is_deleted_comes_back_whole(cluster: Site, scenario: Scen
     nothing_lost(scenario.account)
 
 
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_rubbish_in_a_ledger_stops_nothing(cluster: Site, scenario: Scenario) -> None:
     kubectl, job = scenario.kubectl, scenario.job
     before = ledger(kubectl, job.name)

@@ -1,20 +1,16 @@
 """What `status` says of a running job that somebody edits with kubectl, and that training goes on or comes back."""
 
-from typing import Any
-
 import pytest
 
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, Role
 from testbed.cluster import pods
 from testbed.cluster.jobs import Job
-from testbed.cluster.standing import SIZE, Scenario
-from testbed.kube import waiting
-from tests.cluster.test_operating import told
+from testbed.cluster.standing import FAULT_LAUNCHERS, SIZE, Scenario
+from tests.cluster.faults.reports import little_lost, until_status, worker
 
 pytestmark = [
-    pytest.mark.cluster,
     pytest.mark.timeout(420, func_only=True),
-    pytest.mark.parametrize("standing", ["launch"], indirect=True),
+    pytest.mark.parametrize("standing", FAULT_LAUNCHERS, indirect=True),
 ]
 
 FINALIZER = "test.hvd-elastic.dev/hold"
@@ -32,14 +28,15 @@ def test_replicas_that_scale_would_not_set(scenario: Scenario, replicas: int, sa
     edited = scenario.timeline.mark(f"replicas: {replicas}")
     _set_replicas(job, replicas)
     try:
-        _until_told(job, lambda status: any(said in note for note in status["notes"]), said)
+        until_status(job, said, lambda status: any(said in note for note in status["notes"]))
         job.wait_steps(20)
         assert {step["size"] for step in job.account.since(edited).steps} == {SIZE}
     finally:
+        back = scenario.timeline.mark(f"replicas: {SIZE}")
         _set_replicas(job, SIZE)
-    _until_told(job, lambda status: not status["notes"], "nothing is amiss")
-    job.wait_size(SIZE)
-    assert not scenario.account.skipped()
+    until_status(job, "nothing is amiss", lambda status: not status["notes"])
+    job.wait_size(SIZE, since=back)
+    little_lost(scenario.account)
 
 
 def test_a_pod_without_its_label(scenario: Scenario) -> None:
@@ -47,12 +44,12 @@ def test_a_pod_without_its_label(scenario: Scenario) -> None:
     edited = scenario.timeline.mark(f"{name} loses its label")
     scenario.kubectl("label", "pod", name, f"{LABEL_JOB_NAME}-")
     said = f"its pod has no label {LABEL_JOB_NAME} any more"
-    _until_told(job, lambda status: said in _why(status, name), said)
+    until_status(job, said, lambda status: said in worker(status, name)["why"])
     job.wait_size(SIZE - 1, since=edited)
     back = scenario.timeline.mark(f"{name} gets it back")
     scenario.kubectl("label", "pod", name, f"{LABEL_JOB_NAME}={job.name}")
     job.wait_size(SIZE, since=back)
-    assert not scenario.account.skipped()
+    little_lost(scenario.account)
 
 
 def test_a_finalizer_that_holds_a_pod(scenario: Scenario) -> None:
@@ -62,13 +59,13 @@ def test_a_finalizer_that_holds_a_pod(scenario: Scenario) -> None:
         scenario.timeline.mark(f"{name} is deleted, and held")
         pods.delete(scenario.kubectl, name)
         said = f"its pod stays until its finalizers are removed: {FINALIZER}"
-        _until_told(job, lambda status: said in _why(status, name), said)
+        until_status(job, said, lambda status: said in worker(status, name)["why"])
         job.wait_size(SIZE - 1)
     finally:
         back = scenario.timeline.mark("its finalizer is removed")
         scenario.kubectl.patch("pod", name, {"metadata": {"finalizers": None}})
     job.wait_size(SIZE, since=back)
-    assert not scenario.account.skipped()
+    little_lost(scenario.account)
 
 
 def _set_replicas(job: Job, replicas: int) -> None:
@@ -77,17 +74,3 @@ def _set_replicas(job: Job, replicas: int) -> None:
 
 def _last_worker(job: Job) -> str:
     return str(job.pods(Role.WORKER)[-1]["metadata"]["name"])
-
-
-def _why(status: dict[str, Any], worker: str) -> str:
-    return next(str(one["why"]) for one in status["workers"] if one["pod"] == worker)
-
-
-def _until_told(job: Job, is_told: Any, said: str) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def look() -> bool:
-        seen[:] = [told(job.kubectl, "status", job.name, exit_code=None)]
-        return bool(is_told(seen[0]))
-
-    waiting.until(said, look, within_seconds=90, every_seconds=1, seen=lambda: str(seen))
