@@ -70,6 +70,11 @@ class LedgerStore:
         self._is_whole = False
         """Whether the ConfigMap has what `ledger` has, as far as it is known."""
 
+    @property
+    def was_found(self) -> bool:
+        """Whether the ConfigMap was read once. Until then `append` must find it, and joins what is in memory to it."""
+        return bool(self._version)
+
     def read(self, job_uid: str) -> None:
         """Read, or make, the ledger of this MPIJob; that of an earlier one of its name is void. Raises ApiError."""
         self._job_uid = job_uid

@@ -90,7 +90,7 @@ class LedgerWriter:
         if self._pending and not self._unnamed and moment >= self._next_write:
             self._next_write = moment + RETRY_SECONDS
             self._write()
-        elif not self._pending and moment >= self._next_check:
+        elif moment >= self._next_check and (self._store.was_found or not self._pending):
             self._next_check = moment + CHECK_SECONDS
             self._attempt(self._store.check, "the ledger cannot be looked at")
 

@@ -68,7 +68,6 @@ def test_rubbish_in_a_ledger_stops_nothing(cluster: Site, scenario: Scenario) ->
     nothing_lost(scenario.account)
 
 
-@pytest.mark.parametrize("standing", ["launch"], indirect=True)
 def test_rights_that_are_gone_for_a_moment_end_no_record(cluster: Site, scenario: Scenario) -> None:
     """As of an API server that has not loaded its Roles yet: all that the sidecar asks for is refused with 403."""
     kubectl, job = scenario.kubectl, scenario.job

@@ -214,8 +214,9 @@ def few_descriptors() -> Iterator[int]:
     """This process may open 40 files more, and no other."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 40, before[1]))
-    yield taken + 40
+    few = 2 * taken + 40  # requests take half of them, and the workers' side of each connection needs some, too
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, before[1]))
+    yield few
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
