@@ -203,7 +203,7 @@ class FaultInjector:
         code, reason = None, "deleted"
         if how == "kill":
             kubectl("exec", name, "--container=launcher", "--", "sh", "-c", "kill 1")
-            reason = ""
+            reason = "ended by SIGTERM"
             code = waiting.until(
                 "the launcher has ended", lambda: _exit_code(kubectl.find("pod", name)), within_seconds=60
             )

@@ -83,4 +83,6 @@ def test_a_process_that_the_kernel_kills_for_want_of_memory_is_told_so(
         return any(words in events for words in BY_THE_KERNEL)
 
     waiting.until("the kill is told", is_told, within_seconds=240, every_seconds=2, seen=job.describe)
-    timeline.mark("the kernel has killed it")
+    killed = timeline.mark("the kernel has killed it")
+    job.wait_size(2, since=killed)
+    assert not job.account.skipped()

@@ -104,7 +104,7 @@ def _supervision(command: HorovodrunCommand) -> Supervision:
 def _ended_by(number: int) -> Finish:
     name = signal.Signals(number).name
     logger.info("%s received", name)
-    return Finish(exit_code=128 + number, reason=name)
+    return Finish(exit_code=128 + number, reason=f"ended by {name}")
 
 
 class _Supervisor:

@@ -81,6 +81,7 @@ def test_a_horovodrun_that_waits_ends_with_its_supervisor(tmp_path: Path) -> Non
         waiting = children(process.pid)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 128 + signal.SIGTERM
+    assert last_word(tmp_path).sentence == "ended by SIGTERM"
     assert not any(Path(f"/proc/{pid}").exists() for pid in waiting)
 
 
