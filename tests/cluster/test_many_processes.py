@@ -61,15 +61,11 @@ def test_sixty_four_processes(cluster: Site, namespace: Kubectl, timeline: Timel
     told = job.account
     assert (told.skipped(), told.repeated()) == ([], [])
 
-    if launcher == "launch":
-        _lose_rank(job, timeline)
+    _lose_rank(job, timeline)
     _tell_costs(job, timeline)
 
 
 def _lose_rank(job: Job, timeline: Timeline) -> None:
-    """Not under horovodrun: it has 64 Pythons of its own, and beside them the kernel of two cores answers no probe of a
-    connection for two seconds, so that living hosts are taken for lost ones.
-    """
     killed = timeline.mark("kill -9 of a rank")
     assert signal_processes(job, job.pods(Role.WORKER)[PODS // 2]["metadata"]["name"], FORKED, signal.SIGKILL, most=1)
     job.wait_smaller(SIZE, since=killed, within_seconds=LATE)
