@@ -32,10 +32,15 @@ def main() -> None:
 
 
 def start_server(listener: socket.socket) -> None:
-    """Start it. Its standard input is a pipe that it keeps open itself, so that it never ends."""
+    """Start it. Its standard input is a pipe that it keeps open itself, so that it never ends.
+
+    It must not hold this process's output: under horovodrun that is a pipe of sshd, which waits until nobody has it.
+    """
     reading, writing = os.pipe()
     command = [sys.executable, forkserver.__file__, str(listener.fileno())]
-    subprocess.Popen(command, stdin=reading, pass_fds=[listener.fileno(), writing], start_new_session=True)
+    quiet = subprocess.DEVNULL
+    kept = [listener.fileno(), writing]
+    subprocess.Popen(command, stdin=reading, stdout=quiet, stderr=quiet, pass_fds=kept, start_new_session=True)
 
 
 main()
