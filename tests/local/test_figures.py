@@ -54,7 +54,7 @@ def test_rank_0_tells_how_it_trains_through_a_resize(tmp_path: Path, mark: str) 
         job.send_signal(signal.SIGTERM)
         output = job.communicate(timeout=60)[0]
     assert isinstance(found, TrainingFigures), output
-    (pause,) = found.pauses
+    pause = found.pauses[0]  # a busy machine may take the other host for lost, too
     assert (pause.from_size, pause.to_size, pause.repeated) == (2, 1, 0)
     assert 0 < pause.step < found.step
     assert pause.unix < found.unix
