@@ -34,6 +34,14 @@ def parse(text: str) -> Decimal:
     return amount
 
 
+def count(value: object) -> int:
+    """A number of whole things, such as GPUs, as the API server writes it (`1k`). Raises ValueError."""
+    amount = parse(str(value))
+    if amount < 0 or amount % 1:
+        raise ValueError("is a quantity, but not a number of whole things")
+    return int(amount)
+
+
 def cpu(value: object) -> str:
     """A number of CPUs as Kubernetes writes it. Raises ValueError, also for 0 and below 1m."""
     text = _text_of(value)

@@ -36,7 +36,7 @@ class GpuNode:
         """None: it has no GPU, is cordoned, or is not Ready."""
         spec, status = node.get("spec") or {}, node.get("status") or {}
         ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-        gpus = _count((status.get("allocatable") or {}).get(GPU, 0))
+        gpus = quantity.count((status.get("allocatable") or {}).get(GPU, 0))
         if not ready or not gpus or spec.get("unschedulable"):
             return None
         return cls(
@@ -160,18 +160,10 @@ def _gpus(spec: Json) -> int:
 
     def of(container: Json) -> int:
         resources = container.get("resources") or {}
-        return _count((resources.get("limits") or {}).get(GPU, (resources.get("requests") or {}).get(GPU, 0)))
+        return quantity.count((resources.get("limits") or {}).get(GPU, (resources.get("requests") or {}).get(GPU, 0)))
 
     together = sum(map(of, spec.get("containers") or ()))
     return max(together, *map(of, spec.get("initContainers") or ()), 0)
-
-
-def _count(value: object) -> int:
-    """The GPUs that a quantity is. Raises ValueError."""
-    amount = quantity.parse(str(value))
-    if amount < 0 or amount % 1:
-        raise ValueError(f"{str(value)[:40]} is not a number of GPUs")
-    return int(amount)
 
 
 def _workload(meta: Json, labels: Mapping[str, str]) -> str:
