@@ -50,7 +50,7 @@ class ListedTotal:
 
 
 def list_job_states(
-    cluster: ClusterClient, namespace: str | None = None, *, reading: ObjectReading | None = None
+    cluster: ClusterClient, namespace: str | None = None, reading: ObjectReading | None = None
 ) -> list[ListedJob]:
     """The jobs of a namespace, or of all, by namespace and name. Raises ClusterError.
 

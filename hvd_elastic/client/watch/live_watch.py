@@ -125,7 +125,7 @@ class LiveWatch:
     def _reader(self, state: ScreenState) -> Callable[[], Shown]:
         if state.screen is Screen.LIST or state.job is None:
             quiet = ObjectReading("MPIJob", lambda _sentence: None)  # `list` names what cannot be read
-            return lambda: list_job_states(self._cluster, self._namespace, reading=quiet)
+            return lambda: list_job_states(self._cluster, self._namespace, quiet)
         namespace, name = state.job
         if state.screen is Screen.JOB:
             return WatchedJobReader(self._cluster, name, namespace).read
