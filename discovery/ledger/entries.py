@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 from hvd_elastic.discovery.ledger.packed_lines import MANY, packed, packed_world, unpacked_run, unpacked_world
-from hvd_elastic.discovery.ledger.untrusted_values import typed_fields
+from hvd_elastic.system.untrusted_values import UNREADABLE, json_object, typed_fields
 
 
 class Departure(StrEnum):
@@ -278,9 +278,9 @@ def from_lines(lines: Iterable[str]) -> Iterator[Entry]:
     names = _MAX_NAMES
     for line in lines:
         try:
-            document = json.loads(line)
+            document = json_object(line)
             found = [_entry(each) for each in (unpacked_run(document) if document["kind"] == MANY else [document])]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        except UNREADABLE:
             continue
         yield from found
         names -= sum(len(entry.workers) for entry in found if isinstance(entry, WorldChanged))

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from hvd_elastic.discovery.ledger.training_figures import metrics_from
-from hvd_elastic.discovery.ledger.untrusted_values import typed_fields
+from hvd_elastic.system.untrusted_values import UNREADABLE, json_object, typed_fields
 
 
 class Activity(StrEnum):
@@ -80,7 +80,7 @@ class LiveStatus:
     def from_json(cls, text: str) -> "LiveStatus | None":
         """None if the text is not a status. Keys that are not known are left out."""
         try:
-            document = json.loads(text)
+            document = json_object(text)
             return cls(**typed_fields(cls, {**document, "metrics": metrics_from(document.get("metrics"))}))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except UNREADABLE:
             return None

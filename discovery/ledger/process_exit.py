@@ -9,8 +9,8 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from hvd_elastic.discovery.ledger.untrusted_values import finite_number
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.system.untrusted_values import finite_number
 
 _CODES: Final = range(256)
 _SIGNALS: Final = range(128 + 1, 128 + signal.NSIG)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hvd_elastic.discovery.ledger.untrusted_values import finite_number, one_line
+from hvd_elastic.system.untrusted_values import finite_number, one_line
 
 _RANKS: Final = range(10**6)
 _MAX_WORDS: Final = 160

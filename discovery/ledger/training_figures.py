@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from hvd_elastic.discovery.ledger.untrusted_values import END_OF_DATES, finite_number, one_line
+from hvd_elastic.system.untrusted_values import END_OF_DATES, finite_number, one_line
 
 _MAX_PAUSES: Final = 8
 _MAX_METRICS: Final = 16

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from hvd_elastic.discovery.rules import node_signals
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
+from hvd_elastic.system.untrusted_values import decimal_count
 
 Json = Mapping[str, Any]
 
@@ -128,8 +129,7 @@ class PodView:
     @property
     def index(self) -> int | None:
         """The i of `JOB-worker-i`. From the name, because the label is one off where the launcher is a worker too."""
-        tail = self.name.rpartition("-")[2]
-        return int(tail) if tail.isascii() and tail.isdigit() else None
+        return decimal_count(self.name.rpartition("-")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,8 @@ class JobView:
     @property
     def wanted_workers(self) -> int:
         """How many workers somebody asks for: as many as the job has replicas, unless the annotation names a number."""
-        return int(self.wanted) if self.wanted.isascii() and self.wanted.isdigit() else self.replicas
+        said = decimal_count(self.wanted)
+        return self.replicas if said is None else said
 
     @classmethod
     def from_json(cls, job: Json) -> "JobView":
@@ -275,8 +276,7 @@ def _containers(status: Json) -> Iterable[Json]:
 
 def _gpus(pod_spec: Json) -> int:
     limits = [(container.get("resources") or {}).get("limits") or {} for container in pod_spec.get("containers") or ()]
-    counts = [str(limit[name]) for limit in limits for name in GPU_RESOURCES & limit.keys()]
-    return sum(int(count) for count in counts if count.isascii() and count.isdigit())
+    return sum(decimal_count(str(limit[name])) or 0 for limit in limits for name in GPU_RESOURCES & limit.keys())
 
 
 def _controller(owners: Iterable[Json]) -> str:

@@ -11,7 +11,10 @@ from typing import Final
 
 from hvd_elastic.discovery.rules.cluster_views import JobView, PodView, WorkerView
 from hvd_elastic.mpijob.contract import WorkerState
+from hvd_elastic.system.untrusted_values import decimal_count
 
+_SHOWN: Final = 20
+"""Characters of what somebody wrote in a number's place."""
 LEAVE_SECONDS: Final = 120.0
 """A victim that has not left by then is deleted all the same: it still gets SIGTERM and its grace period."""
 
@@ -40,9 +43,10 @@ def plan_scale(
     """Compare the wanted number of workers with the replicas. `waited_seconds`: since the victims were chosen."""
     if not job.wanted:
         return ScalePlan()
-    wanted = int(job.wanted) if job.wanted.isascii() and job.wanted.isdigit() else -1
-    if not min_workers <= wanted <= max_workers:
-        return ScalePlan(refusal=f"wanted: {job.wanted}, but the job has {min_workers} to {max_workers} workers")
+    wanted = decimal_count(job.wanted)
+    if wanted is None or not min_workers <= wanted <= max_workers:
+        said = job.wanted[:_SHOWN]
+        return ScalePlan(refusal=f"wanted: {said}, but the job has {min_workers} to {max_workers} workers")
     if wanted >= job.replicas:
         return ScalePlan(replicas=wanted if wanted > job.replicas else None)
     victims = [pod for pod in pods if pod.index is not None and pod.index >= wanted]

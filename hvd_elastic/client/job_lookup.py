@@ -17,6 +17,7 @@ from hvd_elastic.client.connection.cluster_client import (
     NotFoundError,
 )
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, Exit
+from hvd_elastic.system.untrusted_values import json_object
 
 VERSIONS: Final = ("v2beta1", "v1")
 """Of kubeflow.org. A cluster serves one of them: both operators' CRDs have the same name."""
@@ -101,6 +102,14 @@ def foreign(mpijob: Json) -> ForeignJobError:
 def is_ours(mpijob: Json) -> bool:
     """Whether it was generated from a job description."""
     return ANNOTATION_SPEC in (mpijob["metadata"].get("annotations") or {})
+
+
+def description_of(mpijob: Json) -> Json:
+    """The job description that it carries, as plain data; empty if that cannot be read."""
+    try:
+        return json_object((mpijob["metadata"].get("annotations") or {}).get(ANNOTATION_SPEC))
+    except ValueError:
+        return {}
 
 
 def _list_mpijobs(read: Callable[[str], Iterator[Json]], namespace: str | None) -> Iterator[Json]:

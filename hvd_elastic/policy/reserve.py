@@ -20,7 +20,7 @@ _RECENT: Final = 12
 """Windows that always count: the last hour."""
 _LESSON_SECONDS: Final = 3600.0
 """How often the factor is learned anew: one bad window must not count twelve times."""
-_LEAST_CARE, _MOST_CARE = 0.1, 4.0
+LEAST_CARE, MOST_CARE = 0.1, 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def learned(care: float, waiting: float, *, quantile: float) -> float:
         care *= min(waiting / allowed, 1.5)
     elif waiting <= 0.5 * allowed:
         care /= 1.5 - waiting / allowed
-    return min(max(care, _LEAST_CARE), _MOST_CARE)
+    return min(max(care, LEAST_CARE), MOST_CARE)
 
 
 def _hours_apart(one: float, other: float) -> float:

@@ -4,16 +4,23 @@ import re
 from decimal import Decimal
 from typing import Final
 
-_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)|[eE]([+-]?[0-9]+))?"
+)
+"""As the API server reads it (apimachinery, `pkg/api/resource/quantity.go`, the grammar above `Quantity`)."""
 _FACTORS: Final[dict[str | None, Decimal]] = {
     None: Decimal(1),
-    "m": Decimal("0.001"),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
     **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
 _MEBIBYTE: Final = 1024**2
 _LONGEST: Final = 32
 """Characters. Longer text is not a quantity, but an attempt to keep us busy with arithmetic."""
+_MOST: Final = Decimal("1e21")
+"""1,000 E, which nothing has. A Decimal is exact up to 28 digits."""
 
 
 def parse(text: str) -> Decimal:
@@ -21,7 +28,18 @@ def parse(text: str) -> Decimal:
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise ValueError("is not a Kubernetes quantity")
-    return Decimal(match[1]) * _FACTORS[match[2]]
+    exponent = int(match[3] or 0)
+    if abs(exponent) > _LONGEST or abs(amount := Decimal(match[1]) * _FACTORS[match[2]].scaleb(exponent)) >= _MOST:
+        raise ValueError("is beyond every quantity that Kubernetes counts with")
+    return amount
+
+
+def count(value: object) -> int:
+    """A number of whole things, such as GPUs, as the API server writes it (`1k`). Raises ValueError."""
+    amount = parse(str(value))
+    if amount < 0 or amount % 1:
+        raise ValueError("is a quantity, but not a number of whole things")
+    return int(amount)
 
 
 def cpu(value: object) -> str:
@@ -40,7 +58,8 @@ def memory(value: object) -> str:
     text = _text_of(value)
     amount = parse(text)
     if amount < _MEBIBYTE:
-        raise ValueError(f"is {amount:f} bytes; write a unit, such as {text.rstrip('m')}Gi")
+        number = text.rstrip("m")
+        raise ValueError(f"is {amount:f} bytes; write a unit, such as {number if number.isdecimal() else 4}Gi")
     if amount % 1:
         raise ValueError("is not a whole number of bytes")
     return text

@@ -115,7 +115,9 @@ AutoDuration = Annotated[
 ]
 """A Duration, or `auto`."""
 
-_NUMBER_OR_TEXT: Final = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^[0-9.]+[a-zA-Z]{0,2}$"}]}
+_NUMBER_OR_TEXT: Final = {
+    "anyOf": [{"type": "number"}, {"type": "string", "pattern": "^[0-9.]+([a-zA-Z]{0,2}|[eE][0-9]+)$"}]
+}
 Cpu = Annotated[str, BeforeValidator(quantity.cpu), WithJsonSchema(_NUMBER_OR_TEXT)]
 Memory = Annotated[str, BeforeValidator(quantity.memory), WithJsonSchema(_NUMBER_OR_TEXT)]
 

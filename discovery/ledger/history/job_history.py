@@ -176,9 +176,8 @@ class JobHistory:
         """How many workers are asked for."""
         if self.job is None:
             return max(self._wanted, 0)
-        asked = self.job.wanted
-        valid = asked.isascii() and asked.isdigit() and int(asked) in self._range
-        return int(asked) if valid else self.job.replicas
+        asked = self.job.wanted_workers
+        return asked if asked in self._range else self.job.replicas
 
     @property
     def _gpus(self) -> int:

@@ -10,10 +10,10 @@ from typing import Final
 from hvd_elastic.discovery.kube.api_server import ApiError, ApiServer
 from hvd_elastic.discovery.ledger.history.job_history import GONE
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
-from hvd_elastic.discovery.ledger.untrusted_values import one_line
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import MISTAKE_LINE, STATUS_FILE, Role
+from hvd_elastic.system.untrusted_values import one_line
 
 log = logging.getLogger(__name__)
 

@@ -35,11 +35,14 @@ def command(*, chosen: ChosenCluster, all_namespaces: bool, output: Format) -> N
 
     The sums of all jobs are on stderr.
     """
+    from hvd_elastic.client.object_reading import ObjectReading
     from hvd_elastic.client.report.job_list import list_job_states, total
     from hvd_elastic.client.report.words.time_words import date_words
 
     cluster = chosen.connect()
-    jobs = list_job_states(cluster, None if all_namespaces else cluster.namespace)
+    left_out: list[str] = []
+    reading = ObjectReading("MPIJob", left_out.append)
+    jobs = list_job_states(cluster, None if all_namespaces else cluster.namespace, reading=reading)
     table = output is Format.TABLE
     result = Result(
         rows=[_row(job) for job in jobs] if table else (),
@@ -48,6 +51,8 @@ def command(*, chosen: ChosenCluster, all_namespaces: bool, output: Format) -> N
         names=[f"mpijob.kubeflow.org/{job.name}" for job in jobs],
     )
     show(result, output)
+    for sentence in left_out:
+        click.echo(sentence, err=True)
     if table:
         sums = total(jobs)
         click.echo(

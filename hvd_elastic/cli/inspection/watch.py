@@ -55,6 +55,7 @@ def _watch_live(cluster: "ClusterClient", job: str | None, namespace: str | None
 
 
 def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | None) -> Iterator[str]:
+    from hvd_elastic.client.object_reading import ObjectReading
     from hvd_elastic.client.report.job_list import list_job_states
     from hvd_elastic.client.watch.plain_watch import job_lines, list_lines
     from hvd_elastic.client.watch.watched_job import WatchedJobReader
@@ -62,7 +63,8 @@ def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | Non
     if job:
         reader = WatchedJobReader(cluster, job, cluster.namespace)
         return job_lines(_again_and_again(reader.read))
-    return list_lines(_again_and_again(lambda: list_job_states(cluster, namespace)))
+    reading = ObjectReading("MPIJob", lambda sentence: click.echo(sentence, err=True))
+    return list_lines(_again_and_again(lambda: list_job_states(cluster, namespace, reading=reading)))
 
 
 def _again_and_again(read: Callable[[], _T]) -> Iterator[_T]:

@@ -3,7 +3,6 @@
 All of it is in a namespace of its own, on nodes whose GPUs nobody holds, and is removed however it ends.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from hvd_elastic.client.doctor.cluster_facts import Right
 from hvd_elastic.client.doctor.fact_reader import NEEDED_RIGHTS, FactReader
 from hvd_elastic.client.doctor.rehearsal_record import RehearsalRecord, ToldStep, told_steps, trouble_of
 from hvd_elastic.client.doctor.rehearsal_stage import WORKERS, RehearsalRefusedError, Stage, choose_stage, gpus_held
+from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.logs.job_log import JobLog, NoLogError
 from hvd_elastic.client.logs.log_reading import LogRequest
 from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, LABEL_JOB_ROLE, Role
@@ -50,7 +50,8 @@ def image_of_newest(jobs: Iterable[Json]) -> str:
     """The image of the newest MPIJob that was generated from a description; empty if there is none."""
     ours = [job for job in jobs if ANNOTATION_SPEC in (job["metadata"].get("annotations") or {})]
     newest = max(ours, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
-    return str(json.loads(newest["metadata"]["annotations"][ANNOTATION_SPEC]).get("image", "")) if newest else ""
+    image = description_of(newest).get("image") if newest else None
+    return image if isinstance(image, str) else ""
 
 
 class Rehearsal:

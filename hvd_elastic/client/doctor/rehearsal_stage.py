@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.mpijob.description import quantity
 
 WORKERS: Final = 2
 """One is preempted, and one trains on."""
@@ -82,10 +83,14 @@ def _name(node: Json) -> str:
 
 
 def _offered(node: Json, resource: str) -> int:
-    return int((node["status"].get("allocatable") or {}).get(resource, 0))
+    return quantity.count((node["status"].get("allocatable") or {}).get(resource, 0))
 
 
 def _asked(pod: Json, resource: str) -> int:
-    """Extended resources are in the limits: requests, if there are any, are the same."""
+    """Extended resources are in the limits: requests, if there are any, are the same. One that cannot be read holds."""
     containers = pod["spec"].get("containers") or ()
-    return sum(int(((one.get("resources") or {}).get("limits") or {}).get(resource, 0)) for one in containers)
+    limits = [((one.get("resources") or {}).get("limits") or {}).get(resource, 0) for one in containers]
+    try:
+        return sum(map(quantity.count, limits))
+    except ValueError:
+        return 1

@@ -14,10 +14,10 @@ from hvd_elastic.client.report.job_state import exit_words, last_failed_launcher
 from hvd_elastic.client.report.words.cause_words import lacks_taints, with_taints
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
-from hvd_elastic.discovery.ledger.untrusted_values import one_line
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, LABEL_JOB_NAME, LABEL_JOB_ROLE, Exit, Role
 from hvd_elastic.system.plain_words import cut_middle
+from hvd_elastic.system.untrusted_values import one_line
 
 POLL_SECONDS: Final = 1.0
 _LONGEST: Final = 120

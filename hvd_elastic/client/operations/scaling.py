@@ -27,7 +27,7 @@ class Scaling:
     @property
     def before(self) -> int:
         """The number of workers that was asked for before."""
-        return int(self.job.wanted) if self.job.wanted.isdecimal() else self.job.replicas
+        return self.job.asked
 
     @property
     def restarts(self) -> bool:

@@ -29,6 +29,7 @@ from hvd_elastic.client.operations.submitted_job import JobStateError, Submitted
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.system.untrusted_values import decimal_count
 
 FIELD_MANAGER: Final = "hvd-elastic"
 _OWNER: Final = re.compile(r'conflict with "(?P<manager>[^"]+)"')
@@ -150,7 +151,8 @@ def with_live_decisions(manifest: Json, live: Json | None, spec: JobSpec) -> Jso
     if "suspend" in (live["spec"].get("runPolicy") or {}):
         made["spec"]["runPolicy"]["suspend"] = job.suspended
     if job.wanted:
-        if not (job.wanted.isdecimal() and spec.workers.min <= int(job.wanted) <= spec.workers.max):
+        wanted = decimal_count(job.wanted)
+        if wanted is None or not spec.workers.min <= wanted <= spec.workers.max:
             raise JobStateError(
                 f"{job.name} was scaled to {job.wanted} workers, which is not within the new description's "
                 f"{spec.workers.min} to {spec.workers.max}: scale it to what both allow, or forget its size: kubectl "

@@ -12,6 +12,7 @@ from hvd_elastic.mpijob.contract import (
     ANNOTATION_WANTED_WORKERS,
     Exit,
 )
+from hvd_elastic.system.untrusted_values import decimal_count, json_object
 
 if TYPE_CHECKING:
     from hvd_elastic.mpijob.description.job_spec import JobSpec
@@ -74,14 +75,21 @@ class SubmittedJob:
         )
 
     @property
+    def asked(self) -> int:
+        """Workers that are asked for: the number in the annotation, else the replicas."""
+        said = decimal_count(self.wanted)
+        return self.replicas if said is None else said
+
+    @property
     def description(self) -> "JobSpec":
         """The job description from which it was made. Raises JobStateError if another release wrote it."""
         from hvd_elastic.mpijob.job_reader import read_job
         from hvd_elastic.mpijob.problems import InvalidInputError
 
         try:
+            json_object(self.description_text)  # JSON, as we write it: YAML may grow a thousandfold when it is read
             return read_job(self.description_text)
-        except InvalidInputError as error:
+        except (InvalidInputError, ValueError) as error:
             said = "; ".join(str(error).splitlines())
             raise JobStateError(
                 f"{self.name} carries a job description of another release ({said}): submit it again"

@@ -47,6 +47,9 @@ _LOG_SECONDS: Final = 10.0
 _MOST_ASKED: Final = 8
 """Missing workers that are looked for by their names."""
 
+_MOST_WORKERS: Final = 100_000
+"""As many as a description may ask for. Anyone may write two thousand million into an MPIJob."""
+
 _T = TypeVar("_T")
 
 
@@ -99,7 +102,7 @@ class JobFacts:
         if (spec.get("runPolicy") or {}).get("suspend") or (self.job.get("status") or {}).get("completionTime"):
             return ()
         replicas = int((spec.get("mpiReplicaSpecs", {}).get("Worker") or {}).get("replicas") or 0)
-        return tuple(f"{self.name}-worker-{index}" for index in range(replicas))
+        return tuple(f"{self.name}-worker-{index}" for index in range(min(replicas, _MOST_WORKERS)))
 
     @property
     def missing_workers(self) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
 from hvd_elastic.client.job_lookup import cluster_time, list_jobs_cached
+from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.report.job_facts import JobFacts
 from hvd_elastic.client.report.job_state import JobState, state_of_listed
 from hvd_elastic.client.report.job_status import worker_bounds
@@ -48,10 +49,16 @@ class ListedTotal:
     preemptions: int
 
 
-def list_job_states(cluster: ClusterClient, namespace: str | None = None) -> list[ListedJob]:
-    """The jobs of a namespace, or of all, by namespace and name. Raises ClusterError."""
+def list_job_states(
+    cluster: ClusterClient, namespace: str | None = None, reading: ObjectReading | None = None
+) -> list[ListedJob]:
+    """The jobs of a namespace, or of all, by namespace and name. Raises ClusterError.
+
+    `reading`: names the MPIJobs that cannot be read, which are left out; by default as a warning of the log.
+    """
     now = cluster_time(cluster)
-    jobs = (listed(job, now) for job in list_jobs_cached(cluster, namespace))
+    reading = reading or ObjectReading("MPIJob")
+    jobs = reading.each(list_jobs_cached(cluster, namespace), lambda job: listed(job, now))
     return sorted(jobs, key=lambda job: (job.namespace, job.name))
 
 

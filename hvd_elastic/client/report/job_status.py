@@ -1,9 +1,9 @@
 """The truth about one job, as one value: what `status` shows and what its Python function returns."""
 
-import json
 from dataclasses import dataclass
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, Json
+from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.client.report.job_state import JobState, condition, find_state, last_failure, may_train
 from hvd_elastic.client.report.scaling_note import ScalingNote
@@ -15,8 +15,9 @@ from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.record_gap import has_gap
 from hvd_elastic.discovery.rules.cluster_views import PodView, unix_seconds
 from hvd_elastic.discovery.rules.restart_budget import backoff_limit, own_failures
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, ANNOTATION_WANTED_WORKERS, LEDGER_SUFFIX, Role
+from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, LEDGER_SUFFIX, Role
 from hvd_elastic.system.plain_words import count_words
+from hvd_elastic.system.untrusted_values import decimal_count, whole_number
 
 _WAY_OUT = "Its sidecar writes it again; `hvd-elastic submit` makes it where it may not"
 _GOES_ON = "the MPIJob says Failed/MPIJobEvicted because a worker was evicted: the job goes on"
@@ -152,13 +153,15 @@ def settled_at(facts: JobFacts) -> float:
 
 def worker_bounds(job: Json) -> tuple[int, int]:
     """Min and max workers of the job's description."""
-    try:
-        workers = json.loads(job["metadata"]["annotations"][ANNOTATION_SPEC]).get("workers", {})
+    description = description_of(job)
+    workers = description.get("workers", {})
+    if description and isinstance(workers, dict):
         # What equals its default is left out of it: `start` is min by default, and `max` is start.
-        lowest = int(workers.get("min", 1))
-        return lowest, int(workers.get("max", workers.get("start", lowest)))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return 1, _replicas(job)
+        lowest = whole_number(workers.get("min", 1))
+        highest = whole_number(workers.get("max", workers.get("start", lowest)))
+        if lowest is not None and highest is not None:
+            return lowest, highest
+    return 1, _replicas(job)
 
 
 def _replicas(job: Json) -> int:
@@ -186,8 +189,8 @@ def _size(facts: JobFacts, workers: tuple[WorkerStatus, ...]) -> int:
 
 
 def _wanted(job: Json) -> int:
-    wanted = str((job["metadata"].get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS) or "")
-    return int(wanted) if wanted.isascii() and wanted.isdigit() else _replicas(job)
+    said = decimal_count((job["metadata"].get("annotations") or {}).get(ANNOTATION_WANTED_WORKERS))
+    return _replicas(job) if said is None else said
 
 
 def _last_step(account: JobAccount, live: LiveStatus | None, state: JobState) -> int:

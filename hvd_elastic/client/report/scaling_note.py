@@ -11,6 +11,14 @@ from typing import Any
 from hvd_elastic.client.report.words.time_words import duration_words
 from hvd_elastic.mpijob.contract import ANNOTATION_AUTOSCALER
 from hvd_elastic.system.plain_words import count_words
+from hvd_elastic.system.untrusted_values import (
+    UNREADABLE,
+    decimal_count,
+    finite_number,
+    json_object,
+    typed_fields,
+    whole_number,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +46,10 @@ class ScalingNote:
     def of_job(cls, job: Mapping[str, Any]) -> "ScalingNote | None":
         """Read from an MPIJob. None: there is none, or somebody wrote another thing there."""
         try:
-            document = json.loads((job["metadata"].get("annotations") or {})[ANNOTATION_AUTOSCALER])
-            ceiling = document.get("ceiling")
-            return cls(
-                unix=float(document["unix"]),
-                before=int(document["before"]),
-                workers=int(document["workers"]),
-                reason=str(document["reason"]),
-                ceiling=None if ceiling is None else int(ceiling),
-                speeds={
-                    str(int(size)): (float(mean), int(count))
-                    for size, (mean, count) in dict(document.get("speeds") or {}).items()
-                },
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
+            document = json_object((job["metadata"].get("annotations") or {}).get(ANNOTATION_AUTOSCALER))
+            speeds = dict(map(_speed, document.pop("speeds", {}).items()))
+            return cls(**typed_fields(cls, document), speeds=speeds)
+        except UNREADABLE:
             return None
 
     def words(self, now: float) -> str:
@@ -59,3 +57,12 @@ class ScalingNote:
         bound = f" (at most {self.ceiling}: hvd-elastic scale)" if self.ceiling is not None else ""
         to = count_words(self.workers, "worker")
         return f"from {self.before} to {to} {duration_words(max(0.0, now - self.unix))} ago{bound}: {self.reason}"
+
+
+def _speed(entry: tuple[str, Any]) -> tuple[str, tuple[float, int]]:
+    """One of `speeds`. Raises ValueError or TypeError."""
+    size, (heard, times) = entry
+    mean, count = finite_number(heard), whole_number(times)
+    if decimal_count(size) is None or mean is None or count is None:
+        raise ValueError("is not a speed")
+    return size, (mean, count)

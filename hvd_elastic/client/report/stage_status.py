@@ -1,16 +1,20 @@
 """The data set that a job waits for: how much of it is there, and what is in the way of the rest."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from hvd_elastic.client.connection.cluster_client import Json
+from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.report.words.cause_words import placement_words
 from hvd_elastic.discovery.rules.cluster_views import PodView
-from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_SPEC
+from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN
 from hvd_elastic.staging.progress_line import last_progress, progress_words
+from hvd_elastic.system.untrusted_values import one_line
+
+_MAX_SOURCE: Final = 2048
+"""Characters of a URL."""
 
 
 class StagePhase(StrEnum):
@@ -58,11 +62,11 @@ def wanted_stage(mpijob: Json) -> tuple[str, bool] | None:
     annotations = mpijob["metadata"].get("annotations") or {}
     if annotations.get(ANNOTATION_BEGUN) == "true":
         return None
-    try:
-        stage = json.loads(annotations[ANNOTATION_SPEC]).get("stage")
-        return (str(stage["source"]), bool(stage.get("rearrange"))) if stage else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    stage = description_of(mpijob).get("stage")
+    if not isinstance(stage, dict):
         return None
+    source = one_line(stage.get("source"), _MAX_SOURCE)
+    return (source, bool(stage.get("rearrange"))) if source else None
 
 
 def stage_status(facts: StageFacts | None) -> StageStatus | None:

@@ -18,6 +18,7 @@ from hvd_elastic.client.report.words.time_words import event_time
 from hvd_elastic.discovery.ledger.entries import Departure, WorkerBound, WorkerLeaving, WorldChanged
 from hvd_elastic.discovery.rules.cluster_views import PodView
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, Role
+from hvd_elastic.system.untrusted_values import decimal_count
 
 NOT_KNOWN: Final = "why its pod is gone is not known"
 
@@ -212,5 +213,5 @@ def _who_trains(facts: JobFacts) -> tuple[str, ...]:
 
 
 def _index(pod: str) -> tuple[int, str]:
-    tail = pod.rpartition("-")[2]
-    return (int(tail) if tail.isascii() and tail.isdigit() else -1), pod
+    index = decimal_count(pod.rpartition("-")[2])
+    return (-1 if index is None else index), pod

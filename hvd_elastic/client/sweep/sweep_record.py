@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json, NotFoundError
 from hvd_elastic.client.operations.resource_paths import collection_path
-from hvd_elastic.client.sweep.grid import Point, describe
+from hvd_elastic.client.sweep.grid import MAX_POINTS, Point, describe
 from hvd_elastic.client.sweep.sweep_plan import SweepPlan, description_of, in_kueue
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, LABEL_SWEEP, MANAGED_BY, Exit
+from hvd_elastic.system.untrusted_values import UNREADABLE, json_object, typed_fields
 
 SUFFIX: Final = "-sweep"
 _KEY: Final = "sweep.json"
@@ -68,10 +69,12 @@ class SweepRecord:
         """Read the ConfigMap. Raises ClusterError if it is not a record of this release."""
         meta = config_map["metadata"]
         try:
-            document = json.loads(config_map["data"][_KEY])
-            jobs = [SweptJob(name=one["job"], point=one["values"]) for one in document.pop("jobs")]
-            return cls(jobs=jobs, uid=meta.get("uid", ""), **document)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            document = json_object(config_map["data"][_KEY])
+            jobs, description = [_swept(one) for one in document.pop("jobs")], document.pop("description")
+            if not isinstance(description, dict) or len(jobs) > MAX_POINTS:
+                raise ValueError("is no record")
+            return cls(jobs=jobs, description=description, uid=meta.get("uid", ""), **typed_fields(cls, document))
+        except UNREADABLE as error:
             raise ClusterError(f"the ConfigMap {meta['name']} is not a sweep of this release") from error
 
     @property
@@ -95,6 +98,14 @@ class SweepRecord:
             "metadata": {"name": f"{self.name}{SUFFIX}", "namespace": namespace, "labels": labels(self.name)},
             "data": {_KEY: json.dumps(document, separators=(",", ":"))},
         }
+
+
+def _swept(document: Json) -> SweptJob:
+    """One of `jobs`. Raises ValueError, or what reading another thing raises."""
+    name, point = document["job"], document["values"]
+    if not isinstance(name, str) or not all(isinstance(value, str) for value in point.values()):
+        raise ValueError("is no job of a sweep")
+    return SweptJob(name=name, point=point)
 
 
 def labels(sweep: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvd_elastic.mpijob.contract import ANNOTATION_TURN
+from hvd_elastic.system.untrusted_values import decimal_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +26,13 @@ class SweepJob:
         succeeded = any(
             one["type"] == "Succeeded" and one["status"] == "True" for one in status.get("conditions") or ()
         )
-        turn = str((meta.get("annotations") or {}).get(ANNOTATION_TURN, ""))
         return cls(
             name=meta["name"],
             uid=meta.get("uid", ""),
             suspended=bool((job["spec"].get("runPolicy") or {}).get("suspend")),
             # A job that goes on after an eviction has the condition Failed, and no completion time.
             ended=succeeded or bool(status.get("completionTime")),
-            turn=int(turn) if turn.isascii() and turn.isdigit() else None,
+            turn=decimal_count((meta.get("annotations") or {}).get(ANNOTATION_TURN)),
         )
 
     @property

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
+from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.report.job_list import ListedJob, list_job_states
 from hvd_elastic.client.watch.job_screen import job_screen, worker_rows
 from hvd_elastic.client.watch.keyboard import Keyboard
@@ -123,7 +124,8 @@ class LiveWatch:
 
     def _reader(self, state: ScreenState) -> Callable[[], Shown]:
         if state.screen is Screen.LIST or state.job is None:
-            return lambda: list_job_states(self._cluster, self._namespace)
+            quiet = ObjectReading("MPIJob", lambda _sentence: None)  # `list` names what cannot be read
+            return lambda: list_job_states(self._cluster, self._namespace, quiet)
         namespace, name = state.job
         if state.screen is Screen.JOB:
             return WatchedJobReader(self._cluster, name, namespace).read

@@ -10,6 +10,7 @@ from hvd_elastic.decide.autoscale.shared_cluster import Placement
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS
 from hvd_elastic.policy.job_demand import JobDemand
+from hvd_elastic.system.untrusted_values import decimal_count
 
 COOLDOWN_SECONDS: Final = 30.0
 """Unless the description says another: a new worker's start takes about as long."""
@@ -70,7 +71,7 @@ class AutoscaledJob:
             min=workers.min,
             max=workers.max,
             gpus=workers.gpus,
-            asked=min(int(job.wanted) if job.wanted.isdecimal() else job.replicas, ceiling or workers.max),
+            asked=min(job.asked, ceiling or workers.max),
             ceiling=ceiling,
             weight=scaled.weight,
             quota=scaled.quota,
@@ -110,7 +111,7 @@ class AutoscaledJob:
             name=self.name,
             min=self.min,
             max=most,
-            workers=min(live.workers, most) if live and trains else 0,
+            workers=max(0, min(live.workers, most)) if live and trains else 0,
             wanted=present,
             gpus=self.gpus,
             speeds=speeds.speeds(most),
@@ -129,7 +130,7 @@ class AutoscaledJob:
 
 def _ceiling(wanted: str, note: ScalingNote | None, least: int, most: int) -> int | None:
     """A number that the autoscaler did not write is a person's, and counts until the person writes another."""
-    said = int(wanted) if wanted.isdecimal() else None
+    said = decimal_count(wanted)
     if said is None or (note is not None and said == note.workers):
         said = note.ceiling if note else None
     return None if said is None or said >= most else max(said, least)

@@ -103,16 +103,12 @@ def _with_reports(state: SharedCluster, memory: AutoscalerMemory, now: float) ->
     """With what the jobs have said since. A job that is gone is forgotten."""
     jobs = {}
     for job in state.jobs:
-        known = memory.jobs.get(job.name) or JobMemory(speeds=_noted(job.note))
+        known = memory.jobs.get(job.name) or JobMemory(speeds=ObservedSpeeds.noted(job.note.speeds if job.note else {}))
         report = job.report(now)
         if report and job.live and job.live.unix > known.heard:
             known = JobMemory(speeds=known.speeds.heard(*report), heard=job.live.unix)
         jobs[job.name] = known
     return replace(memory, jobs=jobs)
-
-
-def _noted(note: ScalingNote | None) -> ObservedSpeeds:
-    return ObservedSpeeds(means={int(size): value for size, value in note.speeds.items()} if note else {})
 
 
 def _in_pool(pool: NodePool, room: Room, memory: AutoscalerMemory, now: float) -> Iterator[ScaleDecision]:

@@ -2,11 +2,13 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, ForbiddenError, NotFoundError
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, MANAGED_BY
-from hvd_elastic.policy.reserve import DemandHistory, DemandWindow
+from hvd_elastic.policy.reserve import LEAST_CARE, MOST_CARE, MOST_WINDOWS, DemandHistory, DemandWindow
+from hvd_elastic.system.untrusted_values import UNREADABLE, json_object, typed_fields
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +69,17 @@ def to_text(history: DemandHistory) -> str:
 def from_text(text: str) -> DemandHistory:
     """The inverse. Raises ValueError for any other text."""
     try:
-        known = json.loads(text)
-        windows = tuple(
-            DemandWindow(began=float(began), first=int(first), highest=int(highest), waited=bool(waited))
-            for began, first, highest, waited in known["windows"]
-        )
-        return DemandHistory(windows=windows, care=float(known["care"]))
-    except (KeyError, TypeError) as error:
+        known = json_object(text)
+        windows = tuple(map(_window, known["windows"][-MOST_WINDOWS:]))
+        history = DemandHistory(windows=windows, **typed_fields(DemandHistory, {"care": known["care"]}))
+    except UNREADABLE as error:
         raise ValueError(f"{error!r}") from error
+    if not LEAST_CARE <= history.care <= MOST_CARE:
+        raise ValueError(f"a care of {history.care}")
+    return history
+
+
+def _window(values: Sequence[object]) -> DemandWindow:
+    began, first, highest, waited = values
+    document = {"began": began, "first": first, "highest": highest, "waited": bool(waited)}
+    return DemandWindow(**typed_fields(DemandWindow, document))

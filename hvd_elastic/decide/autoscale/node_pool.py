@@ -40,13 +40,21 @@ class NodePool:
     @property
     def inference_gpus(self) -> int:
         """GPUs that inference holds or waits for."""
-        return self.waiting_gpus + sum(pod.gpus for pod in self.pods if not pod.job)
+        return self.waiting_gpus + self._held_by(pod for pod in self.pods if not pod.job)
 
     @property
     def unclaimed(self) -> int:
         """GPUs that nobody but the jobs holds or waits for."""
-        others = sum(pod.gpus for pod in self.pods) - self.held
+        ours = {job.name for job in self.jobs}
+        others = self._held_by(pod for pod in self.pods if pod.job not in ours)
         return max(0, sum(node.gpus for node in self.nodes) - others - self.waiting_gpus)
+
+    def _held_by(self, pods: Iterable[GpuPod]) -> int:
+        """GPUs, on no node more than it has: anyone may write a node into a pod, which its kubelet refuses later."""
+        held = Counter[str]()
+        for pod in pods:
+            held[pod.node] += pod.gpus
+        return sum(min(node.gpus, held[node.name]) for node in self.nodes)
 
     def bound(self, job: AutoscaledJob) -> tuple[str, ...]:
         """The nodes of a job's workers that are asked for and stay, by index."""

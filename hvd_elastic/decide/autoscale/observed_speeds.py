@@ -23,9 +23,16 @@ class ObservedSpeeds:
     means: Mapping[int, tuple[float, int]] = field(default_factory=dict)
     """By the number of workers: mean speed, and how often it was heard."""
 
+    @classmethod
+    def noted(cls, speeds: Mapping[str, tuple[float, int]]) -> "ObservedSpeeds":
+        """As a note tells them, without what cannot be one."""
+        known = ((int(size), mean, min(count, _MOST_WEIGHT)) for size, (mean, count) in speeds.items())
+        means = {size: (mean, count) for size, mean, count in known if size and count > 0 and _is_speed(mean)}
+        return cls(means=dict(sorted(means.items())[:MOST_SIZES]))
+
     def heard(self, workers: int, speed: float) -> "ObservedSpeeds":
         """With one more report. A speed that cannot be one says nothing."""
-        if workers < 1 or not _SLOWEST < speed < _FASTEST:
+        if workers < 1 or not _is_speed(speed):
             return self
         mean, count = self.means.get(workers, (0.0, 0))
         count = min(count + 1, _MOST_WEIGHT)
@@ -51,6 +58,10 @@ class ObservedSpeeds:
         size, mean = next(((size, mean) for size, (mean, _) in self.means.items()), (1, 1.0))
         one = 1.0 / (mean * _amdahl(size))
         return [_observed(workers, one * _amdahl(workers)) for workers in (1, 2)]
+
+
+def _is_speed(speed: float) -> bool:
+    return _SLOWEST < speed < _FASTEST
 
 
 def _observed(workers: int, seconds: float) -> StepObservation:

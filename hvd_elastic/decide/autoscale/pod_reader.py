@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, ForbiddenError, Json
+from hvd_elastic.client.object_reading import ObjectReading, object_name
 from hvd_elastic.decide.autoscale.shared_cluster import GpuPod
+from hvd_elastic.system.untrusted_values import UNREADABLE
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,7 @@ class GpuPodReader:
 
     def __init__(self, cluster: ClusterClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster, self._clock = cluster, clock
+        self._reading = ObjectReading("pod")
         self._pods: dict[str, GpuPod] = {}
         """By namespace and name."""
         self._version = ""
@@ -44,7 +47,7 @@ class GpuPodReader:
         self._pods, self._version = {}, ""
         for page in self._cluster.pages(PATH, fieldSelector=_LIVE):
             for pod in page["items"]:
-                self._keep(pod, GpuPod.from_json(pod))
+                self._keep(pod)
             version = str(page["metadata"].get("resourceVersion", ""))
         self._version = version
 
@@ -76,12 +79,20 @@ class GpuPodReader:
             return False
         self._version = str(about["metadata"]["resourceVersion"])
         if kind != "BOOKMARK":
-            self._keep(about, None if kind == "DELETED" else GpuPod.from_json(about))
+            self._keep(about, is_gone=kind == "DELETED")
         return True
 
-    def _keep(self, pod: Json, seen: GpuPod | None) -> None:
-        name = f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
+    def _keep(self, pod: Json, *, is_gone: bool = False) -> None:
+        name, seen = object_name(pod), None if is_gone else self._seen(pod)
         if seen is None:
             self._pods.pop(name, None)
         else:
             self._pods[name] = seen
+
+    def _seen(self, pod: Json) -> GpuPod | None:
+        """One that cannot be read is named once, and still counts as occupying its node."""
+        try:
+            return GpuPod.from_json(pod)
+        except UNREADABLE as error:
+            self._reading.name(pod, error)
+            return GpuPod.occupying(pod)

@@ -1,11 +1,12 @@
 """What Prometheus says inference will need soon: one instant query, such as `predict_linear` of its replicas."""
 
-import json
 import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
+
+from hvd_elastic.system.untrusted_values import MOST_CHARACTERS, UNREADABLE, json_object
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class PrometheusForecast:
         """The answer; 0 if there is none."""
         try:
             answer = self._ask()
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        except (OSError, *UNREADABLE) as error:
             if not self._is_away:
                 log.warning("Prometheus gives no forecast: %s", error)
             self._is_away = True
@@ -40,10 +41,14 @@ class PrometheusForecast:
 
         try:
             url = f"{self.url.rstrip('/')}/api/v1/query?{urlencode({'query': self.query})}"
-            response = urllib3.request("GET", url, timeout=_SECONDS, retries=False)
+            response = urllib3.request("GET", url, timeout=_SECONDS, retries=False, preload_content=False)
+            try:
+                text = response.read(MOST_CHARACTERS + 1)
+            finally:
+                response.close()
         except urllib3.exceptions.HTTPError as error:
             raise ConnectionError(str(error)) from error
-        return forecast_of(json.loads(response.data))
+        return forecast_of(json_object(text.decode()))
 
 
 def forecast_of(answer: dict[str, Any]) -> int:

@@ -1,16 +1,22 @@
 """Nodes and pods as far as GPUs are concerned, from what the API server writes."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hvd_elastic.client.label_selector import selects
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.discovery.rules.node_taints import Taint, taints_of, tolerates
 from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, Role
+from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system.untrusted_values import decimal_count
 
 GPU: Final = "nvidia.com/gpu"
 """The resource that generated workers ask for (`mpijob.manifests.worker_pod`)."""
+
+WHOLE_NODE: Final = 1_000_000
+"""GPUs of a pod that cannot be read: as many as its node has (`counted`)."""
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 Json = Mapping[str, Any]
 
@@ -30,7 +36,7 @@ class GpuNode:
         """None: it has no GPU, is cordoned, or is not Ready."""
         spec, status = node.get("spec") or {}, node.get("status") or {}
         ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-        gpus = int((status.get("allocatable") or {}).get(GPU, 0))
+        gpus = quantity.count((status.get("allocatable") or {}).get(GPU, 0))
         if not ready or not gpus or spec.get("unschedulable"):
             return None
         return cls(
@@ -68,8 +74,7 @@ class GpuPod:
     def from_json(cls, pod: Json) -> "GpuPod | None":
         """None: it has no GPU, or has ended."""
         meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-        gpus = _gpus(spec)
-        if not gpus or status.get("phase") in {"Succeeded", "Failed"}:
+        if status.get("phase") in _ENDED or not (gpus := _gpus(spec)):
             return None
         labels = meta.get("labels") or {}
         is_worker = labels.get(LABEL_JOB_ROLE) == Role.WORKER and LABEL_JOB_NAME in labels
@@ -85,6 +90,26 @@ class GpuPod:
             nominated=bool(status.get("nominatedNodeName")),
             placement=Placement.from_json(spec),
             leaving="deletionTimestamp" in meta,
+        )
+
+    @classmethod
+    def occupying(cls, pod: Json) -> "GpuPod | None":
+        """A pod that cannot be read: nobody else counts on the GPUs of its node. None: it is on none, or has ended."""
+        spec, status = (part if isinstance(part := pod.get(key), dict) else {} for key in ("spec", "status"))
+        node = spec.get("nodeName")
+        if not node or not isinstance(node, str) or status.get("phase") in tuple(_ENDED):
+            return None
+        return cls(
+            uid="",
+            job="",
+            workload="",
+            index=-1,
+            node=node,
+            gpus=WHOLE_NODE,
+            priority=0,
+            asked=0.0,
+            nominated=False,
+            placement=Placement.from_json({}),
         )
 
 
@@ -118,18 +143,24 @@ class Placement:
         )
 
 
-def gpu_nodes(nodes: Iterable[Json]) -> tuple[GpuNode, ...]:
-    """Those that count, by name."""
-    found = (GpuNode.from_json(node) for node in nodes)
-    return tuple(sorted((node for node in found if node is not None), key=lambda node: node.name))
+def counted(pods: Iterable[GpuPod], nodes: Sequence[GpuNode]) -> Iterator[GpuPod]:
+    """The pods, none with more GPUs than its node has; without those that wait for more than any node has."""
+    has = {node.name: node.gpus for node in nodes}
+    most = max(has.values(), default=0)
+    for pod in pods:
+        room = has.get(pod.node, most)
+        if pod.gpus <= room:
+            yield pod
+        elif pod.node:
+            yield replace(pod, gpus=room)
 
 
 def _gpus(spec: Json) -> int:
-    """Containers run together, init containers one by one before them."""
+    """Containers run together, init containers one by one before them. Raises ValueError."""
 
     def of(container: Json) -> int:
         resources = container.get("resources") or {}
-        return int((resources.get("limits") or {}).get(GPU, (resources.get("requests") or {}).get(GPU, 0)))
+        return quantity.count((resources.get("limits") or {}).get(GPU, (resources.get("requests") or {}).get(GPU, 0)))
 
     together = sum(map(of, spec.get("containers") or ()))
     return max(together, *map(of, spec.get("initContainers") or ()), 0)
@@ -147,8 +178,8 @@ def _workload(meta: Json, labels: Mapping[str, str]) -> str:
 
 
 def _index(labels: Mapping[str, str], name: str) -> int:
-    text = labels.get(LABEL_REPLICA_INDEX) or name.rpartition("-")[2]
-    return int(text) if text.isascii() and text.isdigit() else -1
+    index = decimal_count(labels.get(LABEL_REPLICA_INDEX) or name.rpartition("-")[2])
+    return -1 if index is None else index
 
 
 def _matches(term: Json, node: GpuNode) -> bool:

@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
 from hvd_elastic.client.job_lookup import cluster_time
+from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
 from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.decision import SharedCluster
 from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH, HpaDemand, coming_gpus
 from hvd_elastic.decide.autoscale.pod_reader import GpuPodReader
-from hvd_elastic.decide.autoscale.shared_cluster import gpu_nodes
+from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, counted
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class StateReader:
         """`namespaces`: of the jobs; none: all. `forecast`: GPUs that inference will soon hold, 0 if nobody knows."""
         self._cluster, self._namespaces, self._forecast = cluster, tuple(namespaces), forecast
         self._pods = GpuPodReader(cluster)
+        self._node_reading, self._job_reading = ObjectReading("node"), ObjectReading("MPIJob")
+        self._hpa_reading = ObjectReading("HorizontalPodAutoscaler")
         self._hpas_refused = False
 
     def read(self) -> tuple[SharedCluster, float]:
@@ -38,35 +41,37 @@ class StateReader:
         """
         now = cluster_time(self._cluster)
         with ThreadPoolExecutor() as pool:
-            nodes = pool.submit(lambda: gpu_nodes(self._cluster.list("/api/v1/nodes")))
+            nodes = pool.submit(self._nodes)
             pods = pool.submit(self._pods.read)
             jobs = pool.submit(self._jobs)
             hpas = pool.submit(self._hpas)
             forecast = pool.submit(self._forecast)
-        inference = sum(pod.gpus for pod in pods.result() if not pod.job)
+        found = tuple(counted(pods.result(), nodes.result()))
+        inference = sum(pod.gpus for pod in found if not pod.job)
         state = SharedCluster(
             jobs=jobs.result(),
             nodes=nodes.result(),
-            pods=pods.result(),
-            coming=max(0, forecast.result() - inference, coming_gpus(hpas.result(), pods.result())),
+            pods=found,
+            coming=max(0, forecast.result() - inference, coming_gpus(hpas.result(), found)),
         )
         return state, now
+
+    def _nodes(self) -> tuple[GpuNode, ...]:
+        """Those that count, by name."""
+        found = self._node_reading.each(self._cluster.list("/api/v1/nodes"), GpuNode.from_json)
+        return tuple(sorted(found, key=lambda node: node.name))
 
     def _jobs(self) -> tuple[AutoscaledJob, ...]:
         root = f"/apis/{MPIJOB_API}"
         paths = [f"{root}/namespaces/{name}/mpijobs" for name in self._namespaces] or [f"{root}/mpijobs"]
-        found = (
-            AutoscaledJob.from_json({"apiVersion": MPIJOB_API, **job})
-            for path in paths
-            for job in self._cluster.list(path)
-        )
-        return tuple(job for job in found if job is not None)
+        found = ({"apiVersion": MPIJOB_API, **job} for path in paths for job in self._cluster.list(path))
+        return tuple(self._job_reading.each(found, AutoscaledJob.from_json))
 
     def _hpas(self) -> Sequence[HpaDemand]:
         """A forecast, not a part of the state: without it the autoscaler decides as if there were no HPA."""
         try:
-            found = [HpaDemand.from_json(hpa) for hpa in self._cluster.list(HPA_PATH)]
-        except (ClusterError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            found = list(self._hpa_reading.each(self._cluster.list(HPA_PATH), HpaDemand.from_json))
+        except ClusterError as error:
             if not self._hpas_refused:
                 log.warning("HorizontalPodAutoscalers give no forecast: %s", error)
             self._hpas_refused = True

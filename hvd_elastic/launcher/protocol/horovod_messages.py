@@ -3,38 +3,44 @@
 Horovod 0.28.1 unpickles whatever is PUT to its rendezvous server and whatever answers a notification
 (CVE-2024-10190), so anyone who reaches the launcher's port can run code in it. With the patch `worker-addresses` its
 workers register and are notified in JSON. Here both are understood: a worker is answered in the form in which it has
-registered, and of a pickle only plain containers and the two replies of the notification service are built.
-`test_horovod_messages.py` tests that.
+registered, and of a pickle only what Horovod writes is read (`plain_pickle`). `test_horovod_messages.py` tests that.
 """
 
 import base64
 import binascii
 import errno
-import io
 import json
-import pickle
 import socket
 import struct
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import IO, Any, Final
 
-from horovod.runner.common.util import network, secret
+from horovod.runner.common.util import secret
 from horovod.runner.common.util.network import PingRequest, Wire
 from horovod.runner.elastic.worker import HostsUpdatedRequest, HostUpdateResult
 
+from hvd_elastic.launcher.protocol.plain_pickle import (
+    MOST_BYTES,
+    REPLIES,
+    PlainPickleError,
+    load_containers,
+    load_reply,
+)
 from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.system.untrusted_values import json_object
 
 CONNECT_SECONDS: Final = 2.0
 """For one address. Horovod has no limit here: a lost host holds its driver's lock for minutes."""
 
-_REPLY_LIMIT_BYTES: Final = 65536
+_MOST_ADDRESSES: Final = 32
+"""Of one worker: each that does not answer holds a notification up for CONNECT_SECONDS."""
+_LONGEST_ADDRESS: Final = 64
+"""Characters of an IP address, with a zone."""
 _KNOCKS: Final = 2
 _KNOCK_SECONDS: Final = 0.2
 """A living host's kernel accepts a connection within the network's round trip, however busy its processes are."""
 _UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT})
-
-_REPLIES: Final = frozenset({"PingResponse", "AckResponse"})
 
 
 class HorovodMessageError(HvdElasticError):
@@ -43,34 +49,6 @@ class HorovodMessageError(HvdElasticError):
 
 class HostUnreachableError(HorovodMessageError):
     """The peer's host does not answer: its kernel neither accepts nor refuses a connection."""
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Builds containers, strings, numbers and Horovod's replies, and nothing else that a message could name."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if module_name == network.__name__ and global_name in _REPLIES:
-            return super().find_class(module_name, global_name)
-        raise pickle.UnpicklingError(f"{module_name}.{global_name} is not allowed here")
-
-
-def load_plain(data: bytes) -> object:
-    """Unpickle data of plain types. Raises HorovodMessageError for everything else."""
-    try:
-        return _PlainUnpickler(io.BytesIO(data)).load()
-    except Exception as error:  # a hostile pickle can raise anything
-        raise HorovodMessageError(f"not a message of Horovod's: {error}") from error
-
-
-def _load_json(data: bytes) -> Mapping[str, Any]:
-    """Read a JSON object. Raises HorovodMessageError for everything else."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise HorovodMessageError(f"not JSON: {error}") from error
-    if not isinstance(value, Mapping):
-        raise HorovodMessageError(f"{type(value).__name__} instead of a JSON object")
-    return value
 
 
 class Form(StrEnum):
@@ -99,10 +77,11 @@ class Registration:
         """
         form = Form.JSON if body.startswith(b"{") else Form.PICKLE
         try:
+            if len(body) > MOST_BYTES:
+                raise ValueError(f"{len(body)} bytes")
             table, key = _parse_json(body) if form is Form.JSON else _parse_pickle(body)
-            addresses = tuple((str(host), int(port)) for pairs in table.values() for host, port in pairs)
-            return cls(addresses, key, form)
-        except (binascii.Error, ArithmeticError, KeyError, TypeError, ValueError) as error:
+            return cls(_addresses(table), key, form)
+        except (binascii.Error, PlainPickleError, KeyError, TypeError, ValueError) as error:
             raise HorovodMessageError(f"not a worker's registration: {error}") from error
 
     def notify(self, stamp_nanoseconds: int) -> None:
@@ -127,7 +106,7 @@ class Registration:
         for address in self.addresses:
             try:
                 return self._send(connect(address), request)
-            except (OSError, EOFError, struct.error, HorovodMessageError) as error:
+            except (OSError, EOFError, struct.error, ValueError, HorovodMessageError, PlainPickleError) as error:
                 failure = error
                 unreachable += isinstance(error, HostUnreachableError)
         is_unreachable = 0 < unreachable == len(self.addresses)
@@ -143,7 +122,7 @@ class Registration:
             self._write(request, writer)
             digest = reader.read(secret.DIGEST_LENGTH)
             (length,) = struct.unpack("i", reader.read(4))
-            message = reader.read(max(0, min(length, _REPLY_LIMIT_BYTES)))
+            message = reader.read(max(0, min(length, MOST_BYTES)))
             if not secret.check_digest(self.key, message, digest):
                 raise HorovodMessageError("the reply is not signed with the worker's key")
             self._check_reply(message)
@@ -158,13 +137,13 @@ class Registration:
 
     def _check_reply(self, message: bytes) -> None:
         if self.form is Form.PICKLE:
-            load_plain(message)
-        elif (kind := _load_json(message).get("type")) not in _REPLIES:
-            raise HorovodMessageError(f"{kind!r} is not a reply")
+            load_reply(message)
+        elif not isinstance(kind := json_object(message.decode()).get("type"), str) or kind not in REPLIES:
+            raise HorovodMessageError(f"{str(kind)[:40]!r} is not a reply")
 
 
 def _parse_json(body: bytes) -> tuple[Mapping[str, Any], bytes]:
-    value = _load_json(body)
+    value = json_object(body.decode())
     table = value["addresses"]
     if not isinstance(table, Mapping):
         raise TypeError("not addresses")
@@ -172,13 +151,24 @@ def _parse_json(body: bytes) -> tuple[Mapping[str, Any], bytes]:
 
 
 def _parse_pickle(body: bytes) -> tuple[Mapping[str, Any], bytes]:
-    value = load_plain(base64.b64decode(body, validate=False))
+    value = load_containers(base64.b64decode(body, validate=False))
     if not isinstance(value, tuple) or len(value) != 2:
         raise TypeError(f"{type(value).__name__} instead of a pair")
     table, key = value
     if not isinstance(table, Mapping) or not isinstance(key, bytes):
         raise TypeError("not addresses and a key")
     return table, key
+
+
+def _addresses(table: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """The first of a table by interface, each once. Raises TypeError or ValueError."""
+    pairs = [pair for of_interface in table.values() for pair in of_interface]
+    found = dict[tuple[str, int], None]()
+    for host, port in pairs:
+        if not (type(host) is str and len(host) <= _LONGEST_ADDRESS and type(port) is int and 0 < port < 1 << 16):
+            raise TypeError("not an address and a port")
+        found[host, port] = None
+    return tuple(found)[:_MOST_ADDRESSES]
 
 
 def _connect(address: tuple[str, int]) -> socket.socket:

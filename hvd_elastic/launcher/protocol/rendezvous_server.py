@@ -30,6 +30,7 @@ from hvd_elastic.launcher.protocol.http_requests import (
     response,
 )
 from hvd_elastic.launcher.protocol.meeting import Meeting, MeetingError
+from hvd_elastic.launcher.protocol.unproven_requests import UnprovenRequests, accepted_at_once
 from hvd_elastic.mpijob.contract import (
     FIGURES_SCOPE,
     JOIN_SCOPE,
@@ -135,6 +136,7 @@ class RendezvousServer:
     ) -> None:
         self._requests, self._reports = requests, reports
         self._admission = Admission(token)
+        self._unproven = UnprovenRequests()
         self._store = GlooStore()
         self._is_broken = False
         """Whether a member of the forming world has died."""
@@ -182,12 +184,17 @@ class RendezvousServer:
         self._runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, sock=self._socket, backlog=BACKLOG, limit=HEAD_LIMIT_BYTES)
+        # asyncio accepts up to `backlog` connections in a row, and makes that the length of the kernel's queue.
+        server = await asyncio.start_server(
+            self._connected, sock=self._socket, backlog=accepted_at_once(), limit=HEAD_LIMIT_BYTES
+        )
+        self._socket.listen(BACKLOG)
         await self._stopped.wait()
         server.close()
 
     def _form(self, slots: tuple[Slot, ...]) -> None:
         self._admission.form(slot.key for slot in slots)
+        self._unproven.form(len(slots))
         sizes = {}
         for slot in slots:
             sizes["global"] = slot.size
@@ -205,6 +212,7 @@ class RendezvousServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one request. A worker that hangs up has died, and its end is reported elsewhere."""
         client = str(writer.get_extra_info("peername", ("a lost client",))[0])
+        self._unproven.begin()
         try:
             status, body = await self._answer(reader, client)
             writer.write(response(status, body))
@@ -214,18 +222,23 @@ class RendezvousServer:
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError) as error:
             logger.debug("request of %s failed: %r", client, error)
         except asyncio.CancelledError:
-            logger.debug("request of %s was still held when the server stopped", client)
+            logger.debug("request of %s was still held when the server stopped, or gave way to others", client)
         except Exception as error:  # noqa: BLE001 - one request fails, and the others are served
             self._errors.say(f"a request of {client} failed", error)
         finally:
+            self._unproven.end()
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, client: str) -> tuple[HTTPStatus, bytes]:
+        deadline = self._loop.time() + CLIENT_SECONDS
         try:
-            head = await _in_time(lambda: read_head(reader))
+            head = await _in_time(lambda: read_head(reader), deadline)
             scope, key, proof = self._admitted(head, client)
-            is_put = head.method == "PUT"
-            value = await _in_time(lambda: read_body(reader, head, limit_bytes=VALUE_LIMIT_BYTES)) if is_put else b""
+            if proof is Proof.RIGHT:
+                self._unproven.end()
+            value, is_put = b"", head.method == "PUT"
+            if is_put:
+                value = await _in_time(lambda: read_body(reader, head, limit_bytes=VALUE_LIMIT_BYTES), deadline)
         except RefusedRequestError as error:
             return error.status, b""
         except TimeoutError:
@@ -349,15 +362,15 @@ class RendezvousServer:
         return await answer
 
 
-async def _in_time(read: Callable[[], Awaitable[_Read]]) -> _Read:
-    """Read within CLIENT_SECONDS. What had arrived by then is read, however late this side is.
+async def _in_time(read: Callable[[], Awaitable[_Read]], deadline: float) -> _Read:
+    """Read until the deadline, by the loop's clock. What had arrived by then is read, however late this side is.
 
     A launcher whose thousands of workers come together, or that gets little of its CPU, may be.
 
     Raises TimeoutError.
     """
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(CLIENT_SECONDS):
+        async with asyncio.timeout_at(deadline):
             return await read()
     async with asyncio.timeout(LATE_SECONDS):
         return await read()

@@ -2,7 +2,6 @@
 
 import difflib
 import functools
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -73,7 +72,7 @@ def _walk(view: ManifestView, kind: str) -> Iterator[FieldError]:
         yield from _walk_object(view, field_table()[kind])
     elif not _has_type(view.value, kind):
         yield WrongFieldType(view=view, expected=_TYPE_NAMES[kind])
-    elif kind == "quantity" and not _is_quantity(view.value):
+    elif kind == "quantity" and view.text is not None and view.amount is None:
         yield BadQuantity(view=view)
 
 
@@ -111,16 +110,6 @@ def nearest_field(key: str, fields: Mapping[str, str]) -> str:
     by_fold = {field.casefold(): field for field in fields}
     close = difflib.get_close_matches(key.casefold()[:100], by_fold, n=1, cutoff=_CLOSE_ENOUGH)
     return by_fold[close[0]] if close else ""
-
-
-_QUANTITY: Final = re.compile(
-    r"[+-]?(?:\d+\.?\d*|\.\d+)(?:n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+)?", re.ASCII
-)
-"""As the API server reads it (apimachinery, `pkg/api/resource/quantity.go`, the grammar above `Quantity`)."""
-
-
-def _is_quantity(value: object) -> bool:
-    return not isinstance(value, str) or _QUANTITY.fullmatch(value) is not None
 
 
 _TYPE_NAMES: Final = {

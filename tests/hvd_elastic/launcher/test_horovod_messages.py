@@ -7,6 +7,7 @@ import os
 import pickle
 import queue
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,20 +16,21 @@ from typing import Any
 import cloudpickle
 import pytest
 from horovod.runner.common.util import secret
-from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationService
+from horovod.runner.common.util.network import AckResponse, PingRequest, PingResponse
+from horovod.runner.elastic.worker import HostsUpdatedRequest, HostUpdateResult, WorkerNotificationService
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome
-from hvd_elastic.launcher.protocol import horovod_messages
+from hvd_elastic.launcher.protocol import horovod_messages, plain_pickle
 from hvd_elastic.launcher.protocol.horovod_messages import (
     Form,
     HorovodMessageError,
     HostUnreachableError,
     Registration,
-    load_plain,
 )
+from hvd_elastic.launcher.protocol.plain_pickle import PlainPickleError, load_containers, load_reply
 from hvd_elastic.launcher.protocol.process_pings import ProcessPings
 
 KEY = b"k" * 32
@@ -82,9 +84,95 @@ def test_a_put_that_would_run_code_is_refused(tmp_path: Any) -> None:
     target = tmp_path / "owned"
     with pytest.raises(HorovodMessageError):
         Registration.parse(body(({"lo": [("127.0.0.1", 4000)]}, Evil(str(target)))))
-    with pytest.raises(HorovodMessageError):
-        load_plain(cloudpickle.dumps(lambda: None))
+    with pytest.raises(PlainPickleError):
+        load_containers(cloudpickle.dumps(lambda: None))
     assert not target.exists()
+
+
+def into_itself(again: bytes, times: int) -> bytes:
+    """A registration whose table has a tuple that is a pair of one and the same, again and again."""
+    return b"\x80\x04}X\x01\x00\x00\x00i]X\x01\x00\x00\x00aK\x01\x86" + again * times + b"K\x01\x86asC\x01k\x86."
+
+
+HOSTILE = {
+    "a memo of 16 million": b"\x80\x04N" + b"r" + struct.pack("<I", 16_000_000) + b".",
+    "doubled by DUP": into_itself(b"2\x86", 60),
+    "doubled by the memo": into_itself(b"\x94h\x00\x86", 1),
+    "a tuple of the memo": b"\x80\x04" + b"K\x01K\x02\x86\x94h\x00\x86.",
+    "many opcodes": b"\x80\x04]" + b"K\x01a" * 3000 + b".",
+    "a text of the memo that is none": b"\x80\x04h\x07.",
+    "a class": b"\x80\x04cos\nsystem\n.",
+    "a long text": b"\x80\x04X\xff\xff\x01\x00" + b"a" * 0x1FFFF + b".",
+    "no end": b"\x80\x04]",
+    "a persistent object": b"\x80\x04Pid\n.",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_pickle_that_horovod_does_not_write_is_not_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_data: object) -> None:
+        raise AssertionError("it was run")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plain_pickle, "_PlainUnpickler", run)
+        for load in (load_containers, load_reply):
+            with pytest.raises(PlainPickleError) as raised:
+                load(HOSTILE[name])
+            assert "it was run" not in str(raised.value)
+    with pytest.raises(HorovodMessageError):
+        Registration.parse(base64.b64encode(HOSTILE[name]))
+
+
+@given(
+    table=st.dictionaries(
+        st.text(min_size=1, max_size=15),
+        st.lists(st.tuples(st.ip_addresses(v=4).map(str), st.integers(1, 65_535)), min_size=1, max_size=3),
+        max_size=20,
+    )
+)
+def test_every_table_that_stock_horovod_registers_is_read(table: dict[str, list[tuple[str, int]]]) -> None:
+    address = "127.0.0.1"
+    table["lo"] = [(address, 4000)]
+    table["lo:1"] = [(address, 4001)]  # the same text: a pickle has it once
+    found = dict.fromkeys(pair for pairs in table.values() for pair in pairs)
+    for protocol in (4, 5):
+        data = base64.b64encode(cloudpickle.dumps((table, KEY), protocol=protocol))
+        assert Registration.parse(data).addresses == tuple(found)[:32]
+    assert Registration.parse(json_body(table)).addresses == tuple(found)[:32]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [PingResponse("service", "10.0.0.7"), AckResponse(), PingResponse(None, "service")],
+    ids=lambda one: type(one).__name__,
+)
+def test_the_replies_of_stock_horovod_are_read(reply: object) -> None:
+    for protocol in (4, 5):
+        assert vars(load_reply(cloudpickle.dumps(reply, protocol=protocol))) == vars(reply)
+
+
+@pytest.mark.parametrize("value", [{}, "PingResponse", PingRequest(), HostsUpdatedRequest(1), ({}, b"")])
+def test_what_is_no_reply_is_refused(value: object) -> None:
+    with pytest.raises(PlainPickleError):
+        load_reply(cloudpickle.dumps(value))
+
+
+def test_a_worker_has_few_addresses() -> None:
+    """Each that does not answer holds the launcher's notices up for two seconds."""
+    many = {"a": [["127.0.0.1", 1]] * 3000, "b": [[f"10.0.{n}.1", 1] for n in range(200)]}
+    read = Registration.parse(json_body(many))
+    assert read.addresses[:2] == (("127.0.0.1", 1), ("10.0.0.1", 1))
+    assert len(read.addresses) == 32
+    with pytest.raises(HorovodMessageError, match="bytes"):
+        Registration.parse(json_body({"a": [["127.0.0.1", 1]] * 60_000}))
+
+
+@pytest.mark.parametrize(
+    "pair", [["h", "1"], [1, 1], ["h", True], ["h", 0], ["h", 65_536], ["h" * 65, 1], ["h", 1.0], "ab"]
+)
+def test_an_address_is_a_text_and_a_port(pair: object) -> None:
+    with pytest.raises(HorovodMessageError, match="not an address"):
+        Registration.parse(json_body({"lo": [pair]}))
 
 
 @pytest.mark.parametrize("value", [None, (1, 2), ({}, "key"), ({"lo": [1]}, KEY), ({"lo": 7}, KEY), "text", (1, 2, 3)])

@@ -31,6 +31,7 @@ from hvd_elastic.mpijob.contract import (
     REGISTERED_FILE,
     WriterAnswer,
 )
+from hvd_elastic.system import descriptors
 
 WORD = "the job's word"
 OURS = {"X-Horovod-Token": WORD}
@@ -430,3 +431,53 @@ def test_what_comes_after_its_end_is_left() -> None:
     server.stop()
     server.form(())
     server.fail_formation()
+
+
+@pytest.fixture
+def few_descriptors(monkeypatch: pytest.MonkeyPatch) -> int:
+    """As if this process might open so many: no more than half of them are strangers'."""
+    monkeypatch.setattr(descriptors, "limit", lambda: 64)
+    return 64
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_strangers_that_only_begin_leave_room_for_the_job(requests: Requests, tmp_path: Path) -> None:
+    server = RendezvousServer("127.0.0.1", requests, token=WORD, reports=ScriptReports(tmp_path))
+    server.start()
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.stop)
+        strangers = []
+        for _ in range(200):
+            stranger = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30))
+            stranger.sendall(b"GET /x")
+            strangers.append(stranger)
+        for stranger in strangers[:-32]:  # the oldest give way
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""
+        assert ask(server, "GET", "/rank_and_size/uid-1:0", headers=OURS)[0] == 200
+        newest = strangers[-1]  # the last ones are still heard, but for those that gave way to what came since
+        newest.sendall(b"yz/0 HTTP/1.0\r\n\r\n")
+        assert newest.recv(100).split()[1] in {b"404", b"403"}
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_who_shows_the_token_never_gives_way(requests: Requests, tmp_path: Path) -> None:
+    """Nor do those of a stock world, as long as it has no more of them than it has processes."""
+    requests.held = queue.Queue()
+    server = RendezvousServer("127.0.0.1", requests, token=WORD, reports=ScriptReports(tmp_path))
+    server.start()
+    answers: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def wait_at_init() -> None:
+        answers.put(ask(server, "PUT", "/global/0", b"value", headers=OURS)[0])
+
+    own = threading.Thread(target=wait_at_init)
+    own.start()
+    reply = requests.held.get(timeout=30)
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.stop)
+        stack.callback(own.join)
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30)).sendall(b"GET /x")
+        reply("")
+        assert answers.get(timeout=30) == 200

@@ -171,6 +171,17 @@ def test_list_shows_every_job_and_the_total_apart(training: KubeApi) -> None:
     assert json.loads(call("list", "-o", "json").stdout)[0]["name"] == "train"
 
 
+def test_a_job_that_cannot_be_read_is_named_and_the_others_are_listed(training: KubeApi) -> None:
+    broken = mpijob("broken", conditions=[condition("Succeeded")])
+    broken["status"]["completionTime"] = "in the year 0"
+    training.put(JOBS, broken)
+    said = call("list")
+    assert said.exit_code == 0
+    assert [line.split()[0] for line in said.stdout.splitlines()] == ["NAME", "train"]
+    assert said.stderr.startswith("the MPIJob default/broken cannot be read and is left out: ValueError: ")
+    assert "jobs: 1, training: 1" in said.stderr
+
+
 def test_a_job_whose_record_was_lost_says_since_when_it_counts(training: KubeApi) -> None:
     training.put(JOBS, mpijob(status=live(counts_since=NOW - 900)))
     assert "\ndefault/train counts since 2027-01-1" in call("list").stderr

@@ -15,7 +15,7 @@ from hvd_elastic.client.doctor.rehearsal_record import (
     told_steps,
     trouble_of,
 )
-from hvd_elastic.client.doctor.rehearsal_stage import RehearsalRefusedError, Stage, choose_stage
+from hvd_elastic.client.doctor.rehearsal_stage import RehearsalRefusedError, Stage, choose_stage, gpus_held
 from hvd_elastic.client.logs.log_line import parse_line
 
 GPU = "nvidia.com/gpu"
@@ -200,3 +200,10 @@ def test_what_stands_in_the_way(status: Json, said: str) -> None:
 
 def test_no_pods_at_all_are_trouble() -> None:
     assert "no pod was made" in trouble_of([])
+
+
+@pytest.mark.parametrize(("gpus", "held"), [("1k", 1000), ("1e3", 1000), ("1e99", 1), ("-1", 1)])
+def test_a_strangers_pod_holds_its_node_whatever_it_asks_for(gpus: str, held: int) -> None:
+    pod = holder("odd", on="a")
+    pod["spec"]["containers"][0]["resources"]["limits"][GPU] = gpus
+    assert list(gpus_held([pod], GPU)["a"].values()) == [held]

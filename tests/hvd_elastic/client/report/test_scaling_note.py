@@ -14,7 +14,7 @@ notes = st.builds(
     unix=st.floats(0, 1e10),
     before=st.integers(1, 100),
     workers=st.integers(1, 100),
-    reason=st.text(),
+    reason=st.text(st.characters(exclude_categories=["C", "Z"]), max_size=100),
     ceiling=st.none() | st.integers(1, 100),
     speeds=st.dictionaries(st.integers(1, 99).map(str), st.tuples(st.floats(0.1, 1e6), st.integers(1, 50))),
 )
