@@ -5,7 +5,7 @@ from typing import Final
 
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
-_WHOLE: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhd]?)+")
+_WHOLE: Final = re.compile(r"(?:\d++(?:\.\d+)?[smhd]?)++")
 
 
 def seconds_of(text: str) -> float:

@@ -114,7 +114,7 @@ def nearest_field(key: str, fields: Mapping[str, str]) -> str:
 
 
 _QUANTITY: Final = re.compile(
-    r"[+-]?(?:\d+\.?\d*|\.\d+)(?:n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+)?", re.ASCII
+    r"[+-]?(?:\d++(?:\.\d*)?|\.\d+)(?:n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+)?", re.ASCII
 )
 """As the API server reads it (apimachinery, `pkg/api/resource/quantity.go`, the grammar above `Quantity`)."""
 
