@@ -2,7 +2,7 @@
 
 `contract.py` is the page on which both sides of a running job agree. `job_reader.py`: from a file and flags to a
 JobSpec. `description/`: what users write. `checks/`: contradictions. `clouds/`: facts of each cloud. `manifests/`: one
-renderer for each noun. `lint/`: the linter.
+renderer for each noun. `lint/`: the linter. `yaml_input/`: YAML from strangers, bounded.
 
 Where to change what:
 

@@ -127,7 +127,7 @@ def _python_tag() -> str:
 
 def _local_version(version_file: Path) -> str:
     """Such as `+cu132`. The metadata from the package index leaves it out; torch's own version file has it."""
-    found = re.search(r"__version__.*?(\+\w+)", version_file.read_text()) if version_file.exists() else None
+    found = re.search(r"(?m)^__version__[^+\n]*(\+\w+)", version_file.read_text()) if version_file.exists() else None
     return found.group(1) if found else ""
 
 

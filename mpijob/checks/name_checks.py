@@ -1,16 +1,13 @@
 """Names that are reserved, and values that must not be where everyone can read them."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
+from hvd_elastic.mpijob.checks.secret_names import is_secret_name
 from hvd_elastic.mpijob.contract import ENV_EVENTS
 from hvd_elastic.mpijob.description.job_spec import JobSpec, QueueSystem
 from hvd_elastic.priorityclasses.problem import Problem
 
-_SECRET: Final = re.compile(
-    r".*(SECRET_ACCESS_KEY|SESSION_TOKEN|_TOKEN|_PASSWORD|_PASSWD|_SECRET|_API_KEY)", re.IGNORECASE
-)
 _OUR_PREFIX: Final = "HVD_ELASTIC_"
 _FREE_TO_SET: Final = frozenset({ENV_EVENTS})
 """Our own variables that no key of a job description sets."""
@@ -51,7 +48,7 @@ def _variable(name: str) -> Iterator[Problem]:
     elif name in _SET_BY_THE_LAUNCHER:
         what = "is set by the launcher for each process"
         yield Problem(path=f"env.{name}", value=name, what=what, way_out="leave it out")
-    elif _SECRET.fullmatch(name):
+    elif is_secret_name(name):
         # The message does not repeat the value, because messages end up in logs.
         what = "looks like a secret, and env is visible in manifests and on command lines"
         way_out = "put it into a Secret, and name that Secret in secrets"

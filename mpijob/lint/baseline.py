@@ -74,7 +74,7 @@ def read_baseline(path: Path) -> Baseline:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InvalidInputError([Problem(path=str(path), value=..., what=f"{reason}", way_out=way_out)]) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError([Problem(path=str(path), value=..., what=f"not JSON: {error}", way_out=way_out)]) from (
             error
         )

@@ -8,10 +8,11 @@ from typing import Final
 
 from hvd_elastic.mpijob.lint.check import check
 from hvd_elastic.mpijob.lint.document.manifest_edit import ManifestEdit, apply
-from hvd_elastic.mpijob.lint.document.manifest_reader import Document, plain
+from hvd_elastic.mpijob.lint.document.manifest_reader import Document
 from hvd_elastic.mpijob.lint.job.horovod_version import HorovodVersion
 from hvd_elastic.mpijob.lint.rule import Finding, Rule
 from hvd_elastic.mpijob.manifests.writers import yaml_stream
+from hvd_elastic.mpijob.yaml_input.yaml_composer import plain
 
 MAX_ROUNDS: Final = 1_000
 

@@ -9,8 +9,9 @@ from hvd_elastic.mpijob.lint.document.manifest_reader import Document, read
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
-_HELM: Final = re.compile(
-    r"\{\{-?\s*(?:[^{}\n]*[\s(])?(?:[.$]*\.(?:Values|Release|Chart|Capabilities|Template)\b|(?:include|template)\s+\")"
+_ACTION: Final = re.compile(r"\{\{(?!\{)-?\s*([^{}\n]*)")
+_OF_HELM: Final = re.compile(
+    r"(?:^|[\s(])(?:[.$]*\.(?:Values|Release|Chart|Capabilities|Template)\b|(?:include|template)\s+\")"
 )
 """An action that names an object of Helm's, or one of its named templates (https://helm.sh/docs/chart_template_guide).
 
@@ -35,7 +36,7 @@ class LintInput:
 
 def read_input(text: str, source: str = "-") -> LintInput:
     """Reads a file's text. Never raises."""
-    if _HELM.search(text):
+    if any(_OF_HELM.search(action[1]) for action in _ACTION.finditer(text)):
         problem = Problem(
             path=source,
             value=...,

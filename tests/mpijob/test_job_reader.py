@@ -114,22 +114,49 @@ def test_missing_keys() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[", "is not YAML"),
+        ("[", "line 2, column 1: not YAML"),
         ("- a", "is not a mapping"),
         ("", "is not a mapping"),
-        ("a: 1\n---\nb: 2", "is not YAML"),
+        ("a: 1\n---\nb: 2", "is not one document"),
         ("name: a\nname: b\ncommand: [x]", "appears twice"),
-        ("? [a]\n: b", "key that is not text"),
+        ("? [a]\n: b", "a key is not a scalar"),
         ("[" * 500, "nested deeper"),
         ("[" * 100_000, "nest"),  # PyYAML 6.0.4 refuses it before we do
         ("a: &a [x]\nb: &b [*a, *a]\nname: x\ncommand: [y]", "is not a key"),
-        ("!!python/object/apply:os.system [id]", "is not YAML"),
+        ("!!python/object/apply:os.system [id]", "is not known"),
         ("name: a\ncommand: [x]\nworkers: " + "9" * 5000, "is too large a number"),
         ("x" * 1_000_001, "characters"),
     ],
 )
 def test_texts_that_are_no_job(text: str, message: str) -> None:
     assert message in "\n".join(problems(text))
+
+
+MERGES = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 4)}]}}" for i in range(1, 9)]
+ALIASES = [f"a{i}: &a{i} {{{', '.join(f'k{j}: *a{i - 1}' for j in range(4))}}}" for i in range(1, 9)]
+
+
+def test_merge_keys_that_merge_each_other_make_no_more_problems_than_the_text_has_keys() -> None:
+    found = problems("\n".join([MINIMAL, "a0: &a0 {k0: 1, k1: 1, k2: 1, k3: 1}", *MERGES]))
+    assert [line.partition(":")[0] for line in found] == [f"a{i}" for i in range(9)]
+
+
+def test_a_key_that_appears_twice_is_one_problem_however_often_its_mapping_is_named() -> None:
+    aliases = ", ".join(["*a"] * 1000)
+    found = problems(f"{MINIMAL}a: &a {{k: 1, k: 2}}\nb: [{aliases}]\n")
+    assert [line for line in found if "twice" in line] == [
+        "line 3: 'k': appears twice in one mapping: keep one of them"
+    ]
+
+
+def test_aliases_that_double_each_other_are_refused_before_they_are_expanded() -> None:
+    (found,) = problems("\n".join([MINIMAL, "a0: &a0 {k: 1}", *ALIASES]))
+    assert "more than 50000 values once its aliases are expanded" in found
+
+
+def test_a_merge_key_gives_the_keys_that_the_mapping_does_not_have() -> None:
+    text = f"{MINIMAL}env: {{<<: &base {{A: base, B: base}}, B: own}}\n"
+    assert read_job(text).env == {"A": "base", "B": "own"}
 
 
 def test_files(tmp_path: Path) -> None:

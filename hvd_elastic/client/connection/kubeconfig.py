@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from hvd_elastic.client.connection.cluster_errors import NotConfiguredError
 from hvd_elastic.client.connection.login import Login
+from hvd_elastic.mpijob.yaml_input.yaml_composer import UnreadableError, read_value
 
 DEFAULT_PATH: Final = Path("~/.kube/config")
 
@@ -163,9 +162,9 @@ def _authorization(user: Entry) -> Callable[[], str]:
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        document = yaml.load(_text_of(path, "kubeconfig"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
-    except yaml.YAMLError as error:
-        raise NotConfiguredError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+        document = read_value(_text_of(path, "kubeconfig"))
+    except UnreadableError as error:
+        raise NotConfiguredError(f"{path} cannot be read: {error}") from error
     if document is None:
         return {}
     if not isinstance(document, Mapping):

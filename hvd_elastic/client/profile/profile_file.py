@@ -16,11 +16,11 @@ _WAY_OUT = "write it anew: hvd-elastic profile NAME -o json"
 
 def read_profile(path: Path) -> JobProfile:
     """The profile in a file. Raises InvalidInputError with every problem."""
-    import yaml
+    from hvd_elastic.mpijob.yaml_input.yaml_composer import UnreadableError, read_value
 
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = read_value(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, UnreadableError) as error:
         raise InvalidInputError([_problem(str(path), "", f"cannot be read: {error}")]) from None
     return profile_from(document, source=str(path))
 
@@ -61,7 +61,7 @@ def _measured(value: object, source: str, problems: list[Problem]) -> tuple[Meas
             one = MeasuredSize(**counts, seconds=float(row["seconds"]))
             StepObservation(workers=one.workers, nodes=one.nodes, samples=1.0, seconds=one.step_seconds)
             found.append(one)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        except (KeyError, TypeError, ValueError, ArithmeticError):
             problems.append(
                 _problem(f"{source}: measured[{index}]", row, "is not workers, nodes, steps and seconds of one size")
             )

@@ -51,12 +51,12 @@ class PriceList:
 
 def read_prices(path: Path | None = None) -> PriceList:
     """The price list of a file, or the one that ships. Raises InvalidInputError with all problems."""
-    import yaml
+    from hvd_elastic.mpijob.yaml_input.yaml_composer import UnreadableError, read_value
 
     try:
         text = path.read_text(encoding="utf-8") if path else files(__package__).joinpath(SHIPPED).read_text("utf-8")
-        document = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = read_value(text)
+    except (OSError, UnicodeDecodeError, UnreadableError) as error:
         raise InvalidInputError([Problem(path="--prices", value=str(path), what=str(error))]) from error
     problems = list(_problems(document))
     if problems:
@@ -81,6 +81,8 @@ def _problems(document: object) -> Iterator[Problem]:
         return
     if not isinstance(document.get("currency"), str):
         yield Problem(path="currency", value=document.get("currency"), what="is not a currency", way_out="such as USD")
+    if not isinstance(document.get("as_of", ""), str | int):
+        yield Problem(path="as_of", value=..., what="is not a day", way_out="such as 2026-07-01")
     machines = document.get("machines")
     if not isinstance(machines, dict):
         yield Problem(path="machines", value=..., what="is not a mapping from instance types to prices")

@@ -10,6 +10,8 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.system.plain_words import count_words
 
+MOST_COUNTED: Final = 100_000
+"""Of nodes, GPUs or workers. Kubernetes is made for 5,000 nodes."""
 _MOST_SHOWN: Final = 20
 """A file of another kind is wrong in each of its lines."""
 
@@ -50,11 +52,11 @@ class CsvTable:
         return None
 
     def count(self, text: str, what: str, *, least: int = 0) -> int | None:
-        """None for what is not a whole number from `least` on, which is noted."""
+        """None for what is not a whole number from `least` to MOST_COUNTED, which is noted."""
         value = self.number(text, what, least=least)
-        if value is None or value == int(value):
+        if value is None or (value <= MOST_COUNTED and value == int(value)):
             return None if value is None else int(value)
-        self.wrong(text, f"is not a whole {what}")
+        self.wrong(text, f"is not a whole {what} up to {MOST_COUNTED}")
         return None
 
     def wrong(self, value: object, what: str, way_out: str = "") -> None:

@@ -28,7 +28,7 @@ _NOISE: Final = re.compile(
     rb"Warning: Permanently added .* to the list of known hosts\."
     rb"|mux_client_request_session: .*"
     rb"|Connection to \S+ closed by remote host\."
-    rb"|\[.*operations\.cc:\d+\].* Horovod background loop uncaught exception: .*"
+    rb"|\[(?>.*?operations\.cc:\d+\])(?>.*? Horovod background loop uncaught exception: ).*"
     rb"|(?:  what\(\):  )?\S+\[\d+\] has been removed from elastic job"
 )
 """Whole lines of ssh and Horovod's C++ on stderr. A line of a script's own that says the like is not one of them."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from hvd_elastic.mpijob.lint.document.manifest_view import Path
-from hvd_elastic.mpijob.lint.document.yaml_composer import SourceRange, YamlNode
+from hvd_elastic.mpijob.yaml_input.yaml_composer import SourceRange, YamlNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,15 @@ from itertools import pairwise
 from typing import Final
 
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, Path
-from hvd_elastic.mpijob.lint.document.yaml_composer import SourceRange, UnreadableError, YamlComposer, YamlNode
+from hvd_elastic.mpijob.yaml_input.yaml_composer import (
+    MAX_CHARACTERS,
+    SourceRange,
+    UnreadableError,
+    YamlComposer,
+    YamlNode,
+    plain,
+)
 from hvd_elastic.priorityclasses.problem import Problem
-
-MAX_CHARACTERS: Final = 32 << 20
-"""Longest stream that is read, in characters: about 2,000 generated jobs."""
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^%", re.MULTILINE)
@@ -86,23 +90,14 @@ def read(text: str, source: str = "-") -> tuple[list[Document], list[Problem]]:
         ]
     documents: list[Document] = []
     problems: list[Problem] = []
+    composer = YamlComposer()
     for first_line, chunk in _chunks(text):
         try:
-            nodes = YamlComposer(first_line).compose(chunk)
+            nodes = composer.compose(chunk, first_line)
             documents.extend(Document(source=source, node=node, value=plain(node)) for node in nodes)
         except UnreadableError as error:
             problems.append(_problem(source, error))
     return documents, problems
-
-
-def plain(node: YamlNode) -> object:
-    """The node's value without source ranges. MAX_DEPTH bounds the recursion."""
-    content = node.content
-    if isinstance(content, dict):
-        return {key: plain(child) for key, child in content.items()}
-    if isinstance(content, list):
-        return [plain(child) for child in content]
-    return content
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:

@@ -17,10 +17,12 @@ _KUBERNETES_VARIABLE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)
 _SHELL_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _OPERATOR: Final = re.compile(r"[;&|\n]+")
-_REDIRECTION: Final = re.compile(r"[;&|\n<>]*[<>][;&|\n<>]*")
+_REDIRECTION: Final = re.compile(r"[;&|\n]*[<>][;&|\n<>]*")
 _COMMENT: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 _DESCRIPTOR: Final = re.compile(r"(?<=\s)[0-9](?=[<>])")
 """The `2` of `2>&1`."""
+_OPTION_WORDS: Final = re.compile(r"[-\w \t]+")
+"""As of `set -o pipefail`."""
 _CONTINUATION: Final = re.compile(r"\\\r?\n")
 
 _WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
@@ -82,13 +84,18 @@ class ShellScript:
     @property
     def pipefail(self) -> bool:
         """Whether a pipe fails if any of its commands fails."""
-        return "pipefail" in self.options or bool(re.search(r"\bset\s+[-\w ]*\bpipefail\b", self.text))
+        return "pipefail" in self.options or any(map(_sets_pipefail, _OPTION_WORDS.findall(self.text)))
 
     @property
     def stops_on_error(self) -> bool:
         """Whether `-e` is in force, by an option or by `set`."""
-        flags = [option for option in self.options if re.fullmatch(r"-[a-z]*e[a-z]*", option)]
+        flags = [option for option in self.options if re.fullmatch(r"-[a-df-z]*e[a-z]*", option)]
         return bool(flags) or bool(re.search(r"\bset\s+-[a-z]*e", self.text))
+
+
+def _sets_pipefail(options: str) -> bool:
+    words = options.split()
+    return "set" in words and "pipefail" in words[words.index("set") :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +185,7 @@ def _script(words: Sequence[ShellWord], environment: Mapping[str, str]) -> Shell
     if not words or words[0].program not in SHELLS:
         return None
     for index, word in enumerate(words[1:], start=1):
-        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text):
+        if re.fullmatch(r"-[abd-zA-Z]*c[a-zA-Z]*", word.text):
             return _parse_script(words, index, environment)
         if not word.text.startswith(("-", "+")) and word.text not in ("pipefail", "errexit", "nounset", "xtrace"):
             return None

@@ -12,7 +12,7 @@ from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView, Path
 from hvd_elastic.mpijob.lint.job.linted_job import OPERATOR_SCRIPT, LintedJob, MPIJobVersion
 
 MAX_LINES: Final = 2_000
-_ECHO: Final = re.compile(r"\s*(?:echo|printf)\s+(?P<rest>.*)")
+_ECHO: Final = re.compile(r"\s*(?:echo|printf)\s++(?P<rest>.*)")
 _API_CALL: Final = re.compile(r"\bkubectl\b|\bkubernetes\b|/api/v1/|KUBERNETES_SERVICE_HOST|\bcurl\b|\bwget\b")
 
 

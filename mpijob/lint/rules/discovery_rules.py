@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from hvd_elastic.mpijob.lint.document.manifest_edit import SetValue
@@ -13,7 +14,8 @@ from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule
 from hvd_elastic.system.plain_words import count_words
 
 _SWALLOWED: Final = re.compile(r"\|\|\s*(true|:|exit\s+0|echo)|^\s*exit\s+0\s*$")
-_HARD_LIMIT: Final = re.compile(r"\btimeout\b|--request-timeout|--max-time|\bcurl\b.*\s-m\s")
+_HARD_LIMIT: Final = re.compile(r"\btimeout\b|--request-timeout|--max-time|^(?>.*?\bcurl\b).*\s-m\s")
+_REQUEST: Final = re.compile("kubectl|curl|wget")
 _READINESS: Final = re.compile(r"deletionTimestamp|\bReady\b|\bready\b|DisruptionTarget")
 
 _CONFIG_MAP = """
@@ -149,7 +151,9 @@ def discovery_swallows_errors(job: LintedJob) -> Iterator[Violation]:
     if script is None or not script.asks_api:
         return
     text = "\n".join(script.lines)
-    piped = any(re.search(r"(kubectl|curl|wget)[^|]*\|[^|]", line) for line in script.lines)
+    piped = any(
+        _REQUEST.search(before) and after for line in script.lines for before, after in pairwise(line.split("|"))
+    )
     swallowed = any(_SWALLOWED.search(line) for line in script.lines)
     if swallowed or (piped and "pipefail" not in text and "python" not in text):
         yield _on_script(

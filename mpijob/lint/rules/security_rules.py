@@ -1,16 +1,11 @@
 """HE42x: what a pod may do on its node, and which secrets leak from it."""
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
+from hvd_elastic.mpijob.checks.secret_names import is_secret_name
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.linted_job import Container, LintedJob, PodTemplate
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
-
-_SECRET_NAME: Final = re.compile(
-    r"(?:.*_)?(SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIALS|PRIVATE_KEY|API_KEY|APIKEY|SECRET_KEY|SECRET_ACCESS_KEY|SESSION_TOKEN)"
-)
 
 
 @rule(
@@ -36,7 +31,7 @@ def secret_on_launcher(job: LintedJob) -> Iterator[Violation]:
     for variable in main.get("env").items():
         name = variable.get("name").text or ""
         referred = variable.get("valueFrom", "secretKeyRef").exists
-        literal = bool(variable.get("value").text) and _SECRET_NAME.fullmatch(name.upper())
+        literal = bool(variable.get("value").text) and is_secret_name(name)
         if referred or literal:
             yield violation(variable.get("name"), "ends up on the command line of every process on the workers")
     for source in main.get("envFrom").items():

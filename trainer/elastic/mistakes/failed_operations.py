@@ -17,7 +17,7 @@ Whatever else a rank is told may come of a lost one."""
 
 _SHUT_DOWN: Final = "Horovod has been shut down"
 """How the other ranks learn of a lost one (`SHUT_DOWN_ERROR` in horovod 0.28.1, `common/common.h`)."""
-_SOURCE_LINE: Final = re.compile(r"\[[^\]\s]*\.(cc|h):\d+\] ")
+_SOURCE_LINE: Final = re.compile(r"\[[^\[\]\s]*\.(cc|h):\d+\] ")
 """Where in Gloo's sources an error arose, as it says."""
 
 

@@ -20,7 +20,7 @@ from typing import Final
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 _CARRIES: Final = re.compile(r"\bvia NET/([^/]+?)/\d")
-_CHOSEN: Final = re.compile(r"\bUsing network (.+?)\s*$")
+_CHOSEN: Final = re.compile(r"\bUsing network (.*\S)")
 _FOUND: Final = re.compile(r"\bNET/(IB|Socket) *: *Using\b")
 _PROVIDER: Final = re.compile(r"\bSelected provider is ([\w;-]+)", re.IGNORECASE)
 _LIBFABRIC: Final = re.compile(r"libfabric|\bofi\b", re.IGNORECASE)

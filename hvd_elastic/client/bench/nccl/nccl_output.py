@@ -16,7 +16,7 @@ from hvd_elastic.priorityclasses.problem import Problem
 _PREFIX: Final = re.compile(r"^(?:\[pod/[^\]]+\] )?(?:\[\d+,\d+\]<std(?:out|err)>: ?)?")
 _ROW: Final = re.compile(r"^\s*\d+\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+\b")
 _BROKEN_ROW: Final = re.compile(r"^\s*\d+\s+\d+\s+(?:float|double|half|bfloat16|u?int\d+|fp8_\w+)\b")
-_TIMESTAMP: Final = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
+_TIMESTAMP: Final = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
 _OUT_OF_BOUNDS: Final = re.compile(r"# Out of bounds values *: *(\d+)")
 _AVERAGE: Final = re.compile(r"# Avg bus bandwidth *: *(\S+)")
 _FAILURE: Final = re.compile(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
+from hvd_elastic.mpijob.yaml_input.yaml_composer import UnreadableError, read_values
 
 _OLD: Final = "config.kueue.x-k8s.io/v1beta1"
 ON_BY_DEFAULT: Final = (0, 19)
@@ -83,8 +83,8 @@ def _wait(found: Mapping[str, Any], release: tuple[int, int] | None) -> PodsRead
 def _configuration(text: str) -> Mapping[str, Any]:
     """The first document of Kueue's kind."""
     try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError:
+        documents = read_values(text)
+    except UnreadableError:
         return {}
     ours = (one for one in documents if isinstance(one, dict) and one.get("kind", "Configuration") == "Configuration")
     return next(ours, {})

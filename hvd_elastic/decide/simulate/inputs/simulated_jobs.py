@@ -1,5 +1,6 @@
 """From a job description to the job of a simulation, and what had to be assumed for it."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class JobSetting:
 def job_length(text: str) -> JobLength:
     """`500000samples`, `2e6samples`, `20000steps` or `6h`. Raises ValueError."""
     match = _LENGTH.fullmatch(text.strip())
-    if not match or float(match[1]) <= 0:
+    if not match or not 0 < float(match[1]) < math.inf:
         raise ValueError("is not a length: write 500000samples, 20000steps or 6h")
     return JobLength(amount=float(match[1]), unit=match[2])
 

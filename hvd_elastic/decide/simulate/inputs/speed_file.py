@@ -26,11 +26,11 @@ def read_curve(path: Path) -> SpeedCurve:
 
 def _from_profile(path: Path, text: str) -> SpeedCurve:
     """JSON or YAML, which is one here: the fitted speed of each size from 1 to the job's max."""
-    import yaml
+    from hvd_elastic.mpijob.yaml_input.yaml_composer import UnreadableError, read_value
 
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        document = read_value(text)
+    except UnreadableError as error:
         raise InvalidInputError([Problem(path=str(path), value=..., what=str(error), way_out=_WAY_OUT)]) from error
     profile = profile_from(document, source=str(path))
     measured = sorted({one.workers for one in profile.measured})

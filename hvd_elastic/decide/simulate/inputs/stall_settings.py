@@ -17,11 +17,11 @@ WayStalls = Mapping[Way, Stalls]
 
 def read_stalls(path: Path, measured: WayStalls) -> WayStalls:
     """A YAML file `{WAY: {EVENT: SECONDS}}`; what it leaves out is as measured. Raises InvalidInputError."""
-    import yaml
+    from hvd_elastic.mpijob.yaml_input.yaml_composer import UnreadableError, read_value
 
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = read_value(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, UnreadableError) as error:
         raise InvalidInputError([Problem(path="--stalls", value=str(path), what=str(error))]) from error
     problems = list(_document_problems(document))
     if problems:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -40,12 +41,19 @@ def convert(path: Path) -> str:
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(columns)
     try:
-        writer.writerows(rows(text(), path.stem))
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        writer.writerows(map(_finite, rows(text(), path.stem)))
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         number, line = taken[-1]
         what = f"cannot be converted: {error}"
         raise InvalidInputError([Problem(path=f"{path}:{number}", value=line[:60], what=what)]) from error
     return written.getvalue()
+
+
+def _finite(row: tuple[object, ...]) -> tuple[object, ...]:
+    """The row. JSON reads `1e400` as infinity. Raises ValueError."""
+    if any(isinstance(value, float) and not math.isfinite(value) for value in row):
+        raise ValueError("a number is not finite")
+    return row
 
 
 def _node_changes(lines: Iterator[str], _: str) -> _Rows:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hvd_elastic.decide.simulate.csv_table import CsvTable, text_of
+from hvd_elastic.decide.simulate.csv_table import MOST_COUNTED, CsvTable, text_of
 from hvd_elastic.decide.simulate.day import InferencePod
 from hvd_elastic.decide.simulate.traces.recorded_trace import RecordedTrace, node_count_trace
 from hvd_elastic.mpijob.problems import InvalidInputError
@@ -42,6 +42,7 @@ def read_traces(path: Path) -> tuple[RecordedTrace, ...]:
 
 def _node_traces(table: CsvTable) -> Iterator[RecordedTrace]:
     counts: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    come = 0
     for row in table.rows():
         found = counts[row["trace"]]
         second, count = table.number(row["t_s"], "time"), table.count(row["available"], "number of nodes")
@@ -49,8 +50,12 @@ def _node_traces(table: CsvTable) -> Iterator[RecordedTrace]:
             continue
         if found and second < found[-1][0]:
             table.wrong(second, f"comes before the line above it, at {found[-1][0]:g}", "sort each trace by time")
-        else:
-            found.append((second, count))
+            continue
+        come += max(0, count - (found[-1][1] if found else 0))
+        if come > MOST_COUNTED:
+            table.wrong(count, f"is where more than {MOST_COUNTED} nodes have come", "divide the file")
+            break
+        found.append((second, count))
     return (node_count_trace(name, found) for name, found in counts.items() if found)
 
 

@@ -181,7 +181,14 @@ def test_a_baseline_says_what_is_found_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[", "[]", '{"version": 2, "findings": []}', '{"version": 1, "findings": [{"file": 1}]}']
+    "text",
+    [
+        pytest.param("[" * 100_000, id="deep"),
+        "[",
+        "[]",
+        '{"version": 2, "findings": []}',
+        '{"version": 1, "findings": [{"file": 1}]}',
+    ],
 )
 def test_a_broken_baseline_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "known.json").write_text(text)

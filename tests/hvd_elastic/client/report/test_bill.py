@@ -140,13 +140,20 @@ def test_a_price_file_of_ones_own(tmp_path: Path) -> None:
 def test_all_problems_of_a_price_file_are_said_at_once(tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text(
-        "currency: 3\nmachines:\n  a: {gpus: 0, on_demand: 1}\n  b: {gpus: 2}\n  c: 4\n"
+        "currency: 3\nas_of: [2026]\nmachines:\n  a: {gpus: 0, on_demand: 1}\n  b: {gpus: 2}\n  c: 4\n"
         "  d: {gpus: 1, on_demand: .nan}\n"
     )
     with pytest.raises(InvalidInputError) as caught:
         read_prices(path)
     paths = [problem.path for problem in caught.value.problems]
-    assert paths == ["currency", "machines.a.gpus", "machines.b.on_demand", "machines.c", "machines.d.on_demand"]
+    assert paths == [
+        "currency",
+        "as_of",
+        "machines.a.gpus",
+        "machines.b.on_demand",
+        "machines.c",
+        "machines.d.on_demand",
+    ]
 
 
 @pytest.mark.parametrize("text", ["[", "[]", "currency: USD\n", "\0"])

@@ -13,8 +13,9 @@ from hvd_elastic.mpijob.lint.document.manifest_edit import (
     apply,
     is_applicable,
 )
-from hvd_elastic.mpijob.lint.document.manifest_reader import Document, plain, read
+from hvd_elastic.mpijob.lint.document.manifest_reader import Document, read
 from hvd_elastic.mpijob.lint.document.manifest_view import Path
+from hvd_elastic.mpijob.yaml_input.yaml_composer import plain
 
 SOURCE = "a:\n  b:\n  - 1\n  - 2\nc: 3\n"
 

@@ -95,7 +95,9 @@ def test_a_batch_that_grows_is_taken_at_the_start_size() -> None:
 
 
 def test_all_problems_of_words_are_one_error(files: list[Path]) -> None:
-    words = PlanWords(start=["c=2h", "noon"], copies=["0"], length=["long"], weight=["a=-1"], speed=["a=/none.csv"])
+    words = PlanWords(
+        start=["c=2h", "noon"], copies=["0"], length=["long", "1e400h"], weight=["a=-1"], speed=["a=/none.csv"]
+    )
     with pytest.raises(InvalidInputError) as raised:
         job_plans(files, words)
     said = str(raised.value)
@@ -103,9 +105,10 @@ def test_all_problems_of_words_are_one_error(files: list[Path]) -> None:
     assert "--start: 'noon': is not a time" in said
     assert "--copies: '0'" in said
     assert "--length: 'long'" in said
+    assert "--length: '1e400h'" in said
     assert "--weight: '-1'" in said
     assert "/none.csv: cannot be read" in said
-    assert len(raised.value.problems) == 6
+    assert len(raised.value.problems) == 7
 
 
 def test_bad_files_and_two_jobs_of_one_name_are_one_error(files: list[Path], tmp_path: Path) -> None:
@@ -122,7 +125,19 @@ def test_a_time_is_read_with_units(text: str, seconds: float) -> None:
     assert seconds_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "-1", "2 h", "2x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "h",
+        "-1",
+        "2 h",
+        "2x",
+        "1.2.3",
+        pytest.param("9" * 400, id="400 digits"),
+        pytest.param("1" * 40 + "!", id="1111!"),
+    ],
+)
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time"):
         seconds_of(text)

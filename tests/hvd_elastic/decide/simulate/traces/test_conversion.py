@@ -83,6 +83,9 @@ def test_pods_without_a_gpu_are_left_out_of_alibabas(converted: Converted) -> No
         ('{"data": []}', ":1: '{\"data\": []}': cannot be converted"),
         ('[1, 2]\n[1, "add", 3]\n', ":1: '[1, 2]': cannot be converted"),
         ('[1, "add", 3]\n', ":1: '[1, \"add\", 3]': cannot be converted"),
+        pytest.param("[" * 100_000, ": cannot be converted: maximum recursion depth", id="deep"),
+        ('{"metadata": {"gap_seconds": 1e400}, "data": [1, 2]}', "cannot be converted: a number is not finite"),
+        ('{"metadata": {"gap_seconds": 1}, "data": [1, 1e400]}', "cannot be converted: cannot convert float infinity"),
         ("2021-13-11, 11:11:30, 55\n", ":1: '2021-13-11, 11:11:30, 55': cannot be converted"),
     ],
 )

@@ -79,6 +79,16 @@ WRONG = {
             *(":6: 'a,7': has 2 fields", ":8: 3.0: comes before the line above it, at 4"),
         ],
     ),
+    "more nodes than any cluster has": (
+        "trace,t_s,available\na,0,1\na,10,300000000\n",
+        [":3: '300000000': is not a whole number of nodes up to 100000"],
+    ),
+    "nodes that come and go without end": (
+        "trace,t_s,available\n" + "a,0,60000\na,1,0\n" + "a,2,60000\na,3,0\n",
+        [":4: 60000: is where more than 100000 nodes have come"],
+    ),
+    "a pod with more GPUs than there are": (f"{PODS}p,1e300,0,0,5\n", [":2: '1e300': is not a whole number of GPUs"]),
+    "a time without end": ("trace,t_s,available\na,1e400,1\n", [":2: '1e400': is not a time from 0 on"]),
     "a pod that ends before it is there": (f"{PODS}p,1,9,10,5\n", [":2: 5.0: is before it was there, at 10"]),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.mpijob.lint.document.manifest_reader import read
-from hvd_elastic.mpijob.lint.document.yaml_scalars import resolve
+from hvd_elastic.mpijob.yaml_input.yaml_scalars import kubectl_scalar, yaml_1_2_scalar
 
 
 def only(text: str) -> object:
@@ -31,7 +31,10 @@ def only(text: str) -> object:
         ("2026-01-01", "2026-01-01"),
         ("1e+3", 1000.0),
         ("1e3", "1e3"),
+        ("1e+400", "1e+400"),
         ("1.5", 1.5),
+        ("1.", 1.0),
+        ("-.5e-1", -0.05),
         ("1.2.3", "1.2.3"),
         ("-De", "-De"),
         ("_1", "_1"),
@@ -44,4 +47,5 @@ def test_scalars_have_the_values_that_kubectl_gives_them(plain: str, value: obje
 
 @given(st.text(max_size=20))
 def test_resolving_a_scalar_never_fails(text: str) -> None:
-    assert isinstance(resolve(text), str | int | float | bool | None)
+    for resolve in (kubectl_scalar, yaml_1_2_scalar):
+        assert isinstance(resolve(text), str | int | float | bool | None)

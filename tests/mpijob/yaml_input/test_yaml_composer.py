@@ -2,8 +2,17 @@
 
 import pytest
 
-from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_CHARACTERS, read
-from hvd_elastic.mpijob.lint.document.yaml_composer import MAX_DEPTH, MAX_VALUES
+from hvd_elastic.mpijob.lint.document.manifest_reader import read
+from hvd_elastic.mpijob.yaml_input.yaml_composer import (
+    MAX_CHARACTERS,
+    MAX_COPIED,
+    MAX_VALUES,
+    UnreadableError,
+    read_value,
+)
+from hvd_elastic.mpijob.yaml_input.yaml_scalars import KUBECTL
+
+MAX_DEPTH = KUBECTL.max_depth
 
 
 def only(text: str) -> object:
@@ -33,8 +42,8 @@ def test_merge_keys_and_aliases() -> None:
         ("[" + "1," * (MAX_VALUES + 1) + "]", f"more than {MAX_VALUES} values"),
         ("a: &a [*a]", "alias *a has no complete anchor"),
         ("a: &a {<<: *a}", "alias *a has no complete anchor"),
-        ("a: !!python/object:os.system {}", "not known to Kubernetes"),
-        ("a: !Ref b", "not known to Kubernetes"),
+        ("a: !!python/object:os.system {}", "is not known"),
+        ("a: !Ref b", "is not known"),
         ("? [1, 2]\n: 3", "a key is not a scalar"),
         ("a: {<<: 3}", "not a mapping"),
         ("a: \x07", "not readable"),
@@ -55,3 +64,29 @@ def test_alias_bombs_are_refused() -> None:
     assert "aliases are expanded" in problems[0].what
     deep = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
     assert "nested deeper" in read("\n".join(deep))[1][0].what
+
+
+def test_merging_one_mapping_again_and_again_is_refused() -> None:
+    """Each `<<` looks at all of the keys, also where the mapping has them all."""
+    keys = ", ".join(f"k{i}: 1" for i in range(1000))
+    documents, problems = read(f"a: &a {{{keys}}}\nb: {{{', '.join(['<<: *a'] * 1000)}}}\n")
+    assert documents == []
+    assert "aliases are expanded" in problems[0].what
+
+
+def test_a_stream_of_small_documents_may_not_copy_without_end() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 4)]
+    document = "\n".join(lines)
+    documents, problems = read("\n---\n".join([document] * 100))
+    assert 0 < len(documents) < 20
+    assert f"copy more than {MAX_COPIED} values" in problems[-1].what
+
+
+def test_a_value_of_one_document() -> None:
+    assert read_value("a: [1, y]\n") == {"a": [1, True]}
+    assert read_value("") is None
+    with pytest.raises(UnreadableError, match="more than one document"):
+        read_value("a: 1\n---\nb: 2\n")
+    with pytest.raises(UnreadableError, match="characters"):
+        read_value("x" * (MAX_CHARACTERS + 1))

@@ -1,19 +1,23 @@
 """Builds values with their source ranges from a YAML parser's events.
 
-Safe on hostile input: nothing is recursive, and depth, size and aliases are limited before anything is built.
+Safe on hostile input: nothing is recursive but `plain`, and depth, size, aliases and merge keys are limited before
+anything is built.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
-from hvd_elastic.mpijob.lint.document.yaml_scalars import Scalar, resolve
+from hvd_elastic.mpijob.yaml_input.yaml_scalars import KUBECTL, Dialect, Scalar
 
+MAX_CHARACTERS: Final = 32 << 20
+"""Longest stream that is read, in characters: about 2,000 generated jobs."""
 MAX_VALUES: Final = 50_000
 """Most values in one document, counted with aliases expanded."""
-MAX_DEPTH: Final = 100
+MAX_COPIED: Final = 200_000
+"""Most values that the aliases and merge keys of one stream may copy. 300 characters copy MAX_VALUES."""
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
@@ -46,10 +50,10 @@ class YamlNode:
 
 
 class UnreadableError(Exception):
-    """What is wrong with a chunk and where; line and column count from 1."""
+    """What is wrong with a chunk and where; line and column count from 1. As text it says both."""
 
     def __init__(self, what: str, line: int, column: int, way_out: str = "") -> None:
-        super().__init__(what)
+        super().__init__(f"line {line}, column {column}: {what}")
         self.what, self.line, self.column, self.way_out = what, line, column, way_out
 
 
@@ -65,24 +69,36 @@ class _OpenCollection:
 
 
 class YamlComposer:
-    """Builds nodes from parser events. One instance reads one chunk of a stream."""
+    """Builds nodes from parser events. One instance reads one stream, whole or in chunks."""
 
-    def __init__(self, first_line: int) -> None:
+    def __init__(self, dialect: Dialect = KUBECTL) -> None:
+        self._dialect = dialect
+        self._copied = 0
+        self._begin_chunk(0)
+
+    def _begin_chunk(self, first_line: int) -> None:
         self._first_line = first_line
         self._stack: list[_OpenCollection] = []
+        self._begin_document()
+
+    def _begin_document(self) -> None:
         self._anchors: dict[str, YamlNode] = {}
         self._root: YamlNode | None = None
         self._values = 0
 
-    def compose(self, text: str) -> Iterator[YamlNode]:
-        """The root nodes of the chunk's documents, without empty ones. Raises UnreadableError."""
+    def compose(self, text: str, first_line: int = 0) -> Iterator[YamlNode]:
+        """The root nodes of the documents of a chunk, without empty ones. Raises UnreadableError.
+
+        `first_line`: lines of the stream before the chunk.
+        """
+        self._begin_chunk(first_line)
         try:
             for event in yaml.parse(text, Loader=_LOADER):
                 self._take(event)
                 if isinstance(event, yaml.DocumentEndEvent) and self._root is not None:
                     if self._root.content is not None:
                         yield self._root
-                    self._root, self._anchors, self._values = None, {}, 0
+                    self._begin_document()
         except yaml.MarkedYAMLError as error:
             raise self._syntax(error) from error
         except (yaml.YAMLError, UnicodeError) as error:
@@ -96,13 +112,17 @@ class YamlComposer:
 
     def _take(self, event: yaml.Event) -> None:
         if isinstance(event, yaml.ScalarEvent):
-            self._add(YamlNode(self._source_range(event), self._scalar(event)), event.anchor)
+            value = str(event.value) if self._dialect.keys_are_text and self._awaits_key() else self._scalar(event)
+            self._add(YamlNode(self._source_range(event), value), event.anchor)
         elif isinstance(event, yaml.AliasEvent):
             self._add(self._aliased(event), None)
         elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
             self._open(event)
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             self._close(event)
+
+    def _awaits_key(self) -> bool:
+        return bool(self._stack) and isinstance(self._stack[-1].node.content, dict) and self._stack[-1].key is None
 
     def _source_range(self, event: yaml.Event) -> SourceRange:
         start, end = event.start_mark, event.end_mark
@@ -119,23 +139,29 @@ class YamlComposer:
     def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
         tag = event.tag
         if tag in (None, "!"):
-            return resolve(event.value) if event.implicit[0] else str(event.value)
+            return self._dialect.resolve(event.value) if event.implicit[0] else str(event.value)
         if tag in _STRING_TAGS:
             return str(event.value)
         if tag in _RESOLVED_TAGS:
-            return resolve(event.value)
-        raise self._refuse(event, f"tag {tag} is not known to Kubernetes", "write a plain value")
+            return self._dialect.resolve(event.value)
+        raise self._refuse(event, f"tag {tag} is not known", "write a plain value")
 
     def _aliased(self, event: yaml.AliasEvent) -> YamlNode:
         if event.anchor not in self._anchors:
             raise self._refuse(event, f"alias *{event.anchor} has no complete anchor", "an alias cannot contain itself")
-        return self._anchors[event.anchor]
+        node = self._anchors[event.anchor]
+        self._copied += node.size
+        if self._copied > MAX_COPIED:
+            raise self._refuse(
+                event, f"aliases copy more than {MAX_COPIED} values", "write them out, or divide the file"
+            )
+        return node
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         if event.tag not in (None, "!") and event.tag not in _COLLECTION_TAGS:
-            raise self._refuse(event, f"tag {event.tag} is not known to Kubernetes", "write a plain value")
-        if len(self._stack) >= MAX_DEPTH:
-            raise self._refuse(event, f"nested deeper than {MAX_DEPTH}")
+            raise self._refuse(event, f"tag {event.tag} is not known", "write a plain value")
+        if len(self._stack) >= self._dialect.max_depth:
+            raise self._refuse(event, f"nested deeper than {self._dialect.max_depth} levels")
         content: dict[str, YamlNode] | list[YamlNode] = {} if isinstance(event, yaml.MappingStartEvent) else []
         if event.anchor:
             self._anchors.pop(event.anchor, None)
@@ -173,6 +199,7 @@ class YamlComposer:
         if anchor:
             self._anchors[anchor] = node
         if not self._stack:
+            self._check(node)
             self._root = node
             return
         top = self._stack[-1]
@@ -196,7 +223,8 @@ class YamlComposer:
         key, top.key = top.key, None
         if key == "<<":
             top.merges.append(node)
-            del top.node.keys[key]
+            self._values += node.size  # `{<<: *a, <<: *a, ...}` looks at each of its keys each time
+            top.node.keys.pop(key, None)
         else:
             content[key] = node
             self._grow(top.node, node)
@@ -206,8 +234,34 @@ class YamlComposer:
         if self._values > MAX_VALUES:
             what = f"more than {MAX_VALUES} values once its aliases are expanded"
             raise UnreadableError(what, *place, "shorten the document")
-        if len(self._stack) + node.depth > MAX_DEPTH:
-            raise UnreadableError(f"nested deeper than {MAX_DEPTH} once its aliases are expanded", *place)
+        if len(self._stack) + node.depth > self._dialect.max_depth + 1:
+            what = f"nested deeper than {self._dialect.max_depth} levels once its aliases are expanded"
+            raise UnreadableError(what, *place)
+
+
+def plain(node: YamlNode) -> object:
+    """The node's value without source ranges. The dialect's depth bounds the recursion."""
+    content = node.content
+    if isinstance(content, dict):
+        return {key: plain(child) for key, child in content.items()}
+    if isinstance(content, list):
+        return [plain(child) for child in content]
+    return content
+
+
+def read_values(text: str) -> list[Any]:
+    """The values of a stream's documents, with scalars as kubectl reads them. Raises UnreadableError."""
+    if len(text) > MAX_CHARACTERS:
+        raise UnreadableError(f"more than {MAX_CHARACTERS} characters", 1, 1, "divide the file")
+    return [plain(node) for node in YamlComposer().compose(text)]
+
+
+def read_value(text: str) -> Any:
+    """The value of the only document; None for an empty one. Raises UnreadableError."""
+    values = read_values(text)
+    if len(values) > 1:
+        raise UnreadableError("more than one document", 1, 1, "keep one of them")
+    return values[0] if values else None
 
 
 def _key(value: object) -> str:

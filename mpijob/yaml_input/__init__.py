@@ -1,0 +1,1 @@
+"""YAML that a stranger may have written: values with their source ranges, bounded before anything is built."""
