@@ -6,7 +6,6 @@ from hvd_elastic.decide.simulate.day import Day
 from hvd_elastic.decide.simulate.engine.capacity_sharing import CapacitySharing, Share
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
 from hvd_elastic.decide.simulate.engine.idle_capacity import IdleCapacity, idle_capacity
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
 from hvd_elastic.decide.simulate.engine.job_run import JobRun
 from hvd_elastic.decide.simulate.engine.oracle import given_to, play_oracle
 from hvd_elastic.decide.simulate.outcome import DayOutcome, JobOutcome
@@ -51,7 +50,7 @@ def simulate(
         source=day.source,
         seconds=day.seconds,
         jobs=_outcomes(cluster.runs, idle, day.seconds),
-        inference=inference_waiting(cluster.waited, cluster.never),
+        inference=cluster.waits.waiting(cluster.never),
     )
 
 

@@ -1,7 +1,6 @@
 """The cluster in the course of the day: nodes come and go, pods are bound and evicted, jobs respond."""
 
 import math
-from array import array
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -10,6 +9,7 @@ from typing import Final
 
 from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.decide.simulate.engine.event_queue import EventQueue, TimedAction
+from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
 from hvd_elastic.decide.simulate.engine.job_run import JobRun
 from hvd_elastic.decide.simulate.engine.job_workers import MemberLoss
 from hvd_elastic.decide.simulate.engine.kube_scheduler import Binding, KubeScheduler
@@ -27,12 +27,12 @@ class ClusterDay:
 
     def __init__(self, day: Day, stalls: Stalls, *, unit: int = 1) -> None:
         self.day = day
-        self.waited = array("d")
-        """Seconds of each pod of inference that runs, from its creation on."""
+        self.waits = InferenceRecord()
+        """Of each pod of inference that runs, from its creation on."""
         self.runs: list[JobRun] = []
         self.on_change: Callable[[float], None] = _ignore
         """Called after each moment in which something has happened."""
-        self.table = NodeTable(len(day.nodes), unit=unit)
+        self.table = NodeTable(unit=unit)
         self._stalls = stalls
         self._scheduler = KubeScheduler(self.table)
         self._queue = EventQueue()
@@ -67,13 +67,21 @@ class ClusterDay:
                 progress(now / self.day.seconds)
         progress(1.0)
 
-    def at(self, second: float, action: TimedAction) -> None:
-        """Do something later."""
-        self._queue.at(second, action)
+    def at(self, second: float, action: TimedAction) -> int:
+        """Do something later. The number is for `cancel`."""
+        return self._queue.at(second, action)
+
+    def cancel(self, number: int) -> None:
+        """What `at` has set is not to happen. Nothing if it has happened."""
+        self._queue.cancel(number)
 
     def create(self, pod: ScheduledPod) -> None:
         """It waits for room from now on."""
         self._scheduler.add(pod)
+
+    def withdraw(self, pod: WorkerPod) -> None:
+        """It waits for room no longer."""
+        self._scheduler.remove(pod)
 
     def release(self, pod: ScheduledPod) -> None:
         """Its GPUs are free."""
@@ -112,12 +120,8 @@ class ClusterDay:
     def _serve(self, pod: ServingPod, now: float) -> None:
         pod.running = now + pod.start
         if pod.created:
-            self.waited.append(pod.running - pod.created)
-        self._queue.at(pod.running + pod.seconds, partial(self._served, pod))
-
-    def _served(self, pod: ServingPod, _now: float) -> None:
-        if pod.node is not None:
-            self.table.release(pod)
+            self.waits.note(pod.running - pod.created)
+        pod.end = self._queue.at(pod.running + pod.seconds, lambda _now: self.table.release(pod))
 
     def _set_node(self, number: int, node: NodeLife) -> None:
         self._queue.at(node.since, lambda _now: self.table.add(number, node.gpus))
@@ -144,6 +148,7 @@ class ClusterDay:
 
     def _move_elsewhere(self, pod: ServingPod, now: float) -> None:
         """Its ReplicaSet makes another one, which does the rest of the work."""
+        self._queue.cancel(pod.end)
         left = pod.seconds - max(now - pod.running, 0.0)
         self._serve_later(pod.gpus, max(left, 0.0), now)
 

@@ -6,7 +6,6 @@ from heapq import heapify, heappop, heappush
 
 from hvd_elastic.decide.simulate.day import Day
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
 from hvd_elastic.decide.simulate.outcome import InferenceWaiting
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls
 
@@ -34,7 +33,7 @@ def idle_capacity(day: Day, stalls: Stalls) -> IdleCapacity:
 
     cluster.on_change = note
     cluster.play(lambda _part: None)
-    return IdleCapacity(steps=tuple(steps), waiting=inference_waiting(cluster.waited, cluster.never))
+    return IdleCapacity(steps=tuple(steps), waiting=cluster.waits.waiting(cluster.never))
 
 
 def best_division(jobs: Sequence[SimulatedJob], gpus: int) -> tuple[int, ...]:

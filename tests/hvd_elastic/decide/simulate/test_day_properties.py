@@ -29,9 +29,7 @@ def checked_each_moment() -> Iterator[None]:
 
     def looked_at(cluster: ClusterDay, now: float) -> None:
         settle(cluster, now)
-        for room in cluster.table.rooms:
-            if room is None:
-                continue
+        for room in cluster.table.rooms.values():
             assert sum(pod.gpus for pod in room.pods) == room.used <= room.gpus
             assert sum(pod.gpus for pod in room.nominees) == room.nominated
             assert room.left_to_training >= 0
