@@ -1,9 +1,11 @@
 """The cluster in the course of the day: nodes come and go, pods are bound and evicted, jobs respond."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from heapq import merge
 from itertools import count
+from operator import itemgetter
 from statistics import NormalDist
 from typing import Final
 
@@ -17,7 +19,6 @@ from hvd_elastic.decide.simulate.engine.node_table import NodeTable
 from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
 from hvd_elastic.decide.simulate.workload import Stalls
 
-_STEPS_OF_PROGRESS: Final = 200
 _GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
 _NORMAL: Final = NormalDist()
 
@@ -26,7 +27,8 @@ class ClusterDay:
     """Plays a day. What jobs ask of their surroundings is here."""
 
     def __init__(self, day: Day, stalls: Stalls, *, unit: int = 1) -> None:
-        self.day = day
+        self.seconds = day.seconds
+        """How long it is."""
         self.waits = InferenceRecord()
         """Of each pod of inference that runs, from its creation on."""
         self.runs: list[JobRun] = []
@@ -35,13 +37,11 @@ class ClusterDay:
         self.table = NodeTable(unit=unit)
         self._stalls = stalls
         self._scheduler = KubeScheduler(self.table)
-        self._queue = EventQueue()
         self._asked = count(1)
         self._touched: dict[JobRun, None] = {}
-        for number, node in enumerate(day.nodes):
-            self._set_node(number, node)
-        for pod in day.pods:
-            self._queue.at(pod.created, partial(self._ask_for, pod))
+        nodes = ((node.since, partial(self._add_node, number, node)) for number, node in enumerate(day.nodes))
+        pods = ((pod.created, partial(self._ask_for, pod)) for pod in day.pods)
+        self._queue = EventQueue(merge(nodes, pods, key=itemgetter(0)))
 
     @property
     def never(self) -> int:
@@ -53,19 +53,15 @@ class ClusterDay:
         """GPUs that inference neither holds nor is promised."""
         return self.table.lendable
 
-    def play(self, progress: Callable[[float], None]) -> None:
-        """From the first second to the last."""
-        shown = 0
-        while (now := self._queue.next_second()) <= self.day.seconds:
+    def moments(self, last: float) -> Iterator[float]:
+        """Play on until a second, that included: each second in which something has happened, once all of it has."""
+        while (now := self._queue.next_second()) <= last:
             while self._queue.next_second() == now:
                 while self._queue.next_second() == now:
                     self._queue.pop()(now)
                 self._settle(now)
             self.on_change(now)
-            if now / self.day.seconds * _STEPS_OF_PROGRESS >= shown:
-                shown += 1
-                progress(now / self.day.seconds)
-        progress(1.0)
+            yield now
 
     def at(self, second: float, action: TimedAction) -> int:
         """Do something later. The number is for `cancel`."""
@@ -123,11 +119,10 @@ class ClusterDay:
             self.waits.note(pod.running - pod.created)
         pod.end = self._queue.at(pod.running + pod.seconds, lambda _now: self.table.release(pod))
 
-    def _set_node(self, number: int, node: NodeLife) -> None:
-        self._queue.at(node.since, lambda _now: self.table.add(number, node.gpus))
+    def _add_node(self, number: int, node: NodeLife, now: float) -> None:
+        self.table.add(number, node.gpus)
         if node.notice_seconds:
-            notice = max(node.until - node.notice_seconds, node.since)
-            self._queue.at(notice, partial(self._drain_node, number, node))
+            self._queue.at(max(node.until - node.notice_seconds, now), partial(self._drain_node, number, node))
         self._queue.at(node.until, partial(self._lose_node, number, node))
 
     def _drain_node(self, number: int, node: NodeLife, now: float) -> None:

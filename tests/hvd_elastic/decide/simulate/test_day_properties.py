@@ -92,7 +92,7 @@ def test_inference_waits_for_the_grace_at_most_where_training_is_in_its_way(
 ) -> None:
     """Pods of one GPU, of which all have room. One waits for those too that are promised the same node."""
     there = sum(node.gpus for node in day.nodes)
-    waiting = simulate(replace(day, pods=day.pods[:there]), (task,), way, STALLS).inference
+    waiting = simulate(replace(day, pods=tuple(day.pods)[:there]), (task,), way, STALLS).inference
     assert waiting.never == 0
     assert waiting.max <= STALLS.bind + there * task.grace_seconds
 
