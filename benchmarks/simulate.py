@@ -100,7 +100,7 @@ def main() -> None:
     table = Table(
         name="simulate",
         title=(
-            f"{source}; {len(day.pods):,} pods of inference, {created:,} created in the day, {options.nodes:,}"
+            f"{source}; {len(list(day.pods)):,} pods of inference, {created:,} created in the day, {options.nodes:,}"
             f" nodes, {len(jobs)} jobs"
         ),
         columns=(

@@ -28,7 +28,7 @@ from benchmarks.systems.product import LAUNCH
 from benchmarks.systems.stock import STOCK
 from benchmarks.systems.system import add_systems_option
 from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
 from hvd_elastic.decide.simulate.outcome import DayOutcome
 from hvd_elastic.decide.simulate.simulation import simulate
 from hvd_elastic.decide.simulate.stalls import MEASURED
@@ -212,7 +212,7 @@ def _goodput_row(one: Compared) -> list[Value]:
 def _waiting_row(windows: Sequence[Measured]) -> list[Value]:
     """Of all windows with one system: of the few pods of a single one, p99 is the slowest."""
     predicted = predict(windows, windows[0].seconds).inference
-    seen = inference_waiting([wait for one in windows for wait in one.waits], never=0)
+    seen = InferenceRecord([wait for one in windows for wait in one.waits]).waiting()
     met = abs(predicted.p99 - seen.p99) <= WAITING_AIM * seen.p99
     quantiles = (predicted.p50, seen.p50, predicted.p99, seen.p99)
     return [windows[0].system, *quantiles, "yes" if met else "no", predicted.pods, seen.pods]

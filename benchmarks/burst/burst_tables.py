@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.burst.measured_burst import AT_ONCE, IDLE, Measured
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
 
 MEDIAN_AIM: Final = 0.25
 """Seconds that a pod may wait longer for GPUs of training than for idle ones, at the median."""
@@ -37,7 +37,7 @@ def waiting_table(measured: Sequence[Measured], *, note: str = "") -> Table:
 
 
 def _waiting_row(one: Measured, measured: Sequence[Measured]) -> list[Value]:
-    waits = inference_waiting(one.waits, never=0)
+    waits = InferenceRecord(one.waits).waiting()
     above = above_idle(one, measured)
     return [
         *(one.place, one.gpus, one.kind, len(one.bursts)),
@@ -54,7 +54,7 @@ def above_idle(one: Measured, measured: Sequence[Measured]) -> tuple[float, floa
     beside = [other for other in measured if (other.place, other.gpus, other.kind) == (one.place, one.gpus, IDLE)]
     if one.kind == IDLE or not beside:
         return None
-    here, idle = inference_waiting(one.waits, never=0), inference_waiting(beside[0].waits, never=0)
+    here, idle = InferenceRecord(one.waits).waiting(), InferenceRecord(beside[0].waits).waiting()
     return here.p50 - idle.p50, here.p99 - idle.p99
 
 
@@ -93,8 +93,8 @@ def parts_table(measured: Sequence[Measured]) -> Table:
 def _parts_row(one: Measured) -> list[Value]:
     chosen = [burst.chosen for burst in one.bursts if burst.chosen is not None]
     leaving = [second for burst in one.bursts for second in burst.leaving]
-    starting = inference_waiting([second for burst in one.bursts for second in burst.starting], never=0)
-    left = inference_waiting(leaving, never=0)
+    starting = InferenceRecord([second for burst in one.bursts for second in burst.starting]).waiting()
+    left = InferenceRecord(leaving).waiting()
     return [
         *(one.place, one.gpus, one.kind),
         median(chosen) if chosen else None,

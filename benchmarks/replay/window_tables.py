@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.replay.measured_window import Measured, goodput, pauses, repeated, untaken
 from benchmarks.report.aim import Aim
 from benchmarks.report.record import Column, Table, Value
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
 
 GOODPUT_AIM: Final = 0.97
 COLUMNS: Final = (
@@ -81,7 +81,7 @@ def _rows(measured: Sequence[Measured]) -> Iterator[list[Value]]:
 def _figures(windows: Sequence[Measured]) -> list[Value]:
     share = fmean(map(goodput, windows))
     stood = [pause for one in windows for pause in pauses(one)]
-    waits = inference_waiting([wait for one in windows for wait in one.waits], never=0)
+    waits = InferenceRecord([wait for one in windows for wait in one.waits]).waiting()
     counted = [one.samples_wrong for one in windows if one.samples_wrong is not None]
     return [
         share,

@@ -52,13 +52,14 @@ def choose_setting(
     with progress_bar("choose") as tell:
         found = choose(ground, values, partial(simulate, share=setup.share), waiting_limit=waiting_limit, tell=tell)
     remarks = [*setup_remarks(setup), f"chosen for {plan.spec.name}"]
-    data = {"day": day_facts(setup.day), "remarks": remarks, "choices": [_plain(plan, one) for one in found]}
+    facts = day_facts(setup.day)
+    data = {"day": facts, "remarks": remarks, "choices": [_plain(plan, one) for one in found]}
     rows = [_row(rank, result) for one in found for rank, result in enumerate(one.choice.ranked, 1)]
     written = {
         Format.TABLE: lambda: "\n".join(_text(plan, one) for one in found),
         Format.CSV: lambda: _csv(rows),
     }
-    tell_day(setup.day, remarks)
+    tell_day(facts, remarks)
     show(Result(data=data, written=written), output)
 
 

@@ -1,6 +1,6 @@
 """What `simulate` and `simulate --choose` simulate, and what both say of it first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +43,15 @@ def day_facts(day: "Day") -> dict[str, Any]:
     return {
         "source": day.source,
         "seconds": day.seconds,
-        "nodes": len(day.nodes),
-        "pods": len(day.pods),
+        "nodes": sum(1 for _ in day.nodes),
+        "pods": sum(1 for _ in day.pods),
     }
 
 
-def tell_day(day: "Day", remarks: Sequence[str]) -> None:
+def tell_day(facts: Mapping[str, Any], remarks: Sequence[str]) -> None:
     """What was simulated, and what was assumed, for people."""
-    pods = count_words(len(day.pods), "inference pod") if day.pods else "no inference"
-    nodes = f"{count_words(len(day.nodes), 'node')} (one that returns counts again)"
-    click.echo(f"{day.source}; {day.seconds / 3600:.3g} h, {nodes}, {pods}", err=True)
+    pods = count_words(facts["pods"], "inference pod") if facts["pods"] else "no inference"
+    nodes = f"{count_words(facts['nodes'], 'node')} (one that returns counts again)"
+    click.echo(f"{facts['source']}; {facts['seconds'] / 3600:.3g} h, {nodes}, {pods}", err=True)
     for remark in remarks:
         click.echo(f"  {remark}", err=True)

@@ -209,9 +209,10 @@ def _compare(
     remarks = [*setup_remarks(setup), price_remark(setup.day, prices)]
     outcomes = [priced(outcome, setup.day, prices) for outcome in _outcomes(setup, ways)]
     rows = compared(outcomes)
-    data = {"day": day_facts(setup.day), "remarks": remarks, "currency": prices.currency, "ways": as_plain(outcomes)}
+    facts = day_facts(setup.day)
+    data = {"day": facts, "remarks": remarks, "currency": prices.currency, "ways": as_plain(outcomes)}
     written = {Format.CSV: lambda: comparison_csv(rows)}
-    tell_day(setup.day, remarks)
+    tell_day(facts, remarks)
     side_by_side = sorted(rows, key=lambda row: [other.job for other in rows].index(row.job))
     show(
         Result(rows=[_shown(asdict(row)) for row in side_by_side], columns=_COLUMNS, data=data, written=written), output

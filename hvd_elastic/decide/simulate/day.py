@@ -4,6 +4,7 @@ Seconds count from the beginning of the day. Readers of recorded traces and of n
 give this; the simulation takes nothing else of the outside.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -41,7 +42,7 @@ class Day:
     """Which trace or seed it is, for the report."""
     seconds: float
     """How long it is."""
-    nodes: tuple[NodeLife, ...]
-    """In the order in which they come."""
-    pods: tuple[InferencePod, ...] = ()
-    """In the order in which they are created. Those that were there before the day have `created=0`."""
+    nodes: Iterable[NodeLife]
+    """In the order in which they come. Read from the beginning several times, so not an iterator."""
+    pods: Iterable[InferencePod] = ()
+    """The same, in the order in which they are created. Those that were there before the day have `created=0`."""

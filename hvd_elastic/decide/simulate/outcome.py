@@ -1,5 +1,6 @@
 """What a simulated day comes to. GPU-seconds, if nothing else is said."""
 
+from array import array
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +22,8 @@ class SizeHistory:
     """The changes of a job's size, of which a bounded number is kept: a year has tens of thousands."""
 
     def __init__(self) -> None:
-        self._changes: list[SizeChange] = []
+        self._seconds = array("d")
+        self._workers = array("l")
         self._stretch = 1.0
         """Seconds of which the last change is kept. Doubled, so that stretches lie within each other."""
         self.count = 0
@@ -29,17 +31,21 @@ class SizeHistory:
 
     def note(self, second: float, workers: int) -> None:
         """So many workers train from now on. Nothing is noted where that is not another number."""
-        if self._changes and self._changes[-1].workers == workers:
+        if self._workers and self._workers[-1] == workers:
             return
         self.count += 1
-        self._changes.append(SizeChange(second=second, workers=workers))
-        if len(self._changes) > MOST_CHANGES:
+        self._seconds.append(second)
+        self._workers.append(workers)
+        if len(self._workers) > MOST_CHANGES:
             while second > self._stretch * MOST_CHANGES / 2:
                 self._stretch *= 2
-            self._changes = list({change.second // self._stretch: change for change in self._changes}.values())
+            kept = {change.second // self._stretch: change for change in self.changes()}.values()
+            self._seconds = array("d", (change.second for change in kept))
+            self._workers = array("l", (change.workers for change in kept))
 
     def changes(self) -> tuple[SizeChange, ...]:
-        return tuple(self._changes)
+        noted = zip(self._seconds, self._workers, strict=True)
+        return tuple(SizeChange(second=second, workers=workers) for second, workers in noted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,21 @@
 """One day in one way, from what happens to a cluster and the jobs in it to what comes of them."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from hvd_elastic.decide.simulate.day import Day
 from hvd_elastic.decide.simulate.engine.capacity_sharing import CapacitySharing, Share
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
-from hvd_elastic.decide.simulate.engine.idle_capacity import IdleCapacity, idle_capacity
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
+from hvd_elastic.decide.simulate.engine.idle_capacity import idle_stretches
 from hvd_elastic.decide.simulate.engine.job_run import JobRun
-from hvd_elastic.decide.simulate.engine.oracle import given_to, play_oracle
+from hvd_elastic.decide.simulate.engine.oracle import Oracle, endless
 from hvd_elastic.decide.simulate.outcome import DayOutcome, JobOutcome
 from hvd_elastic.decide.simulate.ways import RESPONSES
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls, Way
 
 __all__ = ["Share", "ignore", "simulate"]
+
+_STEPS_OF_PROGRESS: Final = 200
 
 
 def ignore(_part: float) -> None:
@@ -34,31 +36,59 @@ def simulate(
     `share` divides what inference leaves among the jobs; without it they compete as their pods do. `progress` is told
     which part of the day is done, 200 times at most. docs/simulation-model.md says what is simulated and what is not.
     """
-    idle = idle_capacity(day, stalls)
+    idle, tell = ClusterDay(day, stalls), _told_at_steps(progress, day.seconds)
     if way is Way.ORACLE:
-        progress(1.0)
-        outcomes = play_oracle(idle, jobs, day.seconds)
-        return DayOutcome(way=way, source=day.source, seconds=day.seconds, jobs=outcomes, inference=idle.waiting)
+        cluster, outcomes = idle, _play_oracle(idle, jobs, tell)
+    else:
+        cluster = _with_jobs(day, jobs, way, stalls, share)
+        outcomes = _play_beside_oracle(cluster, idle, tell)
+    progress(1.0)
+    waiting = cluster.waits.waiting(cluster.never)
+    return DayOutcome(way=way, source=day.source, seconds=day.seconds, jobs=outcomes, inference=waiting)
+
+
+def _play_oracle(
+    idle: ClusterDay, jobs: Sequence[SimulatedJob], tell: Callable[[float], None]
+) -> tuple[JobOutcome, ...]:
+    oracle = Oracle(jobs)
+    for stretch in idle_stretches(idle):
+        oracle.use(stretch)
+        tell(stretch.end)
+    return tuple(job.outcome() for job in oracle.jobs)
+
+
+def _play_beside_oracle(cluster: ClusterDay, idle: ClusterDay, tell: Callable[[float], None]) -> tuple[JobOutcome, ...]:
+    """Stretch by stretch, so that neither day is kept: what is given to a job ends when the job has ended."""
+    given = Oracle(endless(run.job) for run in cluster.runs)
+    for stretch in idle_stretches(idle):
+        for now in cluster.moments(stretch.end):
+            tell(now)
+        for job, run in zip(given.jobs, cluster.runs, strict=True):
+            job.ends = run.completed if run.completed is not None else job.ends
+        given.use(stretch)
+    return tuple(_outcome(run, job.held, idle.seconds) for run, job in zip(cluster.runs, given.jobs, strict=True))
+
+
+def _told_at_steps(progress: Callable[[float], None], seconds: float) -> Callable[[float], None]:
+    told = 0
+
+    def tell(now: float) -> None:
+        nonlocal told
+        if now / seconds * _STEPS_OF_PROGRESS >= told:
+            told += 1
+            progress(now / seconds)
+
+    return tell
+
+
+def _with_jobs(day: Day, jobs: Sequence[SimulatedJob], way: Way, stalls: Stalls, share: Share | None) -> ClusterDay:
     cluster = ClusterDay(day, stalls, unit=min((job.gpus for job in jobs), default=1))
     for number, job in enumerate(jobs):
         cluster.runs.append(JobRun(number, job, RESPONSES[way](), stalls, cluster))
         cluster.at(job.begins, cluster.runs[number].submit)
     if share is not None:
         CapacitySharing(cluster, share).begin()
-    cluster.play(progress)
-    return DayOutcome(
-        way=way,
-        source=day.source,
-        seconds=day.seconds,
-        jobs=_outcomes(cluster.runs, idle, day.seconds),
-        inference=inference_waiting(cluster.waited, cluster.never),
-    )
-
-
-def _outcomes(runs: Sequence[JobRun], idle: IdleCapacity, seconds: float) -> tuple[JobOutcome, ...]:
-    ends = [run.completed if run.completed is not None else seconds for run in runs]
-    given = given_to(idle, [run.job for run in runs], ends, seconds)
-    return tuple(_outcome(run, gpu_seconds, seconds) for run, gpu_seconds in zip(runs, given, strict=True))
+    return cluster
 
 
 def _outcome(run: JobRun, given: float, seconds: float) -> JobOutcome:

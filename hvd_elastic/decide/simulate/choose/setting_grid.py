@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from heapq import heappop, heappush
 from typing import Final
 
 from hvd_elastic.decide.simulate.day import Day
@@ -75,10 +76,15 @@ def settings(values: SettingValues) -> list[JobSetting]:
 
 def most_workers(day: Day, gpus: int) -> int:
     """How many workers of so many GPUs would fit on all nodes that the day ever has at one time."""
-    changes = sorted(
-        change for node in day.nodes for change in ((node.since, node.gpus // gpus), (node.until, -(node.gpus // gpus)))
-    )
-    return max(itertools.accumulate((workers for _, workers in changes), initial=0))
+    most = room = 0
+    there: list[tuple[float, int]] = []
+    for node in day.nodes:
+        while there and there[0][0] <= node.since:
+            room -= heappop(there)[1]
+        heappush(there, (node.until, node.gpus // gpus))
+        room += node.gpus // gpus
+        most = max(most, room)
+    return most
 
 
 def _combined(values: SettingValues) -> Iterator[JobSetting]:

@@ -1,15 +1,17 @@
 """The cluster in the course of the day: nodes come and go, pods are bound and evicted, jobs respond."""
 
 import math
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from heapq import merge
 from itertools import count
+from operator import itemgetter
 from statistics import NormalDist
 from typing import Final
 
 from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
 from hvd_elastic.decide.simulate.engine.event_queue import EventQueue, TimedAction
+from hvd_elastic.decide.simulate.engine.inference_record import InferenceRecord
 from hvd_elastic.decide.simulate.engine.job_run import JobRun
 from hvd_elastic.decide.simulate.engine.job_workers import MemberLoss
 from hvd_elastic.decide.simulate.engine.kube_scheduler import Binding, KubeScheduler
@@ -17,7 +19,6 @@ from hvd_elastic.decide.simulate.engine.node_table import NodeTable
 from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
 from hvd_elastic.decide.simulate.workload import Stalls
 
-_STEPS_OF_PROGRESS: Final = 200
 _GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
 _NORMAL: Final = NormalDist()
 
@@ -26,22 +27,21 @@ class ClusterDay:
     """Plays a day. What jobs ask of their surroundings is here."""
 
     def __init__(self, day: Day, stalls: Stalls, *, unit: int = 1) -> None:
-        self.day = day
-        self.waited = array("d")
-        """Seconds of each pod of inference that runs, from its creation on."""
+        self.seconds = day.seconds
+        """How long it is."""
+        self.waits = InferenceRecord()
+        """Of each pod of inference that runs, from its creation on."""
         self.runs: list[JobRun] = []
         self.on_change: Callable[[float], None] = _ignore
         """Called after each moment in which something has happened."""
-        self.table = NodeTable(len(day.nodes), unit=unit)
+        self.table = NodeTable(unit=unit)
         self._stalls = stalls
         self._scheduler = KubeScheduler(self.table)
-        self._queue = EventQueue()
         self._asked = count(1)
         self._touched: dict[JobRun, None] = {}
-        for number, node in enumerate(day.nodes):
-            self._set_node(number, node)
-        for pod in day.pods:
-            self._queue.at(pod.created, partial(self._ask_for, pod))
+        nodes = ((node.since, partial(self._add_node, number, node)) for number, node in enumerate(day.nodes))
+        pods = ((pod.created, partial(self._ask_for, pod)) for pod in day.pods)
+        self._queue = EventQueue(merge(nodes, pods, key=itemgetter(0)))
 
     @property
     def never(self) -> int:
@@ -53,27 +53,31 @@ class ClusterDay:
         """GPUs that inference neither holds nor is promised."""
         return self.table.lendable
 
-    def play(self, progress: Callable[[float], None]) -> None:
-        """From the first second to the last."""
-        shown = 0
-        while (now := self._queue.next_second()) <= self.day.seconds:
+    def moments(self, last: float) -> Iterator[float]:
+        """Play on until a second, that included: each second in which something has happened, once all of it has."""
+        while (now := self._queue.next_second()) <= last:
             while self._queue.next_second() == now:
                 while self._queue.next_second() == now:
                     self._queue.pop()(now)
                 self._settle(now)
             self.on_change(now)
-            if now / self.day.seconds * _STEPS_OF_PROGRESS >= shown:
-                shown += 1
-                progress(now / self.day.seconds)
-        progress(1.0)
+            yield now
 
-    def at(self, second: float, action: TimedAction) -> None:
-        """Do something later."""
-        self._queue.at(second, action)
+    def at(self, second: float, action: TimedAction) -> int:
+        """Do something later. The number is for `cancel`."""
+        return self._queue.at(second, action)
+
+    def cancel(self, number: int) -> None:
+        """What `at` has set is not to happen. Nothing if it has happened."""
+        self._queue.cancel(number)
 
     def create(self, pod: ScheduledPod) -> None:
         """It waits for room from now on."""
         self._scheduler.add(pod)
+
+    def withdraw(self, pod: WorkerPod) -> None:
+        """It waits for room no longer."""
+        self._scheduler.remove(pod)
 
     def release(self, pod: ScheduledPod) -> None:
         """Its GPUs are free."""
@@ -112,18 +116,13 @@ class ClusterDay:
     def _serve(self, pod: ServingPod, now: float) -> None:
         pod.running = now + pod.start
         if pod.created:
-            self.waited.append(pod.running - pod.created)
-        self._queue.at(pod.running + pod.seconds, partial(self._served, pod))
+            self.waits.note(pod.running - pod.created)
+        pod.end = self._queue.at(pod.running + pod.seconds, lambda _now: self.table.release(pod))
 
-    def _served(self, pod: ServingPod, _now: float) -> None:
-        if pod.node is not None:
-            self.table.release(pod)
-
-    def _set_node(self, number: int, node: NodeLife) -> None:
-        self._queue.at(node.since, lambda _now: self.table.add(number, node.gpus))
+    def _add_node(self, number: int, node: NodeLife, now: float) -> None:
+        self.table.add(number, node.gpus)
         if node.notice_seconds:
-            notice = max(node.until - node.notice_seconds, node.since)
-            self._queue.at(notice, partial(self._drain_node, number, node))
+            self._queue.at(max(node.until - node.notice_seconds, now), partial(self._drain_node, number, node))
         self._queue.at(node.until, partial(self._lose_node, number, node))
 
     def _drain_node(self, number: int, node: NodeLife, now: float) -> None:
@@ -144,6 +143,7 @@ class ClusterDay:
 
     def _move_elsewhere(self, pod: ServingPod, now: float) -> None:
         """Its ReplicaSet makes another one, which does the rest of the work."""
+        self._queue.cancel(pod.end)
         left = pod.seconds - max(now - pod.running, 0.0)
         self._serve_later(pod.gpus, max(left, 0.0), now)
 

@@ -1,40 +1,31 @@
 """What inference leaves to training, and the most that jobs can make of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 
-from hvd_elastic.decide.simulate.day import Day
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
-from hvd_elastic.decide.simulate.outcome import InferenceWaiting
-from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls
+from hvd_elastic.decide.simulate.workload import SimulatedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdleCapacity:
-    """A day without training."""
+class IdleStretch:
+    """Some seconds of a day in which as many GPUs are idle."""
 
-    steps: tuple[tuple[float, int], ...]
-    """From this second on so many GPUs are idle."""
-    waiting: InferenceWaiting
-    """Inference's, where nobody is in its way."""
+    begin: float
+    end: float
+    gpus: int
 
 
-def idle_capacity(day: Day, stalls: Stalls) -> IdleCapacity:
-    """Play the day without training."""
-    cluster = ClusterDay(day, stalls)
-    steps: list[tuple[float, int]] = [(0.0, 0)]
-
-    def note(now: float) -> None:
-        if steps[-1][0] == now:
-            steps[-1] = now, cluster.lendable
-        elif steps[-1][1] != cluster.lendable:
-            steps.append((now, cluster.lendable))
-
-    cluster.on_change = note
-    cluster.play(lambda _part: None)
-    return IdleCapacity(steps=tuple(steps), waiting=inference_waiting(cluster.waited, cluster.never))
+def idle_stretches(cluster: ClusterDay) -> Iterator[IdleStretch]:
+    """A day without training, from its beginning to its end. It is played as far as it is read."""
+    begin, gpus = 0.0, 0
+    for now in cluster.moments(cluster.seconds):
+        if cluster.lendable != gpus:
+            if now > begin:
+                yield IdleStretch(begin=begin, end=now, gpus=gpus)
+            begin, gpus = now, cluster.lendable
+    yield IdleStretch(begin=begin, end=cluster.seconds, gpus=gpus)
 
 
 def best_division(jobs: Sequence[SimulatedJob], gpus: int) -> tuple[int, ...]:
@@ -53,12 +44,14 @@ def best_division(jobs: Sequence[SimulatedJob], gpus: int) -> tuple[int, ...]:
     gains = [(-_gain(jobs[number], workers[number]), number) for number in order if workers[number]]
     heapify(gains)
     while gains and gpus:
-        _, number = heappop(gains)
+        number = gains[0][1]
         job = jobs[number]
         if workers[number] < job.max and job.gpus <= gpus:
             workers[number] += 1
             gpus -= job.gpus
-            heappush(gains, (-_gain(job, workers[number]), number))
+            heapreplace(gains, (-_gain(job, workers[number]), number))
+        else:
+            heappop(gains)
     return tuple(workers)
 
 

@@ -34,6 +34,9 @@ class RunSurroundings(JobSurroundings, Protocol):
     def touch(self, run: "JobRun") -> None:
         """It has to respond once all that happens in this moment has happened."""
 
+    def cancel(self, number: int) -> None:
+        """What `at` has set is not to happen. Nothing if it has happened."""
+
 
 class Response(Protocol):
     """A way to meet changes."""
@@ -86,7 +89,7 @@ class JobRun:
         self.sizes = SizeHistory()
         self._response = response
         self._around = around
-        self._timer = 0
+        self._timer: int | None = None
         self._until = 0.0
         self._checkpoint_due = False
 
@@ -115,11 +118,11 @@ class JobRun:
         self.phase = phase
         self.progress.turn_to(_USES.get(phase, GpuUse.STILL))
         self._note_size(now)
-        self._timer += 1
+        if self._timer is not None:
+            self._around.cancel(self._timer)
         self._until = now + seconds
         self._around.touch(self)
-        if then is not None:
-            self._around.at(now + seconds, partial(self._in_time, self._timer, then))
+        self._timer = None if then is None else self._around.at(self._until, partial(self._in_time, then))
 
     def form(self, now: float) -> None:
         """Begin, or begin again, with those that are READY when it is time."""
@@ -151,10 +154,9 @@ class JobRun:
 
     # What comes with time
 
-    def _in_time(self, timer: int, action: TimedAction, now: float) -> None:
-        if timer == self._timer:
-            self.progress.advance(now)
-            action(now)
+    def _in_time(self, action: TimedAction, now: float) -> None:
+        self.progress.advance(now)
+        action(now)
 
     def _admit(self, now: float) -> None:
         self.workers.move_all(WorkerPhase.READY, WorkerPhase.MEMBER, now)

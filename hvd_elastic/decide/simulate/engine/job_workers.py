@@ -29,8 +29,11 @@ class JobSurroundings(Protocol):
     def release(self, pod: ScheduledPod) -> None:
         """Its GPUs are free."""
 
-    def at(self, second: float, action: TimedAction) -> None:
-        """Do something later."""
+    def withdraw(self, pod: WorkerPod) -> None:
+        """It waits for room no longer."""
+
+    def at(self, second: float, action: TimedAction) -> int:
+        """Do something later. The number is for `cancel`."""
 
 
 _BOUND = (WorkerPhase.STARTING, WorkerPhase.READY, WorkerPhase.MEMBER, WorkerPhase.UNUSED)
@@ -149,7 +152,9 @@ class JobWorkers:
         return staying[: max(len(staying) - self.wanted, 0)]
 
     def _drop(self, worker: WorkerPod, now: float) -> None:
-        if worker.node is not None:
+        if worker.node is None:
+            self._around.withdraw(worker)
+        else:
             self._around.release(worker)
         self._move(worker, WorkerPhase.GONE, now)
         self._live.pop(worker.index, None)

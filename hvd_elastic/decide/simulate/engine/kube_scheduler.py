@@ -5,12 +5,12 @@ event that may help it (queueing hints), and its backoff of 1 to 10 s is skipped
 (`SchedulerPopFromBackoffQ`, on since Kubernetes 1.33).
 """
 
+from collections import OrderedDict
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import count
 
 from hvd_elastic.decide.simulate.engine.node_table import NodeTable
-from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
+from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class KubeScheduler:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._serving: dict[ServingPod, None] = {}
-        self._workers: dict[int, list[tuple[float, int, WorkerPod]]] = {}
+        self._workers: dict[int, OrderedDict[WorkerPod, int]] = {}
+        """By their GPUs; the first was created first. Each with its place among all."""
         self._order = count()
         self._decisions: list[Binding | Eviction] = []
 
@@ -43,14 +44,18 @@ class KubeScheduler:
         return sum(pod.nominated is None for pod in self._serving)
 
     def add(self, pod: ScheduledPod) -> None:
-        """A pod was created."""
+        """A pod was created now."""
         if isinstance(pod, ServingPod):
             self._serving[pod] = None
         elif isinstance(pod, WorkerPod):
-            heappush(self._workers.setdefault(pod.gpus, []), (pod.created, next(self._order), pod))
+            self._workers.setdefault(pod.gpus, OrderedDict())[pod] = next(self._order)
+
+    def remove(self, worker: WorkerPod) -> None:
+        """A worker that waits was deleted."""
+        del self._workers[worker.gpus][worker]
 
     def schedule(self, now: float) -> list[Binding | Eviction]:
-        """All that can be decided now. A worker whose phase is no longer PENDING was deleted meanwhile."""
+        """All that can be decided now."""
         self._decisions = []
         self._schedule_inference(now)
         self._schedule_workers(now)
@@ -82,19 +87,17 @@ class KubeScheduler:
 
     def _schedule_workers(self, now: float) -> None:
         while True:
-            heads = [head for gpus in self._workers if (head := self._head(gpus))]
-            fitting = [(head, node) for head in heads if (node := self._nodes.roomiest(head[2].gpus)) is not None]
+            firsts = [next(iter(waiting.items())) for waiting in self._workers.values() if waiting]
+            fitting = [
+                (place, worker, node)
+                for worker, place in firsts
+                if (node := self._nodes.roomiest(worker.gpus)) is not None
+            ]
             if not fitting:
                 return
-            (_, _, worker), node = min(fitting, key=lambda found: found[0][:2])
-            heappop(self._workers[worker.gpus])
+            _, worker, node = min(fitting, key=lambda found: found[0])
+            self.remove(worker)
             self._bind(worker, node, now)
-
-    def _head(self, gpus: int) -> tuple[float, int, WorkerPod] | None:
-        waiting = self._workers[gpus]
-        while waiting and waiting[0][2].phase is not WorkerPhase.PENDING:
-            heappop(waiting)
-        return waiting[0] if waiting else None
 
     def _bind(self, pod: ScheduledPod, node: int, now: float) -> None:
         self._nodes.bind(pod, node, now)

@@ -1,11 +1,11 @@
 """The day that no way can beat: each idle GPU is used in the moment in which it is idle, and nothing ever stalls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from hvd_elastic.decide.simulate.engine.idle_capacity import IdleCapacity, best_division
+from hvd_elastic.decide.simulate.engine.idle_capacity import IdleStretch, best_division
 from hvd_elastic.decide.simulate.outcome import JobOutcome, SizeHistory
 from hvd_elastic.decide.simulate.workload import SimulatedJob
 
@@ -18,7 +18,7 @@ class OracleJob:
     """One job's share of what is idle."""
 
     job: SimulatedJob
-    ends: float
+    ends: float = float("inf")
     """It has work until then, or until all is trained."""
     workers: int = 0
     held: float = 0.0
@@ -31,7 +31,9 @@ class OracleJob:
         return self.completed is None and self.job.begins <= now < self.ends
 
     def next_change(self, now: float) -> float:
-        """When it begins or ends, if its workers stay as they are."""
+        """When it begins or ends, if its workers stay as they are. Infinity once it has ended."""
+        if self.completed is not None or now >= self.ends:
+            return float("inf")
         if now < self.job.begins:
             return self.job.begins
         speed = self.job.speeds[self.workers]
@@ -42,9 +44,9 @@ class OracleJob:
         self.workers = workers
         self.sizes.note(now, workers)
 
-    def pass_until(self, then: float, now: float) -> None:
-        """Train. It has ended if its last sample was trained by then."""
-        finishes = self.has_work(now) and self.next_change(now) <= then < self.ends
+    def pass_until(self, then: float, now: float, change: float) -> None:
+        """Train. It has ended if its last sample was trained by then; `change`: its `next_change`."""
+        finishes = self.job.begins <= now and change <= then < self.ends
         self.held += self.workers * self.job.gpus * (then - now)
         self.samples += self.job.speeds[self.workers] * (then - now)
         if finishes:
@@ -73,44 +75,35 @@ class OracleJob:
         )
 
 
-def play_oracle(idle: IdleCapacity, jobs: Sequence[SimulatedJob], seconds: float) -> tuple[JobOutcome, ...]:
-    """Each job's day if it could use all that is idle."""
-    played = [OracleJob(job=job, ends=float("inf")) for job in jobs]
-    _play(idle, played, seconds)
-    return tuple(job.outcome() for job in played)
+class Oracle:
+    """Divides what is idle among jobs, one stretch after the other."""
+
+    def __init__(self, jobs: Iterable[SimulatedJob]) -> None:
+        self.jobs = tuple(OracleJob(job=job) for job in jobs)
+        self._divided = lru_cache(maxsize=_KEPT_DIVISIONS)(self._divide)
+
+    def use(self, stretch: IdleStretch) -> None:
+        """Let the jobs train on what is idle. Their `ends` within the stretch are known by now."""
+        now = stretch.begin
+        while now < stretch.end:
+            working = tuple(number for number, job in enumerate(self.jobs) if job.has_work(now))
+            workers = dict(zip(working, self._divided(working, stretch.gpus), strict=True))
+            now = self._pass(workers, now, stretch.end)
+
+    def _divide(self, working: tuple[int, ...], gpus: int) -> tuple[int, ...]:
+        return best_division([self.jobs[number].job for number in working], gpus)
+
+    def _pass(self, workers: Mapping[int, int], now: float, end: float) -> float:
+        """Until a job begins or ends, or what is idle changes."""
+        for number, job in enumerate(self.jobs):
+            job.set(workers.get(number, 0), now)
+        changes = [job.next_change(now) for job in self.jobs]
+        then = min([end, *changes])
+        for job, change in zip(self.jobs, changes, strict=True):
+            job.pass_until(then, now, change)
+        return then
 
 
-def given_to(
-    idle: IdleCapacity, jobs: Sequence[SimulatedJob], ends: Sequence[float], seconds: float
-) -> tuple[float, ...]:
-    """GPU-seconds that were there for each job between its min and max, from its begin until it ended."""
-    played = [OracleJob(job=_endless(job), ends=end) for job, end in zip(jobs, ends, strict=True)]
-    _play(idle, played, seconds)
-    return tuple(job.held for job in played)
-
-
-def _play(idle: IdleCapacity, jobs: Sequence[OracleJob], seconds: float) -> None:
-    @lru_cache(maxsize=_KEPT_DIVISIONS)
-    def divided(working: tuple[int, ...], gpus: int) -> tuple[int, ...]:
-        return best_division([jobs[number].job for number in working], gpus)
-
-    later = [*idle.steps[1:], (float("inf"), 0)]
-    for (begin, gpus), (end, _) in zip(idle.steps, later, strict=True):
-        now = begin
-        while now < min(end, seconds):
-            working = tuple(number for number, job in enumerate(jobs) if job.has_work(now))
-            now = _pass(jobs, dict(zip(working, divided(working, gpus), strict=True)), now, min(end, seconds))
-
-
-def _pass(jobs: Sequence[OracleJob], workers: Mapping[int, int], now: float, end: float) -> float:
-    """Until a job begins or ends, or what is idle changes."""
-    for number, job in enumerate(jobs):
-        job.set(workers.get(number, 0), now)
-    then = min([end, *(job.next_change(now) for job in jobs if job.completed is None and now < job.ends)])
-    for job in jobs:
-        job.pass_until(then, now)
-    return then
-
-
-def _endless(job: SimulatedJob) -> SimulatedJob:
+def endless(job: SimulatedJob) -> SimulatedJob:
+    """What it would hold if it had work until its `ends`: what is given to it."""
     return replace(job, samples=float("inf"))

@@ -10,8 +10,8 @@ so that the last two decide. Both are in kube-scheduler 1.34, `framework/preempt
 A large cluster's scheduler looks at a tenth of its nodes from a random one on (at least 100); here at all of them.
 """
 
-from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
+from bisect import bisect_left, insort
+from collections.abc import Iterable
 
 from hvd_elastic.decide.simulate.engine.scheduled_pod import WorkerPod
 
@@ -37,33 +37,20 @@ def _importance(worker: WorkerPod) -> tuple[float, int, int]:
 class CandidateNodes:
     """The nodes in the order in which they would be picked, for pods of one size."""
 
-    def __init__(self, versions: Sequence[int]) -> None:
-        """`versions`: the present one of each node. The caller changes them."""
-        self._versions = versions
-        self._heap: list[tuple[int, float, int, int]] = []
-
-    def __len__(self) -> int:
-        """Nodes that are kept, those too that have changed since: twice as many as there are nodes, at most."""
-        return len(self._heap)
+    def __init__(self) -> None:
+        self._ordered: list[tuple[int, float, int]] = []
+        """The number of victims, the earliest start of one with a minus, and the node."""
+        self._offered: dict[int, tuple[int, float, int]] = {}
 
     def offer(self, node: int, victims: tuple[WorkerPod, ...]) -> None:
-        """A node as it is now. What was offered of its older versions is forgotten."""
-        if not victims:
-            return
-        if len(self._heap) >= 2 * len(self._versions):
-            self._heap = [offered for offered in self._heap if self._is_present(offered)]
-            heapify(self._heap)
-        latest = -min(victim.bound for victim in victims)
-        heappush(self._heap, (len(victims), latest, node, self._versions[node]))
+        """A node as it is now, in place of what it was. One without victims is not picked."""
+        if node in self._offered:
+            del self._ordered[bisect_left(self._ordered, self._offered.pop(node))]
+        if victims:
+            offered = len(victims), -min(victim.bound for victim in victims), node
+            self._offered[node] = offered
+            insort(self._ordered, offered)
 
     def best(self) -> int | None:
         """The node to be picked; None: no node has victims enough."""
-        while self._heap:
-            if self._is_present(self._heap[0]):
-                return self._heap[0][2]
-            heappop(self._heap)
-        return None
-
-    def _is_present(self, offered: tuple[int, float, int, int]) -> bool:
-        _, _, node, version = offered
-        return self._versions[node] == version
+        return self._ordered[0][2] if self._ordered else None

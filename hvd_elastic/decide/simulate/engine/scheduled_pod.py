@@ -29,6 +29,8 @@ class ServingPod(ScheduledPod):
     """It runs so long then."""
     running: float = float("inf")
     """Since then."""
+    end: int = -1
+    """The number of the event that is its end; -1: it is not bound yet."""
 
 
 class WorkerPhase(Enum):

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush, merge
 from typing import Final
 
 from hvd_elastic.decide.simulate.day import Day, InferencePod, NodeLife
@@ -58,21 +59,47 @@ def made_up_day(seed: int, cluster: MadeUpCluster) -> Day:
     """The day of a seed. Raises InvalidInputError for a cluster that cannot be."""
     if problems := list(_problems(cluster)):
         raise InvalidInputError(problems)
-    chance = random.Random(seed)  # noqa: S311 - a schedule, not a secret
-    pods = [*_pods_by_the_hour(cluster, chance), *_pods_in_bursts(cluster, chance)]
-    spot = [life for place in range(cluster.spot_nodes) for life in _spot_lives(f"spot-{place + 1}", cluster, chance)]
-    always = NodeKind(gpus=cluster.kind.gpus, machine=cluster.kind.machine, spot=False)
     nodes, gpus = count_words(cluster.nodes, "node"), count_words(cluster.kind.gpus, "GPU")
     size = f"{nodes} of {gpus}, {cluster.spot_nodes} of them spot"
     return Day(
         source=f"made up from seed {seed}: {size}",
         seconds=cluster.hours * _HOUR,
-        nodes=(
-            *fixed_nodes(cluster.nodes - cluster.spot_nodes, always),
-            *sorted(spot, key=lambda life: (life.since, life.name)),
-        ),
-        pods=tuple(sorted(pods, key=lambda pod: (pod.created, pod.name))),
+        nodes=MadeUpNodes(seed=seed, cluster=cluster),
+        pods=MadeUpPods(seed=seed, cluster=cluster),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeUpNodes:
+    """Those that stay, then a life of each spot node after the other, made up as they are read."""
+
+    seed: int
+    cluster: MadeUpCluster
+
+    def __iter__(self) -> Iterator[NodeLife]:
+        kind, names = self.cluster.kind, [f"spot-{place}" for place in range(1, self.cluster.spot_nodes + 1)]
+        always = NodeKind(gpus=kind.gpus, machine=kind.machine, spot=False)
+        yield from fixed_nodes(self.cluster.nodes - self.cluster.spot_nodes, always)
+        lives = (_spot_lives(name, self.cluster, _chance(self.seed, name)) for name in names)
+        yield from merge(*lives, key=lambda life: life.since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeUpPods:
+    """Those of the hour and those of bursts, made up as they are read. Those of a day are kept, however many days."""
+
+    seed: int
+    cluster: MadeUpCluster
+
+    def __iter__(self) -> Iterator[InferencePod]:
+        by_the_hour = _pods_by_the_hour(self.cluster, _chance(self.seed, "hour"))
+        in_bursts = _pods_in_bursts(self.cluster, _chance(self.seed, "bursts"))
+        return merge(by_the_hour, in_bursts, key=lambda pod: pod.created)
+
+
+def _chance(seed: int, what: str) -> random.Random:
+    """One for each thing that happens, so that they can be read side by side."""
+    return random.Random(f"{seed} {what}")  # noqa: S311 - a schedule, not a secret
 
 
 def inference_share(hour: float, cluster: MadeUpCluster) -> float:
@@ -93,22 +120,35 @@ def _problems(cluster: MadeUpCluster) -> Iterator[Problem]:
 
 
 def _pods_by_the_hour(cluster: MadeUpCluster, chance: random.Random) -> Iterator[InferencePod]:
-    """As many pods of one GPU as the hour wants. Of those that are there, the youngest goes first."""
-    running: list[float] = [0.0] * _wanted(0.0, cluster)
-    number, step = 0, 1
+    """As many pods of one GPU as the hour wants. Of those that are there, the youngest goes first.
+
+    One is yielded once its end is known, and after those that came before it. What the quietest hour wants never goes.
+    """
+    running = [(number, 0.0) for number in range(1, _wanted(0.0, cluster) + 1)]
+    stay = _wanted(_QUIETEST_HOUR, cluster)
+    yield from (_hourly_pod(number, 0.0) for number, _ in running[:stay])
+    ended: list[tuple[int, InferencePod]] = []
+    yielded, begun, step = stay, len(running), 1
     while step * _FOLLOWS_SECONDS < cluster.hours * _HOUR:
         wanted = _wanted(step * _FOLLOWS_SECONDS / _HOUR, cluster)
         moments = sorted((step + chance.random()) * _FOLLOWS_SECONDS for _ in range(abs(wanted - len(running))))
         for moment in moments:
             if wanted > len(running):
-                running.append(moment)
+                begun += 1
+                running.append((begun, moment))
             else:
-                number += 1
-                created = running.pop()
-                yield InferencePod(name=f"hourly-{number}", gpus=1, created=created, seconds=moment - created)
+                number, created = running.pop()
+                heappush(ended, (number, _hourly_pod(number, created, moment)))
+        while ended and ended[0][0] == yielded + 1:
+            yield heappop(ended)[1]
+            yielded += 1
         step += 1
-    for place, created in enumerate(running, number + 1):
-        yield InferencePod(name=f"hourly-{place}", gpus=1, created=created)
+    left = ((number, _hourly_pod(number, created)) for number, created in running[stay:])
+    yield from (pod for _, pod in merge(sorted(ended), left))
+
+
+def _hourly_pod(number: int, created: float, end: float = float("inf")) -> InferencePod:
+    return InferencePod(name=f"hourly-{number}", gpus=1, created=created, seconds=end - created)
 
 
 def _wanted(hour: float, cluster: MadeUpCluster) -> int:

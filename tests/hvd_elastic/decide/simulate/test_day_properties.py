@@ -29,9 +29,7 @@ def checked_each_moment() -> Iterator[None]:
 
     def looked_at(cluster: ClusterDay, now: float) -> None:
         settle(cluster, now)
-        for room in cluster.table.rooms:
-            if room is None:
-                continue
+        for room in cluster.table.rooms.values():
             assert sum(pod.gpus for pod in room.pods) == room.used <= room.gpus
             assert sum(pod.gpus for pod in room.nominees) == room.nominated
             assert room.left_to_training >= 0
@@ -94,7 +92,7 @@ def test_inference_waits_for_the_grace_at_most_where_training_is_in_its_way(
 ) -> None:
     """Pods of one GPU, of which all have room. One waits for those too that are promised the same node."""
     there = sum(node.gpus for node in day.nodes)
-    waiting = simulate(replace(day, pods=day.pods[:there]), (task,), way, STALLS).inference
+    waiting = simulate(replace(day, pods=tuple(day.pods)[:there]), (task,), way, STALLS).inference
     assert waiting.never == 0
     assert waiting.max <= STALLS.bind + there * task.grace_seconds
 

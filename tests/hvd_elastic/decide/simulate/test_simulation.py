@@ -1,12 +1,9 @@
-"""The entry point, and what is made of waiting."""
+"""The entry point."""
 
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hvd_elastic.decide.simulate.engine.inference_record import inference_waiting
 from hvd_elastic.decide.simulate.simulation import simulate
 from hvd_elastic.decide.simulate.stalls import MEASURED, OURS
 from hvd_elastic.decide.simulate.workload import Way
@@ -35,11 +32,3 @@ def test_a_pod_takes_as_long_to_start_in_every_way_and_bind_at_the_median() -> N
     assert waiting[Way.OURS].p50 == pytest.approx(OURS.bind, abs=0.05)
     two, three = (OURS.bind * math.exp(sigmas * OURS.bind_sigma) for sigmas in (2, 3))
     assert two < waiting[Way.OURS].max < three, "of 89 pods"
-
-
-@given(seconds=st.lists(st.floats(0, 1e6), max_size=30), never=st.integers(0, 3))
-def test_quantiles_are_in_order(seconds: list[float], never: int) -> None:
-    waiting = inference_waiting(seconds, never)
-    assert waiting.pods == len(seconds) + never
-    assert min(seconds, default=0.0) <= waiting.p50 <= waiting.p99 * (1 + 1e-9)
-    assert waiting.p99 <= waiting.max * (1 + 1e-9)

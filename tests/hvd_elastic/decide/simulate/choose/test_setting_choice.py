@@ -122,7 +122,7 @@ def test_the_default_grid_is_around_the_description_and_within_the_cluster() -> 
 
 
 def test_most_workers_counts_nodes_that_are_there_at_one_time() -> None:
-    nodes = (NodeLife(name="a", gpus=8, until=10), NodeLife(name="b", gpus=8, since=10), NodeLife(name="c", gpus=3))
+    nodes = (NodeLife(name="a", gpus=8, until=10), NodeLife(name="c", gpus=3), NodeLife(name="b", gpus=8, since=10))
     assert most_workers(replace(DAY, nodes=nodes), 2) == 5
 
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 from hvd_elastic.decide.simulate.engine.kube_scheduler import Binding, Eviction, KubeScheduler
 from hvd_elastic.decide.simulate.engine.node_table import NodeTable
-from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPhase, WorkerPod
+from hvd_elastic.decide.simulate.engine.scheduled_pod import ScheduledPod, ServingPod, WorkerPod
 
 
 def worker(index: int = 0, *, gpus: int = 1, created: float = 0.0) -> WorkerPod:
@@ -16,7 +16,7 @@ def serving(gpus: int = 1) -> ServingPod:
 
 
 def cluster(*gpus: int) -> tuple[NodeTable, KubeScheduler]:
-    table = NodeTable(len(gpus))
+    table = NodeTable()
     for node, size in enumerate(gpus):
         table.add(node, size)
     return table, KubeScheduler(table)
@@ -52,7 +52,7 @@ def test_a_pod_of_two_gpus_needs_both_on_one_node() -> None:
 def test_inference_comes_first_and_then_the_oldest() -> None:
     _, scheduler = cluster(2)
     young, old, pod = worker(1, created=2.0), worker(0, created=1.0), serving()
-    create(scheduler, young, old, pod)
+    create(scheduler, old, young, pod)
     assert bound(scheduler.schedule(3.0)) == [pod, old]
 
 
@@ -67,7 +67,7 @@ def test_a_deleted_worker_is_not_bound() -> None:
     _, scheduler = cluster(1)
     gone = worker()
     create(scheduler, gone)
-    gone.phase = WorkerPhase.GONE
+    scheduler.remove(gone)
     assert scheduler.schedule(1.0) == []
 
 
@@ -94,7 +94,7 @@ def test_a_pod_takes_other_room_that_comes_before_its_victims_have_left() -> Non
     other = second if victim is first else first
     table.release(other)
     assert bound(scheduler.schedule(1.5)) == [pod]
-    assert table.room(0).nominated == table.room(1).nominated == 0
+    assert table.rooms[0].nominated == table.rooms[1].nominated == 0
 
 
 def test_two_pods_on_one_node_wait_for_both_victims() -> None:
@@ -135,8 +135,8 @@ def test_a_closed_node_takes_nobody_and_promises_nothing() -> None:
     assert scheduler.schedule(2.0) == []
 
 
-def test_a_year_of_pods_that_come_and_go_takes_the_room_of_a_few() -> None:
-    table, _ = cluster(4, 4)
+def test_a_year_of_pods_and_nodes_that_come_and_go_takes_the_room_of_a_few() -> None:
+    table, scheduler = cluster(4, 4)
 
     def go_on(moments: range) -> int:
         """Bytes that are held in the end."""
@@ -144,6 +144,10 @@ def test_a_year_of_pods_that_come_and_go_takes_the_room_of_a_few() -> None:
             pod = worker(gpus=4, created=now)
             table.bind(pod, now % 2, now)
             table.release(pod)
+            table.add(2 + now, 4)
+            table.remove(2 + now)
+            create(scheduler, pod)
+            scheduler.remove(pod)
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvd_elastic.decide.simulate.day import NodeLife
-from hvd_elastic.decide.simulate.engine.idle_capacity import best_division, idle_capacity
+from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
+from hvd_elastic.decide.simulate.engine.idle_capacity import best_division, idle_stretches
 from hvd_elastic.decide.simulate.simulation import simulate
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Way
 from tests.hvd_elastic.decide.simulate.made_days import STALLS, day, job, jobs, serving
@@ -16,10 +17,11 @@ from tests.properties import examples
 
 def test_what_is_idle_follows_inference_and_the_nodes() -> None:
     nodes: list[int | NodeLife] = [2, NodeLife(name="spot", gpus=4, since=50, until=300, notice_seconds=20)]
-    idle = idle_capacity(day(nodes=nodes, pods=(serving(100, 49, gpus=2),)), STALLS)
+    cluster = ClusterDay(day(nodes=nodes, pods=(serving(100, 49, gpus=2),)), STALLS)
+    idle = [(stretch.begin, stretch.end, stretch.gpus) for stretch in idle_stretches(cluster)]
     # it is held from the pod's binding on; the node is closed when its notice comes
-    assert idle.steps == ((0.0, 2), (50.0, 6), (100.0, 4), (150.0, 6), (280.0, 2))
-    assert idle.waiting.max == STALLS.bind
+    assert idle == [(0, 50, 2), (50, 100, 6), (100, 150, 4), (150, 280, 6), (280, 1000, 2)]
+    assert cluster.waits.waiting().max == STALLS.bind
 
 
 @settings(max_examples=examples(60))

@@ -14,7 +14,7 @@ def worker(bound: float, gpus: int = 1, index: int = 0) -> WorkerPod:
 
 
 def table(*nodes: list[WorkerPod], gpus: int = 4) -> NodeTable:
-    made = NodeTable(len(nodes))
+    made = NodeTable()
     for number, workers in enumerate(nodes):
         made.add(number, gpus)
         for one in workers:

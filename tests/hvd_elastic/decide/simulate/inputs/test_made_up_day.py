@@ -1,5 +1,8 @@
 """A day made up from a seed keeps what docs/simulate.md says of it."""
 
+import tracemalloc
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,13 +14,36 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 QUIET = MadeUpCluster(bursts=0)
 
 
-def running(pods: tuple[InferencePod, ...], second: float) -> int:
+def running(pods: Iterable[InferencePod], second: float) -> int:
     return sum(pod.created <= second < pod.created + pod.seconds for pod in pods)
 
 
 def test_the_same_seed_gives_the_same_day() -> None:
-    assert made_up_day(7, MadeUpCluster()) == made_up_day(7, MadeUpCluster())
-    assert made_up_day(7, MadeUpCluster()).pods != made_up_day(8, MadeUpCluster()).pods
+    first, again, other = (made_up_day(seed, MadeUpCluster()) for seed in (7, 7, 8))
+    assert list(first.pods) == list(again.pods) != list(other.pods)
+    assert list(first.nodes) == list(again.nodes) != list(other.nodes)
+
+
+def test_a_longer_day_begins_as_the_shorter_one() -> None:
+    day, days = (made_up_day(7, MadeUpCluster(hours=hours)) for hours in (24, 72))
+    for short, long in (([pod.created for pod in day.pods], [pod.created for pod in days.pods]),
+                        ([node.since for node in day.nodes], [node.since for node in days.nodes])):  # fmt: skip
+        assert len(short) < len(long)
+        assert long[: len(short)] == short
+
+
+def test_a_year_is_read_in_the_room_of_a_day() -> None:
+    def read(days: int) -> int:
+        """Bytes that are held at most."""
+        made = made_up_day(1, MadeUpCluster(hours=24.0 * days))
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in made.pods) + sum(1 for _ in made.nodes) > 100 * days
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert read(60) < 1.2 * read(2)
 
 
 def test_inference_follows_the_hour() -> None:
@@ -39,19 +65,21 @@ def test_bursts_ask_for_several_gpus_in_one_second() -> None:
 @given(st.integers(0, 10_000), st.integers(1, 6), st.data())
 def test_inference_fits_on_the_nodes_that_stay(seed: int, nodes: int, data: st.DataObject) -> None:
     cluster = MadeUpCluster(nodes=nodes, spot_nodes=data.draw(st.integers(0, nodes)), hours=6, bursts=48)
-    day = made_up_day(seed, cluster)
-    assert [pod.created for pod in day.pods] == sorted(pod.created for pod in day.pods)
-    assert all(running(day.pods, pod.created) <= cluster.fixed_gpus for pod in day.pods)
-    assert len({pod.name for pod in day.pods}) == len(day.pods)
+    pods = list(made_up_day(seed, cluster).pods)
+    assert [pod.created for pod in pods] == sorted(pod.created for pod in pods)
+    assert all(running(pods, pod.created) <= cluster.fixed_gpus for pod in pods)
+    assert len({pod.name for pod in pods}) == len(pods)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6))
 def test_a_spot_node_is_there_once_at_a_time(seed: int, spot: int) -> None:
     day = made_up_day(seed, MadeUpCluster(nodes=spot, spot_nodes=spot))
-    assert len({node.name for node in day.nodes}) == len(day.nodes)
-    assert all(node.since < node.until and node.since < day.seconds for node in day.nodes)
-    for node in day.nodes:
-        there = sum(other.since <= node.since < other.until for other in day.nodes)
+    nodes = list(day.nodes)
+    assert len({node.name for node in nodes}) == len(nodes)
+    assert [node.since for node in nodes] == sorted(node.since for node in nodes)
+    assert all(node.since < node.until and node.since < day.seconds for node in nodes)
+    for node in nodes:
+        there = sum(other.since <= node.since < other.until for other in nodes)
         assert there <= spot
 
 

@@ -50,8 +50,8 @@ def test_inference_asks_for_the_gpus_of_nodes_that_are_always_there(pods: Path) 
 
 def test_nodes_of_one_trace_and_pods_of_another_make_a_day(nodes: Path, pods: Path) -> None:
     day = recorded_day([nodes, pods], TraceChoice(names=("a",), seconds=7200), NodeKind())
-    assert len(day.nodes) == 2
-    assert len(day.pods) == 2
+    assert len(list(day.nodes)) == 2
+    assert len(list(day.pods)) == 2
     assert day.seconds == 7200
 
 

@@ -1,0 +1,45 @@
+"""A year takes the room of some days: nothing that happens is kept."""
+
+import gc
+import tracemalloc
+
+import pytest
+
+from hvd_elastic.decide.simulate import outcome
+from hvd_elastic.decide.simulate.engine import inference_record
+from hvd_elastic.decide.simulate.inputs.made_up_day import MadeUpCluster, made_up_day
+from hvd_elastic.decide.simulate.simulation import Share, simulate
+from hvd_elastic.decide.simulate.traces.recorded_day import NodeKind
+from hvd_elastic.decide.simulate.workload import Way
+from hvd_elastic.policy.sharing import share
+from tests.hvd_elastic.decide.simulate.made_days import STALLS, job
+
+JOBS = tuple(job(name, max=4, checkpoint_every_seconds=1800.0, samples=samples)
+             for name, samples in (("a", 1e9), ("b", 2e9), ("c", float("inf"))))  # fmt: skip
+"""Two of them have a length that they do not reach, so that each change of size sets another end."""
+
+
+def most_bytes(days: float, way: Way, shared: Share | None) -> int:
+    """That are held as a day ends."""
+    cluster = MadeUpCluster(nodes=3, spot_nodes=2, kind=NodeKind(gpus=4), spot_hours=1.0, bursts=48, hours=24.0 * days)
+    held: list[int] = []
+
+    def look(part: float) -> None:
+        if part * days > len(held):
+            gc.collect()  # it empties the free lists of the interpreter, too
+            held.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        simulate(made_up_day(1, cluster), JOBS, way, STALLS, share=shared, progress=look)
+        return max(held)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("way", "shared"), [*((way, None) for way in Way), (Way.OURS, share)])
+def test_many_days_take_the_room_of_a_few(monkeypatch: pytest.MonkeyPatch, way: Way, shared: Share | None) -> None:
+    monkeypatch.setattr(outcome, "MOST_CHANGES", 20)
+    monkeypatch.setattr(inference_record, "MOST_EXACT", 20)
+    most_bytes(0.25, way, shared)
+    assert most_bytes(6, way, shared) - most_bytes(2, way, shared) < 8 * 1024
