@@ -1,6 +1,12 @@
 """NTP sets the wall clock right under a launcher and its workers: forward by an hour, and back by one."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -75,3 +81,64 @@ def test_horovodrun_waits_for_hosts_through_a_step_of_the_clock(job: Job, clock:
     job.offer(A, C, pods="first")
     trains_on(job, f"{A}:0", f"{C}:0")
     assert len(job.events("started", f"{A}:0")) == 1, "its process went on"
+
+
+SCRIPT = """\
+import time
+import horovod.torch as hvd
+import torch
+
+import hvd_elastic as elastic
+
+elastic.init()
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
+state = elastic.State(model=model, optimizer=optimizer, step=0)
+
+@elastic.run
+def train(state):
+    while state.step < 100_000:
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        state.step += 1
+        if hvd.rank() == 0:
+            print(f"step {state.step} size {hvd.size()} at {time.time()}", flush=True)
+        state.commit()
+        time.sleep(0.02)
+
+train(state)
+"""
+
+
+@pytest.mark.core
+def test_pods_train_resize_and_checkpoint_through_steps_of_the_clock(tmp_path: Path, clock: SteppedClock) -> None:
+    """Entry points, standbys, launcher and training processes: an hour on, then two back, then right."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    resized = ["--workers", "1:2:2", "--resize", "8:1,16:2,24:1", "--checkpoint", (tmp_path / "checkpoints").as_uri()]
+    with subprocess.Popen(
+        [sys.executable, "-m", "hvd_elastic.cli", "run", *resized, "--", "python", str(tmp_path / "train.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **clock.environment, "OMP_NUM_THREADS": "1"},
+    ) as job:
+        assert job.stdout is not None
+        printed, sizes = [], [0]
+        steps = iter((3600, -3600, 0))
+        for line in job.stdout:
+            printed.append(line)
+            if (found := re.search(r"step \d+ size (\d) at", line)) and int(found[1]) != sizes[-1]:
+                sizes.append(int(found[1]))
+                clock.set_on(next(steps, 0))  # in each world: the resize after it is told by another clock
+            if sizes == [0, 2, 1, 2, 1]:
+                break
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=120)
+    said = "".join(printed)
+    assert sizes == [0, 2, 1, 2, 1], said
+    times = [float(each) for each in re.findall(r"at (\d+\.\d+)", said)]
+    assert max(later - earlier for earlier, later in pairwise(times)) > 3000, "the processes were told the new time"
+    counted = [int(each) for each in re.findall(r"step (\d+) size", said)]
+    assert counted == list(range(1, len(counted) + 1)), "no step was done again"
+    assert list((tmp_path / "checkpoints").rglob("*manifest*"))
