@@ -121,7 +121,7 @@ class FiguresWriter:
             pause |= {"from": before["from"], "seconds": round(self._clock() - self._pause_began, 4)}
             pause["repeated"] += before["repeated"]
         else:
-            self._pause_began = self._clock() - event["seconds"]
+            self._pause_began = self._clock() - pause["seconds"]
         self._pauses.append(pause)
         self._reached, self._has_stepped = step, False
         self._rate.restart()
