@@ -365,7 +365,8 @@ reach test. A connection is answered with one line and may send one::
     client: launcher                                     optional: the launcher is there (ENV_LAUNCHER_SECONDS)
     client: report                                       optional: answered with one more line, a JSON object
 
-The object is `{"figures": FIGURES_FILE, "waits": [WAIT_FILE, ...], "last_exit": END}`: the fresh WAIT_FILEs, and how
+The object is `{"unix": NOW, "figures": FIGURES_FILE, "waits": [WAIT_FILE, ...], "last_exit": END}`: the worker's own
+time, which may differ from the reader's and makes ages of the times in the files; the fresh WAIT_FILEs, and how
 the last training process ended (`hvd_elastic.discovery.ledger.process_exit`). What is not known is null. For one
 release the requests `figures`, `waits` and `last-exit` of 0.1 are answered with that part alone. An unknown request is
 answered with an empty line.

@@ -64,15 +64,21 @@ class TrainingFigures:
     """What the certificate of samples proved at the end of the last epoch."""
     pauses: tuple[ResizePause, ...] = ()
     """The last eight that the process saw, oldest first."""
+    age: float | None = field(default=None, compare=False)
+    """Seconds since `unix` when the worker answered, by its own clock; None: it does not tell."""
+
+    def shift(self, now: float) -> float:
+        """What to add to these times to have them by a clock that shows `now`: a node's own may be an hour off."""
+        return 0.0 if self.age is None else now - self.age - self.unix
 
     @classmethod
-    def from_json(cls, value: object) -> "TrainingFigures | None":
-        """None if the value is no object that says when it was written."""
+    def from_json(cls, value: object, told: object = None) -> "TrainingFigures | None":
+        """None if the value is no object that says when it was written. `told`: the worker's time when it answered."""
         document = value if isinstance(value, dict) else {}
         unix = _time(document.get("unix"))
         if unix is None:
             return None
-        rate = finite_number(document.get("steps_per_second"))
+        rate, answered = finite_number(document.get("steps_per_second")), _time(told)
         return cls(
             unix=unix,
             step=_count(document.get("step"), unknown=-1),
@@ -88,6 +94,7 @@ class TrainingFigures:
             began=_time(document.get("began")),
             samples=one_line(document.get("samples"), _MAX_WORDS) or "",
             pauses=_pauses(document.get("pauses")),
+            age=None if answered is None else max(0.0, answered - unix),
         )
 
 

@@ -98,7 +98,7 @@ class Sidecar:
             wall=wall,
         )
         self._recorder = (
-            JobRecorder(options, ApiServer(access), ask=self._workers.read_report, wall=wall)
+            JobRecorder(options, ApiServer(access), ask=self._workers.read_report, wall=wall, clock=clock)
             if options.pod_uid
             else None
         )

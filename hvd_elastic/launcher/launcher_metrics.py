@@ -8,10 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from hvd_elastic.launcher.core.resize_causes import CauseKind
-from hvd_elastic.launcher.status_report import StatusReport
+from hvd_elastic.launcher.status_report import PAUSE_BUCKETS_SECONDS, StatusReport
 from hvd_elastic.system.http_server import RoutesServer, ServedPage
-
-PAUSE_BUCKETS_SECONDS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 _PREFIX: Final = "hvd_elastic_launcher"
 
@@ -41,13 +39,14 @@ class StatusCollector(Collector):
         return resizes
 
     def _pauses(self) -> Metric:
-        pauses = tuple(self._report.pauses)
-        buckets = [(f"{bound:g}", float(sum(p <= bound for p in pauses))) for bound in PAUSE_BUCKETS_SECONDS]
+        pauses = self._report.pauses
+        known = zip(PAUSE_BUCKETS_SECONDS, pauses.up_to, strict=True)
+        buckets = [(f"{bound:g}", float(number)) for bound, number in known]
         return HistogramMetricFamily(
             f"{_PREFIX}_pause_seconds",
             "From the first notification or death until all members of a new world have arrived.",
-            buckets=[*buckets, ("+Inf", float(len(pauses)))],
-            sum_value=sum(pauses),
+            buckets=[*buckets, ("+Inf", float(pauses.count))],
+            sum_value=pauses.seconds,
         )
 
 

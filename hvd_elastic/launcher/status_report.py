@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hvd_elastic.discovery.snapshot import Host
 
 KEPT_RESIZES: Final = 20
+PAUSE_BUCKETS_SECONDS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Of the metric `pause_seconds`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +72,28 @@ class Status:
         return {**asdict(self), "resizes": [resize.document() for resize in self.resizes]}
 
 
+@dataclass(slots=True, kw_only=True)
+class PauseCounts:
+    """How long the pauses before all worlds after the first were, in the form of a histogram."""
+
+    up_to: list[int] = field(default_factory=lambda: [0] * len(PAUSE_BUCKETS_SECONDS))
+    """How many had at most the seconds of each bucket."""
+    count: int = 0
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        known = zip(self.up_to, PAUSE_BUCKETS_SECONDS, strict=True)
+        self.up_to = [number + (seconds <= bound) for number, bound in known]
+        self.count, self.seconds = self.count + 1, self.seconds + seconds
+
+
 class StatusReport:
     """Keeps the status and the counters. Belongs to the driver's thread, but for `text` and the counters' values."""
 
     def __init__(self, run_dir: Path) -> None:
         self.status = Status()
         self.resizes_by_cause: Counter[CauseKind] = Counter()
-        self.pauses: list[float] = []
-        """Seconds, one for each world after the first."""
+        self.pauses = PauseCounts()
         self.text = ""
         """The status as last written, for other threads."""
         self._path = run_dir / STATUS_FILE
@@ -95,7 +111,7 @@ class StatusReport:
             )
         )
         if resize.pause_seconds is not None:
-            self.pauses.append(resize.pause_seconds)
+            self.pauses.add(resize.pause_seconds)
             self.resizes_by_cause.update({cause.kind for cause in resize.causes} or {CauseKind.OTHER})
 
     def process_started(self, *, is_restart: bool) -> None:

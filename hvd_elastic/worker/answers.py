@@ -1,7 +1,6 @@
 """What READY_PORT answers: the worker's own line, and its report of what its training processes have written."""
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable
@@ -62,9 +61,10 @@ def report_answer(
     request: str, run_dir: Path, slots: int, last_exit: ProcessExit | None, *, clock: Callable[[], float] = time.time
 ) -> bytes:
     """Return the line that answers one of REPORT_REQUESTS. `slots`: processes that may have a WAIT_FILE."""
-    since = clock() - _FRESH_SECONDS
-    waits = [_object(run_dir / f"{WAIT_FILE}.{rank}", _WAIT_BYTES, since) for rank in range(slots)]
+    now = clock()
+    waits = [_object(run_dir / f"{WAIT_FILE}.{rank}", _WAIT_BYTES, now) for rank in range(slots)]
     parts = {
+        "unix": b"%.3f" % now,
         "figures": _object(run_dir / FIGURES_FILE, FIGURES_MAX_BYTES) or b"null",
         "waits": _array([wait for wait in waits if wait]),
         "last_exit": last_exit.to_json() if last_exit else b"null",
@@ -80,15 +80,18 @@ def _array(objects: list[bytes]) -> bytes:
     return array
 
 
-def _object(path: Path, most_bytes: int, since: float = -math.inf) -> bytes:
-    """The file if it is one line with a JSON object, not too long and not older than `since`, else nothing.
+def _object(path: Path, most_bytes: int, now: float | None = None) -> bytes:
+    """The file if it is one line with a JSON object, not too long and fresh at `now`, if that is given; else nothing.
+
+    One from the future is not fresh: the clock was set back after it was written.
 
     The script could write anything there, and anybody may ask: nothing else of the pod's files must come out.
     """
     try:
         with path.open("rb") as file:
             line, written = file.read(most_bytes + 1), os.fstat(file.fileno()).st_mtime
-        is_whole = len(line) <= most_bytes and line.endswith(b"\n") and line.count(b"\n") == 1 and written > since
+        is_fresh = now is None or abs(now - written) < _FRESH_SECONDS
+        is_whole = len(line) <= most_bytes and line.endswith(b"\n") and line.count(b"\n") == 1 and is_fresh
         return line[:-1] if is_whole and isinstance(json.loads(line.decode()), dict) else b""
     except (OSError, ValueError, RecursionError):
         return b""

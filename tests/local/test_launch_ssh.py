@@ -1,9 +1,11 @@
 """`hvd-elastic launch` over a real sshd on this machine."""
 
 import contextlib
+import gc
 import getpass
 import logging
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -14,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -320,3 +323,40 @@ def _until(condition: Callable[[], object], *, seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_connection_of_weeks_notes_no_host_and_keeps_no_command_that_has_ended(
+    runner: SshCommandRunner, sshd: Daemon
+) -> None:
+    for _ in range(20):
+        command = runner.start(HOST, ["true"], {})
+        assert command.wait() == 0
+    del command
+    gc.collect()
+    kept = [each for each in gc.get_objects() if isinstance(each, subprocess.Popen) and "true" in str(each.args)]
+    assert len(kept) <= 2
+    known = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh" / "known_hosts"
+    assert not known.exists() or f"]:{sshd.port} " not in known.read_text()
+
+
+_TALKATIVE: Final = """\
+#!/bin/sh
+case "$*" in *ControlMaster=yes*) ;; *) exit 0 ;; esac
+for word; do case $word in ControlPath=*) touch "${word#ControlPath=}" ;; esac; done
+yes "an error that somebody should see" | head -c 200000 >&2
+touch "${0%/*}/said-all"
+exec sleep 1000
+"""
+
+
+def test_a_master_that_says_much_is_not_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads a pipe that is full: all commands of that host would wait with it."""
+    program = tmp_path / "ssh"
+    program.write_text(_TALKATIVE)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    runner = SshCommandRunner(tmp_path / "run", port=None, identity_file=None, changed=lambda: None)
+    runner.expect((HOST,))
+    _until((tmp_path / "said-all").exists)
+    assert runner.is_open(HOST)
+    runner.close()

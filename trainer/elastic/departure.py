@@ -39,10 +39,14 @@ def has_no_successor(*, wall: Callable[[], float] = time.time) -> bool:
 
 
 def checkpoint_seconds(*, wall: Callable[[], float] = time.time) -> float:
-    """Seconds that a checkpoint may take for which training waits: what is left of the grace once the pod is ending."""
+    """Seconds that a checkpoint may take for which training waits: what is left of the grace once the pod is ending.
+
+    An age that no pod reaches is a jump of the clock. Then the pod counts as one that ends as of now.
+    """
     grace = float(os.environ.get(ENV_GRACE_SECONDS) or GRACE_SECONDS)
     try:
         gone = wall() - (run_dir() / LEAVE_FILE).stat().st_mtime
     except OSError:
         return grace * _SHARE
-    return max(0.0, min(grace * _SHARE, drain_seconds(grace) - gone))
+    left = drain_seconds(grace) - (gone if 0.0 <= gone <= 2 * grace else 0.0)
+    return max(0.0, min(grace * _SHARE, left))

@@ -53,6 +53,8 @@ class FiguresWriter:
         self._pauses: deque[dict[str, Any]] = deque(maxlen=PAUSES)
         self._has_stepped = True
         """Whether a step was done since the last pause."""
+        self._pause_began = 0.0
+        """When the last pause began, by a clock that does not jump."""
         self._reached = 0
         """The last step that this process has done."""
         self._began: tuple[int | None, object] = (None, None)
@@ -116,9 +118,10 @@ class FiguresWriter:
         }
         if not self._has_stepped and self._pauses:
             before = self._pauses.pop()
-            began = before["unix"] - before["seconds"]
-            pause |= {"from": before["from"], "seconds": round(pause["unix"] - began, 4)}
+            pause |= {"from": before["from"], "seconds": round(self._clock() - self._pause_began, 4)}
             pause["repeated"] += before["repeated"]
+        else:
+            self._pause_began = self._clock() - pause["seconds"]
         self._pauses.append(pause)
         self._reached, self._has_stepped = step, False
         self._rate.restart()

@@ -6,7 +6,7 @@ with it, so that one resize is one entry; where there are none it counts when it
 all times are Unix seconds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -68,13 +68,19 @@ class WorldHistory:
     """The last ones."""
     rank0: str = ""
     """UID of the worker that had them."""
+    shift: float = 0.0
+    """What to add to their times to have them by this side's clock."""
     stepped: float | None = None
     """When a new step was last seen, by this side's clock."""
     has_registered: bool = False
     """Whether a process of a script that tells no steps has come into `elastic.run` (`contract.REGISTERED_FILE`)."""
     _members: dict[str, _Member] = field(default_factory=dict)
     _paused: float = 0.0
-    """End of the last pause that the ledger has."""
+    """End of the last pause that the ledger has, by the clock of who told it."""
+    _teller: tuple[str, float | None] | None = None
+    """The process that told pauses last: its worker, and when it began."""
+    _told: float | None = None
+    """The end of the last of its pauses that the ledger has; None: it has none of them."""
     _changed: float = 0.0
     """When the world last changed."""
     _differs_since: float | None = None
@@ -107,6 +113,11 @@ class WorldHistory:
     def has_run(self) -> bool:
         """Whether the script was seen to get into its training."""
         return self.has_registered or self._reached >= 0 or (self.figures is not None and self.figures.step >= 0)
+
+    @property
+    def written(self) -> float:
+        """When the last figures were written, by this side's clock."""
+        return 0.0 if self.figures is None else self.figures.unix + self.shift
 
     @property
     def is_unsettled(self) -> bool:
@@ -157,15 +168,16 @@ class WorldHistory:
         """What rank 0's process says: each pause that is new is a change of the world."""
         if self.figures is None or (figures.step, uid) != (self.figures.step, self.rank0):
             self.stepped = now
-        self.figures, self.rank0 = figures, uid
-        fresh = [pause for pause in figures.pauses if _middle(pause) > self._paused] if self.world else []
+        self.figures, self.rank0, self.shift = figures, uid, figures.shift(now)
+        fresh = self._fresh((uid, figures.began), figures.pauses) if self.world else ()
         passed: ResizePause | None = None
         for pause in fresh:
             trains = self._trains(pause.to_size)
             is_last, is_whole = pause is fresh[-1], pause.to_size in {0, len(trains) * self.slots}
             self._is_settling = is_last and not is_whole
-            if self._is_settling and now < pause.unix + SETTLING_SECONDS:
+            if self._is_settling and now < pause.unix + self.shift + SETTLING_SECONDS:
                 break
+            self._told = pause.unix
             whole = _together(passed, pause)
             if is_last or is_whole:
                 passed = None
@@ -173,10 +185,25 @@ class WorldHistory:
             else:  # that world is over, and no state tells any more who was in it
                 passed = whole
         # A file that an earlier process has left says nothing of a new world.
-        if not self.world and figures.step >= 0 and figures.unix > self._changed and self._trains():
+        if not self.world and figures.step >= 0 and self.written > self._changed and self._trains():
             self._paused = max([self._paused, *(pause.unix for pause in figures.pauses)])
+            self._teller = uid, figures.began
+            self._told = figures.pauses[-1].unix if figures.pauses else None
             yield self._begin_anew(figures, now)
         self._reached = figures.step if self.world else self._reached
+
+    def _fresh(self, teller: tuple[str, float | None], pauses: Sequence[ResizePause]) -> Sequence[ResizePause]:
+        """Those that the ledger does not have. A process lists its own in their order, whatever its clock did; those
+        that another one has told are known by their times.
+        """
+        ends = [pause.unix for pause in pauses]
+        if teller == self._teller and self._told is None:
+            return pauses
+        if teller == self._teller and self._told in ends:
+            return pauses[ends.index(self._told) + 1 :]
+        fresh = [pause for pause in pauses if _middle(pause) > self._paused]
+        self._teller, self._told = teller, max(set(ends) - {pause.unix for pause in fresh}, default=None)
+        return fresh
 
     def take_last_figures(self, figures: TrainingFigures, now: float) -> Iterator[WorldChanged]:
         """What rank 0 told when training had ended, unless another one was heard of after it."""
@@ -185,7 +212,7 @@ class WorldHistory:
 
     def _begin_anew(self, figures: TrainingFigures, now: float) -> WorldChanged:
         """Somebody trains again. A process that came after the last world's begin has its state from a checkpoint."""
-        is_newcomer = figures.began is not None and figures.began > self._began
+        is_newcomer = figures.began is not None and figures.began + self.shift > self._began
         changed = self._change(self._trains(figures.size), None, now)
         if not is_newcomer or figures.began_step < 0:
             return changed
@@ -212,7 +239,7 @@ class WorldHistory:
         if self.figures is None:
             return LASTING_SECONDS if self.has_trained or self.has_registered else FIGURES_SECONDS
         # Figures of the new world tell its pause, if they tell any.
-        is_told = self.figures.size == len(trains) * self.slots and self.figures.unix > since
+        is_told = self.figures.size == len(trains) * self.slots and self.written > since
         return LASTING_SECONDS if is_told else FIGURES_SECONDS
 
     def _trains(self, size: int = 0) -> tuple[str, ...]:

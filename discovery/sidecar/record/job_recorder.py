@@ -28,6 +28,7 @@ from hvd_elastic.discovery.sidecar.launcher.launcher_pods import LauncherPods
 from hvd_elastic.discovery.sidecar.record.launcher_reports import has_registered, last_figures
 from hvd_elastic.discovery.sidecar.record.ledger_store import LedgerTakenOverError
 from hvd_elastic.discovery.sidecar.record.ledger_writer import LedgerWriter
+from hvd_elastic.discovery.sidecar.record.slewed_clock import SlewedClock
 from hvd_elastic.discovery.sidecar.record.status_publisher import StatusPublisher
 from hvd_elastic.discovery.sidecar.record.worker_inquiry import WorkerInquiry
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
@@ -59,7 +60,7 @@ class JobRecorder:
         """`ask` asks the worker at an address. `wall` gives Unix seconds, and may jump; by `clock`, which may not, it
         is decided when to write.
         """
-        self._wall, self._clock, self._run_dir = wall, clock, options.run_dir
+        self._unix, self._clock, self._run_dir = SlewedClock(wall, clock), clock, options.run_dir
         self._launchers = LauncherPods(server, options)
         self._status_publisher = StatusPublisher(server, options)
         self._ledger = LedgerWriter(
@@ -94,7 +95,7 @@ class JobRecorder:
     def run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._turn()
+                self.turn()
             self._attempt("its beginning", self._begin_if_due)
             if self._has_begun:
                 self._conclude()
@@ -102,7 +103,8 @@ class JobRecorder:
             log.warning("this launcher's record ends here: %s", error)
         self._is_over = True
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Let a moment pass, take what has come, and do what is due by now."""
         self._receive()
         self._attempt("its beginning", self._begin_if_due)
         if not self._has_begun:
@@ -212,4 +214,4 @@ class JobRecorder:
         self._ledger.add(self._history.end(own, for_good=for_good, now=self._now()))
 
     def _now(self) -> float:
-        return round(self._wall(), 3)
+        return round(self._unix(), 3)

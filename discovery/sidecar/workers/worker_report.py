@@ -36,7 +36,7 @@ class WorkerReport:
         if not isinstance(document, dict):
             return cls()
         return cls(
-            figures=TrainingFigures.from_json(document.get("figures")),
+            figures=TrainingFigures.from_json(document.get("figures"), document.get("unix")),
             waits=rank_waits(document.get("waits")),
             last_exit=ProcessExit.from_json(document.get("last_exit")),
         )

@@ -7,13 +7,12 @@ next one forms, Horovod's driver decides.
 
 import logging
 import threading
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.discovery.snapshot import Host
 from hvd_elastic.launcher.core.slot_placement import Slot, SlotKey
-from hvd_elastic.launcher.protocol.horovod_messages import Registration
+from hvd_elastic.launcher.protocol.horovod_messages import NoticeStamps, Registration
 from hvd_elastic.launcher.protocol.rendezvous_server import RendezvousServer, Reply
 from hvd_elastic.launcher.script_reports import ScriptReports
 from hvd_elastic.mpijob.contract import JoinAnswer, WriterAnswer
@@ -93,12 +92,13 @@ class WorldGate:
 class WorkerClient:
     """Tells a worker of changed hosts, in place of Horovod's `WorkerNotificationClient`."""
 
-    def __init__(self, registration: Registration) -> None:
-        self._registration = registration
+    def __init__(self, registration: Registration, stamps: NoticeStamps) -> None:
+        """`stamps`: those of all workers."""
+        self._registration, self._stamps = registration, stamps
 
     def notify_hosts_updated(self, _timestamp: int, _update: object) -> None:
         """Tell it. Raises HorovodMessageError."""
-        self._registration.notify(time.time_ns())
+        self._registration.notify(self._stamps.next_stamp())
 
 
 class HorovodrunRendezvous:
@@ -106,7 +106,7 @@ class HorovodrunRendezvous:
 
     def __init__(self, token: str, reports: ScriptReports | None) -> None:
         """`token`: what a process of this job shows. `reports`: takes what the sidecar is to know."""
-        self._gate = WorldGate()
+        self._gate, self._stamps = WorldGate(), NoticeStamps()
         self._server = RendezvousServer(_ALL_ADDRESSES, self, token=token, reports=reports)
         self._driver: ElasticDriver | None = None
 
@@ -168,7 +168,7 @@ class HorovodrunRendezvous:
 
     def register(self, key: SlotKey, registration: Registration, *, proven: bool) -> None:
         if self._driver is not None:
-            self._driver._worker_clients[key] = WorkerClient(registration)
+            self._driver._worker_clients[key] = WorkerClient(registration, self._stamps)
 
 
 def _slot(info: "SlotInfo") -> Slot:

@@ -15,14 +15,19 @@ training processes tell the sidecar goes to RUN_DIR (`script_reports`).
 **What a command costs.** horovodrun starts a new Python for each run of the discovery script, once a second, and for
 each worker (`safe_shell_exec.py`), and multiprocessing has that import the main module again. Of a horovodrun that was
 started as a script that is all of its launcher. A program that was given with `-c` has no module to import.
+
+**By which clock it waits.** Its time-outs and cooldowns are differences of `time.time()` (`common/util/timeout.py`,
+`elastic/discovery.py`): while it waits for hosts, NTP setting the clock right by an hour would end the job.
 """
 
 import functools
 import os
 import secrets
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from hvd_elastic.horovod.patch_set import installed_patches
@@ -52,8 +57,18 @@ def main() -> None:
     gloo_run.launch_gloo_elastic = functools.partial(_launch_elastic, gloo_run.launch_gloo_elastic, reports)
     if installed_patches():
         launch.gloo_built = _has_gloo
+    wait_by_a_steady_clock()
     sys.argv = ["horovodrun", *arguments]
     launch.run_commandline()
+
+
+def wait_by_a_steady_clock() -> None:
+    """Have what Horovod's launcher waits for end when so much time has passed, whatever the wall clock does."""
+    from horovod.runner.common.util import timeout
+    from horovod.runner.elastic import discovery
+
+    for module in (timeout, discovery):
+        module.time = SimpleNamespace(time=time.monotonic)
 
 
 def _launch_elastic(launch: Callable[..., object], reports: ScriptReports | None, *arguments: Any) -> object:

@@ -12,6 +12,7 @@ import errno
 import json
 import socket
 import struct
+import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import IO, Any, Final
@@ -58,6 +59,21 @@ class Form(StrEnum):
     """As Horovod is published."""
     JSON = "json"
     """With the patch `worker-addresses`."""
+
+
+class NoticeStamps:
+    """Stamps for notices that the hosts have changed. Not thread-safe.
+
+    Workers pass over a notice whose stamp is not above that of the last one. So a clock that is set back must not show.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next_stamp(self) -> int:
+        """In nanoseconds, as the wall clock has it if that has gone on."""
+        self._last = max(self._last + 1, time.time_ns())
+        return self._last
 
 
 class Registration:

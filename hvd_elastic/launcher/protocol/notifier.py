@@ -2,10 +2,9 @@
 
 import logging
 import queue
-import time
 from collections.abc import Callable
 
-from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, Registration
+from hvd_elastic.launcher.protocol.horovod_messages import HorovodMessageError, NoticeStamps, Registration
 from hvd_elastic.system.background_threads import start_thread
 
 logger = logging.getLogger(__name__)
@@ -18,7 +17,7 @@ class Notifier:
         """`done(delivered)` is called from the thread after each notification."""
         self._done = done
         self._waiting: queue.SimpleQueue[Registration | None] = queue.SimpleQueue()
-        self._stamp = 0
+        self._stamps = NoticeStamps()
 
     def start(self) -> None:
         start_thread("notices", self._run, log=logger)
@@ -45,9 +44,8 @@ class Notifier:
                 self._done(delivered)  # whoever waits for it must not wait for ever
 
     def _send(self, registration: Registration) -> bool:
-        self._stamp = max(self._stamp + 1, time.time_ns())
         try:
-            registration.notify(self._stamp)
+            registration.notify(self._stamps.next_stamp())
         except HorovodMessageError as error:
             logger.debug("%s", error)
             return False

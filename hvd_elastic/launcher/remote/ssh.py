@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -62,6 +63,8 @@ _PROGRESS: Final = ("debug", "OpenSSH_", "Authenticated to ", "Transferred: ", "
 """How lines of its log begin that name no error."""
 
 _LOG_TAIL_BYTES: Final = 1 << 16
+_LAST_LINES: Final = 20
+"""Of a master that ends, which are told."""
 
 _WATCH: Final = (
     "exec 3<&0; "
@@ -146,7 +149,7 @@ class SshCommandRunner:
             raise
         session = SshSession(process, log)
         if master:
-            master.sessions.append(process)
+            master.add_session(process)
         session.send(exports)
         return session
 
@@ -158,7 +161,8 @@ class SshCommandRunner:
     def _ssh(self, address: str, path: Path | None) -> list[str]:
         options = [*_OPTIONS, f"ControlPath={path or 'none'}"]
         if _asks_about_keys(address):
-            options.append("StrictHostKeyChecking=no")
+            # Nothing is asked of what it would keep: a line for each pod that there ever was.
+            options += ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"]
         argv = ["ssh", *(argument for option in options for argument in ("-o", option))]
         argv += ["-p", str(self._port)] if self._port is not None else []
         argv += ["-i", self._identity_file] if self._identity_file is not None else []
@@ -226,8 +230,8 @@ class _MasterConnection:
         self.is_open = False
         self.path = path
         self._process: subprocess.Popen[bytes] | None = None
-        self.sessions: list[subprocess.Popen[bytes]] = []
-        """The commands that run over it."""
+        self._sessions: list[subprocess.Popen[bytes]] = []
+        """The commands that run over it, and some that have ended."""
         self._address, self._ssh, self._changed = address, ssh, changed
         self._uid = uid
         self._is_needed = False
@@ -256,6 +260,10 @@ class _MasterConnection:
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def add_session(self, process: subprocess.Popen[bytes]) -> None:
+        """Note a command. A host may stay for weeks, and its process be started again and again."""
+        self._sessions = [*(each for each in self._sessions if each.poll() is None), process]
+
     def retire(self) -> None:
         """Accept no new command, and end with the last one that runs.
 
@@ -268,7 +276,7 @@ class _MasterConnection:
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):
             stop = [*self._ssh(self._address, self.path), "-o", "ControlMaster=no", "-O", "stop", self._address]
             subprocess.run(stop, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=1)
-        for session in self.sessions:
+        for session in self._sessions:
             session.wait()
         self.drop()
 
@@ -325,10 +333,13 @@ class _MasterConnection:
                 time.sleep(0.005)
             opened = process.poll() is None
             self._report(opened)
+            assert process.stderr is not None
+            # Read all the time: one that has filled its pipe in a month would write no more, and hold up all commands.
+            said = deque(process.stderr, maxlen=_LAST_LINES)
             process.wait()
             self._report(False)
-            if not opened and process.stderr:
-                self._complain(process.stderr.read().decode(errors="replace").strip())
+            if not opened:
+                self._complain(b"".join(said).decode(errors="replace").strip())
         return opened
 
     def _report(self, is_open: bool) -> None:

@@ -5,6 +5,8 @@ If one fails after an update of Horovod: read the named module's diff, fix the c
 
 import inspect
 import pickle
+import re
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
@@ -14,8 +16,8 @@ import pytest
 horovod = pytest.importorskip("horovod")
 
 from horovod.runner import gloo_run, launch  # noqa: E402
-from horovod.runner.common.util import hosts, network, secret  # noqa: E402
-from horovod.runner.elastic import constants, rendezvous, worker  # noqa: E402
+from horovod.runner.common.util import hosts, network, secret, timeout  # noqa: E402
+from horovod.runner.elastic import constants, discovery, rendezvous, worker  # noqa: E402
 from horovod.runner.elastic.driver import ElasticDriver  # noqa: E402
 from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars  # noqa: E402
 from horovod.runner.http import http_client  # noqa: E402
@@ -110,3 +112,24 @@ def test_the_run_environment_has_no_other_names() -> None:
         "HOROVOD_ELASTIC",
     }
     assert names == ours, f"{WHAT_TO_DO} gloo_run.create_run_env_vars, used by worker_environment"
+
+
+def test_a_step_of_the_wall_clock_ends_no_wait_of_horovodrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (timeout, discovery):
+        used = re.findall(r"\btime\.(\w+)", inspect.getsource(module))
+        assert set(used) == {"time"}, f"{WHAT_TO_DO} {module.__name__}"
+        monkeypatch.setattr(module, "time", module.time)  # put back afterwards
+    stock_horovodrun.wait_by_a_steady_clock()
+    waiting, host = timeout.Timeout(600, "{activity}"), discovery.HostState(cooldown_range=(60, 120))
+    host.blacklist()
+    wall = time.time
+    for step in (3600.0, -3600.0):
+        monkeypatch.setattr(time, "time", lambda step=step: wall() + step)
+        assert not waiting.timed_out()
+        assert 0 < waiting.remaining() <= 600
+        assert not host.is_resurrected()
+    steady = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: steady() + 601)
+    stock_horovodrun.wait_by_a_steady_clock()
+    assert waiting.timed_out()
+    assert host.is_resurrected()

@@ -23,11 +23,13 @@ from hypothesis import strategies as st
 
 from hvd_elastic.horovod.patch_set import installed_patches
 from hvd_elastic.launcher.core.signs_of_life import PingOutcome
+from hvd_elastic.launcher.horovodrun.horovodrun_rendezvous import WorkerClient
 from hvd_elastic.launcher.protocol import horovod_messages, plain_pickle
 from hvd_elastic.launcher.protocol.horovod_messages import (
     Form,
     HorovodMessageError,
     HostUnreachableError,
+    NoticeStamps,
     Registration,
 )
 from hvd_elastic.launcher.protocol.plain_pickle import PlainPickleError, load_containers, load_reply
@@ -227,6 +229,20 @@ def test_horovods_own_service_understands_the_notification(service: Any) -> None
     registration.notify(time.time_ns())
     assert [result for _, result in manager.heard] == [HostUpdateResult.mixed] * 2
     assert manager.heard[0][0] < manager.heard[1][0], "two changes in one second are two"
+
+
+def test_a_clock_that_is_set_back_hides_no_change(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Horovod's `State.check_host_updates` passes over a stamp that is not above that of the last one."""
+    manager, server = service
+    stamps, wall = NoticeStamps(), time.time_ns
+    client = WorkerClient(registered(server), stamps)
+    client.notify_hosts_updated(0, None)
+    monkeypatch.setattr(time, "time_ns", lambda: wall() - 3600 * 10**9)
+    client.notify_hosts_updated(0, None)
+    WorkerClient(registered(server), stamps).notify_hosts_updated(0, None)
+    heard = [stamp for stamp, _ in manager.heard]
+    assert len(heard) == 3
+    assert heard == sorted(set(heard))
 
 
 def test_horovods_own_service_answers_a_ping_and_a_stopped_one_does_not(service: Any, silent: Registration) -> None:

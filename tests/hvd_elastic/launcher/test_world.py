@@ -1,7 +1,9 @@
 """Single decisions of the world, step by step; test_world_machine.py has the promises that always hold."""
 
+import gc
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -524,3 +526,32 @@ def test_slots_that_only_hand_the_state_over_do_not_count_as_slots() -> None:
     story.asks("b")
     (finish,) = [action for action in story.wait(601.0) if isinstance(action, FinishJob)]
     assert finish.reason.startswith("1 of 2 needed slots for 600 s")
+
+
+def test_sixty_days_of_lost_pods_leave_nothing_behind() -> None:
+    """One of four pods is lost each ten minutes, and another one comes in its place."""
+    story, pods, blocks = Story(), list("abcd"), list[int]()
+
+    def listed() -> list[Action]:
+        hosts = tuple(Host(alias=f"{uid}-1", address="x", slots=1, pod=f"w{uid}") for uid in pods)
+        story.world.hosts_seen(hosts, story.now)
+        return story.actions()
+
+    listed()
+    story.train(*(f"{uid}-1" for uid in pods))
+    for number in range(8640):
+        story.dies(f"{pods.pop(0)}-1")
+        pods.append(f"uid{number}")
+        listed()
+        for uid in pods[:-1]:
+            story.asks(f"{uid}-1")
+        resized = story.train(*(f"{uid}-1" for uid in pods))
+        assert causes(resized)
+        del story.numbers[next(iter(story.numbers))]
+        story.wait(600.0)
+        assert len(story.world.blacklisted(story.now)) <= 2
+        if number in {2000, 8000}:
+            gc.collect()
+            blocks.append(sys.getallocatedblocks())
+    assert not story.world.finished
+    assert blocks[1] - blocks[0] < 600, "less than an object for each tenth"

@@ -36,23 +36,29 @@ NOT_ONE_LINE_OF_JSON = [
 ]
 
 
-def line(run_dir: Path, slots: int = 1, last_exit: ProcessExit | None = None) -> bytes:
-    return report_answer("report", run_dir, slots, last_exit)
+def line(run_dir: Path, slots: int = 1, last_exit: ProcessExit | None = None, *, step: float = 0.0) -> bytes:
+    """What the worker reports when its clock has been set on by `step` seconds."""
+    return report_answer("report", run_dir, slots, last_exit, clock=lambda: time.time() + step)
 
 
-def report(run_dir: Path, slots: int = 1) -> Any:
-    return json.loads(line(run_dir, slots))
+def report(run_dir: Path, slots: int = 1, *, step: float = 0.0) -> Any:
+    """The same without the time of the answer."""
+    known = json.loads(line(run_dir, slots, step=step))
+    assert abs(known.pop("unix") - time.time() - step) < 60
+    return known
 
 
 def test_all_that_is_known_is_one_line(tmp_path: Path) -> None:
-    assert line(tmp_path) == b'{"figures":null,"waits":[],"last_exit":null}\n'
+    assert report(tmp_path) == {"figures": None, "waits": [], "last_exit": None}
     (tmp_path / FIGURES_FILE).write_bytes(FIGURES)
     for slot in range(3):
         (tmp_path / f"{WAIT_FILE}.{slot}").write_bytes(WAIT)
     parts = FIGURES[:-1], WAIT[:-1], WAIT[:-1], ENDED.to_json()
-    assert line(tmp_path, 2, ENDED) == b'{"figures":%b,"waits":[%b,%b],"last_exit":%b}\n' % parts
-    known = WorkerReport.from_json(line(tmp_path, 2, ENDED))
+    said = line(tmp_path, 2, ENDED)
+    assert said.partition(b",")[2] == b'"figures":%b,"waits":[%b,%b],"last_exit":%b}\n' % parts
+    known = WorkerReport.from_json(said)
     assert known.figures == TrainingFigures(unix=1_700_000_000.0, step=41, size=2)
+    assert known.figures.age == pytest.approx(time.time() - 1_700_000_000.0, abs=60)
     assert ([wait.rank for wait in known.waits], known.last_exit) == ([1, 1], ENDED)
 
 
@@ -76,6 +82,19 @@ def test_the_word_of_a_process_that_was_killed_is_soon_none(tmp_path: Path) -> N
     old = time.time() - 11.0
     os.utime(path, (old, old))
     assert report(tmp_path)["waits"] == []
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_word_from_before_a_step_of_the_clock_is_no_fresh_one(tmp_path: Path, step: float) -> None:
+    """A process that lives replaces it within a second; one that was killed has left it for good."""
+    (tmp_path / f"{WAIT_FILE}.0").write_bytes(WAIT)
+    assert report(tmp_path)["waits"]
+    assert report(tmp_path, step=step)["waits"] == []
+    (tmp_path / FIGURES_FILE).write_text(json.dumps({"unix": time.time()}) + "\n")
+    figures = WorkerReport.from_json(line(tmp_path, step=step)).figures
+    assert figures is not None
+    assert figures.age is not None
+    assert figures.age >= 0
 
 
 def test_the_line_is_never_too_long(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from hvd_elastic.trainer.elastic import departure
         pytest.param(0.0, 24.0, id="at once after SIGTERM"),
         pytest.param(20.0, 9.0, id="what the pod still waits: the grace less a second of reserve"),
         pytest.param(60.0, 0.0, id="over"),
+        pytest.param(3610.0, 24.0, id="the clock was set on meanwhile"),
+        pytest.param(-3590.0, 24.0, id="the clock was set back meanwhile"),
     ],
 )
 def test_a_checkpoint_may_take_what_is_left_of_the_grace(

@@ -19,6 +19,8 @@ class Process:
 
     def __init__(self, folder: Path) -> None:
         self.now, self.saves, self._folder = 1000.0, SaveCounts(), folder
+        self.wall = 1_700_000_000.0
+        """What the wall clock shows more than the one that does not jump."""
         self.samples = self.save_error = ""
         self.published: list[str] = []
         self.writer = FiguresWriter(
@@ -44,7 +46,7 @@ class Process:
 
     def hear(self, kind: events.Kind, **fields: object) -> None:
         world = {"rank": self.rank, "size": self.size, "step": self.step_count}
-        self.writer.on_event({"time": 1_700_000_000 + self.now, "event": kind.value, **world, **fields})
+        self.writer.on_event({"time": self.wall + self.now, "event": kind.value, **world, **fields})
 
     @property
     def figures(self) -> TrainingFigures | None:
@@ -141,6 +143,17 @@ def test_a_new_rank_0_goes_on_with_what_it_saw(process: Process) -> None:
     process.step(loss=0.4)
     pause = ResizePause(unix=1_700_001_008.0, seconds=5.0, from_size=4, to_size=3, step=30, repeated=0)
     assert (process.known.step, process.known.pauses) == (31, (pause,))
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
+def test_a_step_of_the_clock_within_a_pause_is_no_part_of_it(process: Process, seconds: float) -> None:
+    process.step(30)
+    process.reset(size=3)
+    process.wall += seconds
+    process.reset(size=4)
+    process.step()
+    (pause,) = process.known.pauses
+    assert (pause.seconds, pause.to_size) == (10.0, 4)
 
 
 def test_a_world_without_a_step_is_part_of_the_pause(process: Process) -> None:

@@ -1,7 +1,7 @@
 """Hosts that failed, and how long each is left out."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,8 @@ class Blacklist:
     """Uniform in [0, 1)."""
     _until: dict[str, float] = field(default_factory=dict)
     _count: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, float] = field(default_factory=dict)
+    """When each was added last."""
 
     def add(self, alias: str, now: float, *, for_good: bool = False) -> float:
         """Leave the alias out from now on. Returns the seconds until it may return (infinite without a range)."""
@@ -37,8 +39,13 @@ class Blacklist:
         if self.cooldown and not for_good:
             low, high = self.cooldown
             delay = max(low, min(high, low * 2.0 ** min(count, 60) + self.random() * low))
-        self._until[alias] = now + delay
+        self._until[alias], self._last[alias] = now + delay, now
         return delay
+
+    def forget_gone(self, listed: Container[str], now: float) -> None:
+        """Forget incarnations of pods that are no longer there: in weeks there are thousands of them."""
+        for alias in _long_gone(self._last, listed, now):
+            del self._until[alias], self._count[alias], self._last[alias]
 
     def blocks(self, alias: str, now: float) -> bool:
         """Whether the alias is left out now."""
@@ -77,6 +84,13 @@ class CrashLoops:
         if for_good:
             self._until[uid] = math.inf
 
+    def forget_gone(self, listed: Container[str], now: float) -> None:
+        """Forget pods that are no longer there, but for those that are not used again."""
+        for uid in _long_gone(self._last, listed, now):
+            if self._until.get(uid) != math.inf:
+                del self._count[uid], self._last[uid]
+                self._until.pop(uid, None)
+
     def blocks(self, uid: str, now: float) -> bool:
         """Whether the pod is left out now."""
         return self._until.get(uid, -math.inf) > now
@@ -84,3 +98,7 @@ class CrashLoops:
     def next_return(self, now: float) -> float:
         """When the next pod may return; infinite if none will."""
         return min((until for until in self._until.values() if until > now), default=math.inf)
+
+
+def _long_gone(last: dict[str, float], listed: Container[str], now: float) -> list[str]:
+    return [name for name, when in last.items() if name not in listed and now >= when + _FORGET_AFTER]

@@ -38,7 +38,12 @@ class HostPool:
         if hosts != self._hosts:
             self._hosts, self.unchanged_since = hosts, now
             self._by_alias = {host.alias: host for host in hosts}
-            self.lost_pods.set_listed((host.uid for host in hosts if host.pod and host.uid), now)
+            uids = {host.uid for host in hosts if host.pod and host.uid}
+            self.lost_pods.set_listed(uids, now)
+            if uids:  # a host that is no pod keeps its name, and may come back with it
+                for names in (self._blacklist, self._holds):
+                    names.forget_gone(self._by_alias, now)
+                self._crash_loops.forget_gone(uids, now)
 
     def eligible(self, now: float) -> tuple[Host, ...]:
         """The hosts that may be used, in the source's order."""

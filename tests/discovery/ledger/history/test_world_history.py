@@ -282,3 +282,49 @@ def test_a_sidecar_that_starts_again_waits_for_the_workers_answers() -> None:
     told.figures(113.0, pauses=(pause(50.2, 3.1, 2),))
     told.wait(200.0)
     assert told.entries == []
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_step_of_a_workers_clock_loses_no_pause_and_tells_none_twice(told: Told, step: float) -> None:
+    """Its times are another clock's from then on. What it says of its age is not."""
+
+    def figures(now: float, size: int, *pauses: ResizePause, of: str = "w0", shift: float = 0.0) -> None:
+        known = TrainingFigures(unix=now + shift, step=10, size=size, pauses=pauses, age=0.0, began=0.5)
+        told.write(told.history.take_figures(f"uid-{of}", known, now))
+
+    told.say(1.0, TRAINING, "w0", "w1", "w2")
+    figures(1.0, 3)
+    first = pause(100.0, 2.0, 2)
+    told.history.remove("uid-w2")
+    figures(101.0, 2, first)
+    told.history.remove("uid-w1")
+    second = pause(200.0 + step, 3.0, 1)
+    figures(201.0, 1, first, second, shift=step)
+    figures(206.0, 1, first, second, shift=step)
+    told.say(300.0, TRAINING, "w1")
+    third = pause(300.0 + step, 4.0, 2)
+    told.say(300.0, WAITING, "w1")
+    figures(301.0, 2, first, second, third, shift=step)
+    assert len(told.worlds) == 3, "who trains is not known yet"
+    told.say(302.0, TRAINING, "w1")
+    figures(303.0, 2, first, second, third, shift=step)
+    costs = [entry.pause_seconds for entry in told.entries if isinstance(entry, WorldChanged)]
+    assert costs == [None, 2.0, 3.0, 4.0]
+    assert told.history.written == 303.0
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_figures_of_a_new_world_are_told_from_those_of_before_by_their_age(told: Told, step: float) -> None:
+    told.say(1.0, TRAINING, "w0")
+    told.figures(1.0, size=1)
+    told.say(100.0, WAITING, "w0", generation=1)
+    told.wait(100.0, 102.0)
+    told.say(110.0, TRAINING, "w0", generation=1)
+    left = TrainingFigures(unix=99.0 + step, step=10, size=1, age=12.0)
+    told.write(told.history.take_figures("uid-w0", left, 111.0))
+    assert told.worlds[1:] == [(102.0, ())]
+    fresh = TrainingFigures(unix=112.0 + step, step=11, size=1, age=0.0, began=105.0 + step, began_step=8)
+    told.write(told.history.take_figures("uid-w0", fresh, 112.0))
+    last = told.entries[-1]
+    assert isinstance(last, WorldChanged)
+    assert (last.workers, last.step, last.repeated_steps) == (("w0",), 8, 2)

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ from click.testing import CliRunner
 from hvd_elastic.cli import cli
 from hvd_elastic.client.connection.cluster_client import ClusterClient
 from hvd_elastic.client.report.job_status import job_status
-from hvd_elastic.client.report.story import tell
-from hvd_elastic.client.watch.plain_watch import job_lines
+from hvd_elastic.client.report.story import Happening, Teller, tell
+from hvd_elastic.client.watch.plain_watch import MOST_KNOWN, job_lines
 from hvd_elastic.client.watch.watched_job import WatchedJob, WatchedJobReader
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi
 from testbed.terminal import Terminal
@@ -173,3 +174,29 @@ def test_without_a_terminal_there_is_a_line_for_each_change() -> None:
     assert "training with" in lines[0]
     assert "succeeded" in lines[-1]
     assert len(lines) == 2
+
+
+def test_a_watch_of_weeks_keeps_no_more_in_mind_and_tells_each_thing_once() -> None:
+    found = facts()
+    shown = job_status(found)
+    told = Teller.LEDGER
+
+    def story(number: int) -> tuple[Happening, ...]:
+        """The latest hundred of so many, as a ledger of bounded length has them."""
+        return tuple(
+            Happening(unix=float(each), about="train-worker-0", what=f"is bound {each}", teller=told)
+            for each in range(max(0, number - 100), number)
+        )
+
+    lines = job_lines(
+        (WatchedJob(status=shown, story=story(number)) for number in range(100, 10 * MOST_KNOWN, 50)),
+        clock=lambda: 0.0,
+    )
+    assert "training with" in next(lines)
+    fewest = [2**63, 2**63]
+    for number, line in enumerate(lines, 100):
+        assert line.endswith(f" is bound {number}")
+        half = number // (5 * MOST_KNOWN)
+        fewest[half] = min(fewest[half], sys.getallocatedblocks())
+    assert number == 10 * MOST_KNOWN - 51
+    assert fewest[1] - fewest[0] < MOST_KNOWN, "not an object for each fifth happening"
