@@ -6,6 +6,8 @@ from dataclasses import fields
 from enum import EnumMeta
 from typing import Any, Final
 
+from hvd_elastic.system.plain_words import printable
+
 END_OF_DATES: Final = 253_402_300_800.0
 """Unix seconds of the year 10000, the first that `datetime` does not know."""
 _MAX_TEXT: Final = 4096
@@ -46,11 +48,8 @@ def finite_number(value: object) -> float | None:
 
 
 def one_line(value: object, most: int) -> str | None:
-    """The first `most` characters of a text, without what a terminal would not show as it is; None if it is no text."""
-    if not isinstance(value, str):
-        return None
-    text = value[:most]
-    return text if text.isprintable() else "".join(each for each in text if each.isprintable())
+    """The first `most` characters of a text, made `printable`; None if it is no text."""
+    return printable(value[:most]) if isinstance(value, str) else None
 
 
 def _whole(value: object) -> int | None:
