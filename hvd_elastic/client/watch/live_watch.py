@@ -25,7 +25,7 @@ from hvd_elastic.system.background_threads import error_words, start_thread
 log = logging.getLogger(__name__)
 
 READ_SECONDS: Final = 2.0
-_LOG_LINES: Final = 200
+_LAST_LINES: Final = {"tailLines": "200", "limitBytes": str(1 << 20)}
 
 Shown = WatchedJob | Sequence[ListedJob] | Sequence[str]
 """What was read for Screen.JOB, Screen.LIST and Screen.LOG."""
@@ -128,9 +128,7 @@ class LiveWatch:
         if state.screen is Screen.JOB:
             return WatchedJobReader(self._cluster, name, namespace).read
         path = f"/api/v1/namespaces/{namespace}/pods/{state.pod}/log"
-        return lambda: [
-            said.decode(errors="replace") for said in self._cluster.stream(path, {"tailLines": str(_LOG_LINES)})
-        ]
+        return lambda: [said.decode(errors="replace") for said in self._cluster.stream(path, _LAST_LINES)]
 
 
 def _subject(state: ScreenState) -> object:

@@ -111,6 +111,9 @@ def test_what_strangers_wrote_does_not_steer_the_terminal(training: KubeApi) -> 
             screen.sees("52;c")
             assert not steering(re.sub(OURS, "", screen.said))
             screen.press(key)
+    logs = [request for request in training.requests if request.path.endswith("/log")]
+    assert logs
+    assert all("limitBytes" in request.query for request in logs)
 
 
 @pytest.mark.process
