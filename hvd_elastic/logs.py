@@ -1,10 +1,11 @@
 """Logs on stderr: text for people, one JSON object per line for machines. Only the command line configures logging."""
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
+
+from hvd_elastic.system.plain_words import printable_json
 
 
 class LogFormat(StrEnum):
@@ -26,7 +27,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return printable_json(entry)
 
 
 def configure(format: LogFormat | str = LogFormat.TEXT, level: int = logging.INFO) -> None:  # noqa: A002 - as the flag

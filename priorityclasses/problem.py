@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hvd_elastic.system.plain_words import printable
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -18,4 +20,4 @@ class Problem:
     def __str__(self) -> str:
         value = [] if self.value in (None, ...) else [repr(self.value)]
         way_out = [self.way_out] if self.way_out else []
-        return ": ".join([self.path, *value, self.what, *way_out])
+        return printable(": ".join([self.path, *value, self.what, *way_out]))

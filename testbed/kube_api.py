@@ -140,6 +140,7 @@ class Status(Exception):
     code: int
     headers: dict[str, str] = field(default_factory=dict)
     details: Json = field(default_factory=dict)
+    message: str = "injected"
 
 
 class Cut(Exception):
@@ -417,7 +418,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._answer(200, self._do(request))
         except Status as status:
-            body = {"kind": "Status", "code": status.code, "message": "injected", "details": status.details}
+            body = {"kind": "Status", "code": status.code, "message": status.message, "details": status.details}
             self._answer(status.code, body, status.headers)
         except (Cut, OSError):
             self.close_connection = True

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+import unicodedata
 
 
 class Terminal:
@@ -50,3 +51,20 @@ class Terminal:
         self.process.kill()
         self.process.wait()
         self.hang_up()
+
+
+HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b1;1H\u202e\u2066\u200f\u2028\u2029\x85\x7f\r\nFORGED owned"
+"""A stranger's words: they set the clipboard, clear the screen, write backwards, and begin a line of their own."""
+
+
+def steering(text: str) -> list[str]:
+    """The characters that a terminal obeys, by Unicode's own properties. Tabs and newlines are none."""
+    return [each for each in text if each not in "\t\n" and _steers(each)]
+
+
+def _steers(character: str) -> bool:
+    return (
+        unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}
+        or unicodedata.bidirectional(character) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+        or unicodedata.name(character, "").endswith(("-TO-LEFT MARK", "-TO-RIGHT MARK", "LETTER MARK"))
+    )

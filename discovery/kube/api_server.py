@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from hvd_elastic.mpijob.contract import HvdElasticError
+from hvd_elastic.system.plain_words import printable
 
 Json = Mapping[str, Any]
 Headers = Mapping[str, str]
@@ -55,7 +56,7 @@ class ApiStatusError(ApiError):
     def __init__(self, status: int, message: str, retry_after_seconds: float | None = None) -> None:
         self.status = status
         self.retry_after_seconds = retry_after_seconds
-        super().__init__(f"HTTP {status}: {message}")
+        super().__init__(f"HTTP {status}: {printable(message)}")
 
     @property
     def is_expired(self) -> bool:

@@ -5,11 +5,14 @@ The documents come from pods in which anybody's script runs: one with a value of
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from hvd_elastic.system.untrusted_values import finite_number, one_line
 
 _RANKS: Final = range(10**6)
+_MAX_SECONDS: Final = 366 * 86400.0
+"""No wait is longer: its beginning is a time that is written."""
 _MAX_WORDS: Final = 160
 _MAX_RANKS: Final = 8
 """That one part of the sentence names; the rest are counted."""
@@ -48,7 +51,7 @@ def _rank_wait(document: object) -> RankWait | None:
     if not isinstance(document, dict):
         return None
     rank, size = _rank(document.get("rank")), _rank(document.get("size"))
-    seconds, after = finite_number(document.get("seconds")), finite_number(document.get("after"))
+    seconds, after = _duration(document.get("seconds")), _duration(document.get("after"))
     operation = one_line(document.get("operation", ""), _MAX_WORDS)
     place = one_line(document.get("place", ""), _MAX_WORDS)
     if rank is None or size is None or seconds is None or after is None or operation is None or place is None:
@@ -58,6 +61,11 @@ def _rank_wait(document: object) -> RankWait | None:
 
 def _rank(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _RANKS else None
+
+
+def _duration(value: object) -> float | None:
+    number = finite_number(value)
+    return number if number is not None and 0 <= number < _MAX_SECONDS else None
 
 
 def stall_words(waits: Iterable[RankWait]) -> str:
@@ -71,11 +79,12 @@ def stall_words(waits: Iterable[RankWait]) -> str:
     same: dict[str, list[int]] = {}
     for each in sorted(known.values(), key=lambda each: (not each.operation, each.rank)):
         same.setdefault(_does(each), []).append(each.rank)
-    silent = [rank for rank in range(size) if rank not in known]
-    parts = [f"{_ranks(ranks)} {_plural(does, ranks)}" for does, ranks in list(same.items())[:_MAX_PARTS]]
+    silent = size - sum(rank < size for rank in known)
+    first_silent = list(islice((rank for rank in range(size) if rank not in known), _MAX_RANKS))
+    parts = [f"{_ranks(ranks, len(ranks))} {_plural(does, ranks)}" for does, ranks in list(same.items())[:_MAX_PARTS]]
     more = sum(len(ranks) for ranks in list(same.values())[_MAX_PARTS:])
     parts += [f"{more} more wait or compute elsewhere"] if more else []
-    parts += [f"nothing is heard of {_ranks(silent)}"] if silent else []
+    parts += [f"nothing is heard of {_ranks(first_silent, silent)}"] if silent else []
     return "; ".join(parts)
 
 
@@ -90,7 +99,8 @@ def _plural(does: str, ranks: Sequence[int]) -> str:
     return f"{verb} {rest}".rstrip()
 
 
-def _ranks(ranks: Sequence[int]) -> str:
-    named = ", ".join(map(str, ranks[:_MAX_RANKS]))
-    more = f" and {len(ranks) - _MAX_RANKS} more" if len(ranks) > _MAX_RANKS else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}{more}"
+def _ranks(first: Sequence[int], count: int) -> str:
+    """So many ranks, of which the first are named."""
+    named = ", ".join(map(str, first[:_MAX_RANKS]))
+    more = f" and {count - _MAX_RANKS} more" if count > _MAX_RANKS else ""
+    return f"rank{'s' if count > 1 else ''} {named}{more}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from hvd_elastic.system.plain_words import printable
 from hvd_elastic.system.untrusted_values import END_OF_DATES, finite_number, one_line
 
 _MAX_PAUSES: Final = 8
@@ -101,7 +102,7 @@ class TrainingFigures:
 def metrics_from(value: object) -> Mapping[str, float]:
     """The finite numbers by name; names that are too long, and more than sixteen, are left out."""
     numbers = ((name, finite_number(one)) for name, one in (value if isinstance(value, dict) else {}).items())
-    known = ((name, one) for name, one in numbers if one is not None and len(name) <= _MAX_METRIC_NAME)
+    known = ((printable(name), one) for name, one in numbers if one is not None and len(name) <= _MAX_METRIC_NAME)
     return dict(islice(known, _MAX_METRICS))
 
 

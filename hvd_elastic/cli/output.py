@@ -3,8 +3,6 @@
 A verb declares its formats with `output_option`, puts what it found into a `Result`, and calls `show`.
 """
 
-import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from hvd_elastic.system.plain_words import printable
+from hvd_elastic.system.plain_words import printable, printable_json
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -94,27 +92,32 @@ def of_manifests(
     )
 
 
+def say(sentence: str) -> None:
+    """Tell people one sentence beside the result, on stderr."""
+    click.echo(printable(sentence), err=True)
+
+
 def show(result: Result, output: Format) -> None:
-    """Print a result to stdout. Only on a terminal does a table have styles."""
-    click.echo(render(result, output, styled=sys.stdout.isatty()), nl=False)
+    """Print a result to stdout."""
+    click.echo(render(result, output), nl=False)
 
 
-def render(result: Result, output: Format, *, styled: bool = False) -> str:
+def render(result: Result, output: Format) -> str:
     """The text of a result with its final newline; empty if there is nothing to print."""
     if output in result.written:
         return result.written[output]()
     data = list(result.rows) if result.data is None else result.data
     match output:
         case Format.TABLE:
-            return table(result.rows, result.columns, styled=styled)
+            return table(result.rows, result.columns)
         case Format.JSON:
-            return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+            return f"{printable_json(data, indent=2)}\n"
         case Format.YAML:
             from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 
             return dump([data] if result.documents is None else result.documents)
         case Format.NAME:
-            return "".join(f"{name}\n" for name in result.names)
+            return "".join(f"{printable(name)}\n" for name in result.names)
         case _:
             raise ValueError(f"this result cannot be shown as {output}")
 
@@ -123,8 +126,8 @@ _GAP: Final = 3
 """Spaces between two columns, as kubectl prints them."""
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, styled: bool = False) -> str:
-    """Columns aligned by spaces, titles in capitals, as kubectl prints them; with `styled`, titles in bold.
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+    """Columns aligned by spaces, titles in capitals, as kubectl prints them.
 
     A table is as wide as its content: a line that is cut or wrapped cannot be parsed. rich would take ten times as
     long for a thousand rows, and is asked only how wide a character is.
@@ -135,19 +138,11 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, style
     lines = [titles, *([_cell(row.get(column.key)) for column in columns] for row in rows)]
     widths = [max(map(cell_len, texts)) for texts in zip(*lines, strict=True)]
 
-    def line(texts: Sequence[str], *, bold: bool) -> str:
-        padded = zip(texts, columns, widths, strict=True)
-        cells = (
-            _aligned(text, width - cell_len(text), right=column.right, bold=bold) for text, column, width in padded
-        )
-        return f"{(' ' * _GAP).join(cells).rstrip()}\n"
+    def aligned(text: str, column: Column, width: int) -> str:
+        missing = " " * (width - cell_len(text))
+        return missing + text if column.right else text + missing
 
-    return "".join(line(texts, bold=styled and texts is titles) for texts in lines)
-
-
-def _aligned(text: str, missing: int, *, right: bool, bold: bool) -> str:
-    shown = f"\x1b[1m{text}\x1b[0m" if bold else text
-    return " " * missing + shown if right else shown + " " * missing
+    return "".join(f"{(' ' * _GAP).join(map(aligned, texts, columns, widths)).rstrip()}\n" for texts in lines)
 
 
 def _cell(value: object) -> str:

@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from hvd_elastic.cli.output import say
+
 _LINE_SECONDS: Final = 5.0
 """Between two lines of what has a bar on a terminal. What is done sooner says nothing."""
 
@@ -22,15 +24,16 @@ def progress_bar(what: str) -> Iterator[Callable[[float, str], None]]:
             nonlocal last
             if time.monotonic() - last >= _LINE_SECONDS:
                 last = time.monotonic()
-                click.echo(f"{what}: {doing}, {part:.0%}", err=True)
+                say(f"{what}: {doing}, {part:.0%}")
 
         yield show
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+    from hvd_elastic.cli.clean_console import CleanConsole
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=CleanConsole(sys.stderr), transient=True) as progress:
         task = progress.add_task(what, total=1.0)
         yield lambda part, doing: progress.update(task, completed=part, description=f"{what}: {doing}")
 
@@ -40,13 +43,14 @@ def progress_line(name: str) -> Iterator[Callable[[object], None]]:
     """A function that shows each change of a job; the last stays. Whoever interrupts is told that the job goes on."""
     try:
         if not sys.stderr.isatty():
-            yield lambda progress: click.echo(f"{name} {progress}", err=True)
+            yield lambda progress: say(f"{name} {progress}")
             return
-        from rich.console import Console
         from rich.markup import escape
 
+        from hvd_elastic.cli.clean_console import CleanConsole
+
         told = name
-        with Console(stderr=True).status(name) as status:
+        with CleanConsole(sys.stderr).status(name) as status:
 
             def show(progress: object) -> None:
                 nonlocal told
@@ -54,7 +58,7 @@ def progress_line(name: str) -> Iterator[Callable[[object], None]]:
                 status.update(escape(told))
 
             yield show
-        click.echo(told, err=True)
+        say(told)
     except KeyboardInterrupt:
         click.echo(f"\nno longer waiting; {name} goes on", err=True)
         sys.exit(130)

@@ -1,13 +1,17 @@
-"""Standard streams that are closed, full, or without a reader: one sentence, a code of its own, and no traceback."""
+"""Standard streams that are closed, full, or without a reader: one sentence, a code of its own, and no traceback.
+
+All that a verb prints passes here, and is cleaned here of what would steer a terminal. A verb need not think of it.
+"""
 
 import contextlib
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, Self, TextIO, cast
 
 from hvd_elastic.mpijob.contract import Exit, HvdElasticError
+from hvd_elastic.system.plain_words import printable
 
 
 class OutputError(HvdElasticError, OSError):
@@ -17,13 +21,23 @@ class OutputError(HvdElasticError, OSError):
 
 
 class _Stream:
-    """A text stream; what is not here is that stream's own."""
+    """A text stream that no words of a stranger's can steer; what is not here is that stream's own."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    buffer: Any = None
+    """For click, which would write past this into the buffer of a stream that is ASCII."""
+
+    def __init__(self, stream: TextIO, *, cleans: bool = True) -> None:
+        self._stream, self._cleans = stream, cleans
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+    def uncleaned(self) -> Self:
+        """The same stream for bytes that were asked for as they are, and for one who styles what he has cleaned."""
+        return type(self)(self._stream, cleans=False)
+
+    def _clean(self, text: str) -> str:
+        return printable(text, lines=True) if self._cleans else text
 
     def _replaced(self, text: str) -> str:
         """For people a `?` will do where the terminal lacks a character."""
@@ -35,6 +49,7 @@ class _Output(_Stream):
 
     def write(self, text: str) -> int:
         """Raises OutputError and BrokenPipeError."""
+        text = self._clean(text)
         try:
             with _translated():
                 return self._stream.write(text)
@@ -54,6 +69,7 @@ class _LossyOutput(_Stream):
     """Loses what cannot be written."""
 
     def write(self, text: str) -> int:
+        text = self._clean(text)
         with contextlib.suppress(OSError):
             try:
                 self._stream.write(text)
@@ -71,17 +87,26 @@ def lossy(stream: TextIO) -> TextIO:
     return cast("TextIO", _LossyOutput(stream._stream if isinstance(stream, _Stream) else stream))
 
 
+def uncleaned(stream: TextIO) -> TextIO:
+    """The stream without its cleaning. For what a person asks for as it is, and for what is cleaned before."""
+    return cast("TextIO", stream.uncleaned()) if isinstance(stream, _Stream) else stream
+
+
 @contextlib.contextmanager
 def guarded_streams() -> Iterator[None]:
     """Guard standard output and standard error in the block, and have them forget in the end what they could not write.
 
     What is said on standard error is lost where that cannot be written: a verb does what it was asked for all the same.
+    An error that nobody expected ends the block as it ends Python, but is told on the clean stream: it quotes anything.
     """
     _open_closed()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = cast("TextIO", _Output(sys.stdout)), lossy(sys.stderr)
     try:
         yield
+    except Exception:  # noqa: BLE001 - Python tells of it in the same way, but on the stream as it was
+        sys.excepthook(*sys.exc_info())
+        sys.exit(Exit.ERROR)
     finally:
         sys.stdout, sys.stderr = before
         for stream in before:

@@ -13,6 +13,8 @@ from enum import EnumMeta
 from types import NoneType
 from typing import Any, Final, get_args
 
+from hvd_elastic.system.plain_words import printable
+
 END_OF_DATES: Final = 253_402_300_800.0
 """Unix seconds of the year 10000, the first that `datetime` does not know."""
 MOST_CHARACTERS: Final = 1 << 20
@@ -115,11 +117,8 @@ def whole_number(value: object) -> int | None:
 
 
 def one_line(value: object, most: int) -> str | None:
-    """The first `most` characters of a text, without what a terminal would not show as it is; None if it is no text."""
-    if not isinstance(value, str):
-        return None
-    text = value[:most]
-    return text if text.isprintable() else "".join(each for each in text if each.isprintable())
+    """The first `most` characters of a text, made `printable`; None if it is no text."""
+    return printable(value[:most]) if isinstance(value, str) else None
 
 
 def _truth(value: object) -> bool | None:

@@ -13,7 +13,7 @@ from hvd_elastic.discovery.ledger.launcher_view import LauncherView, ends_job
 from hvd_elastic.discovery.rules.restart_budget import DEFAULT_BACKOFF_LIMIT
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.mpijob.contract import MISTAKE_LINE, STATUS_FILE, Role
-from hvd_elastic.system.untrusted_values import one_line
+from hvd_elastic.system.plain_words import printable
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def last_word(run_dir: Path) -> LauncherWord:
         return LauncherWord()
     lines = reason.splitlines() if isinstance(reason, str) else []
     said = [line.strip() for line in lines if line.strip() and line.strip() != MISTAKE_LINE]
-    sentence = one_line(said[-1], MAX_SENTENCE) if said else ""
+    sentence = printable(said[-1][:MAX_SENTENCE]) if said else ""
     return LauncherWord(
-        exit_code=code if isinstance(code, int) else None, sentence=(sentence or "").removeprefix("hvd-elastic: ")
+        exit_code=code if isinstance(code, int) else None, sentence=sentence.removeprefix("hvd-elastic: ")
     )

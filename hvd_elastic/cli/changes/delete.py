@@ -8,6 +8,7 @@ import click
 
 from hvd_elastic.cli.changes.confirmation import confirm
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
+from hvd_elastic.cli.output import say
 
 if TYPE_CHECKING:
     from hvd_elastic.client.operations.deletion import DeletionPlan
@@ -30,7 +31,7 @@ def command(*, jobs: Sequence[str], volumes: bool, yes: bool, chosen: ChosenClus
     confirm(f"Delete {', '.join(plan.name for plan in plans)}?", yes=yes)
     for plan in plans:
         if plan.ending:
-            click.echo(f"{plan.name}: waiting for {plan.ending}", err=True)
+            say(f"{plan.name}: waiting for {plan.ending}")
         try:
             deleted = cluster.delete(plan, volumes=volumes)
         except KeyboardInterrupt:
@@ -42,6 +43,6 @@ def command(*, jobs: Sequence[str], volumes: bool, yes: bool, chosen: ChosenClus
 
 def _tell(plan: "DeletionPlan", *, volumes: bool) -> None:
     goes = ", ".join(map(str, plan.parts(volumes=volumes))) or "nothing"
-    click.echo(f"{plan.name} in namespace {plan.namespace}: goes: {goes}", err=True)
+    say(f"{plan.name} in namespace {plan.namespace}: goes: {goes}")
     if plan.volumes and not volumes:
-        click.echo(f"stays (--volumes deletes it): {', '.join(map(str, plan.volumes))}", err=True)
+        say(f"stays (--volumes deletes it): {', '.join(map(str, plan.volumes))}")

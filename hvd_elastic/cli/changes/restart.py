@@ -4,6 +4,7 @@ import click
 
 from hvd_elastic.cli.changes.confirmation import confirm
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
+from hvd_elastic.cli.output import say
 
 
 @click.command
@@ -20,4 +21,4 @@ def command(*, job: str, yes: bool, chosen: ChosenCluster) -> None:
     if plan.loss:
         confirm(f"Restarting {job} loses {plan.loss}. Restart it?", yes=yes)
     cluster.restart(plan)
-    click.echo(str(plan), err=True)
+    say(str(plan))

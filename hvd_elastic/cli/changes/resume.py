@@ -3,6 +3,7 @@
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
+from hvd_elastic.cli.output import say
 
 
 @click.command
@@ -13,8 +14,8 @@ def command(*, job: str, chosen: ChosenCluster) -> None:
     cluster = chosen.cluster()
     done = cluster.resume(job)
     if not done.changed:
-        click.echo(f"{job} is not suspended", err=True)
+        say(f"{job} is not suspended")
         return
-    click.echo(f"{job} is resumed; its pods come next: hvd-elastic status {job} --wait-for training", err=True)
+    say(f"{job} is resumed; its pods come next: hvd-elastic status {job} --wait-for training")
     if done.job.has_launched and (warning := cluster.resume_warning()):
-        click.echo(warning, err=True)
+        say(warning)

@@ -6,6 +6,7 @@ import click
 
 from hvd_elastic.cli.changes.confirmation import confirm
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
+from hvd_elastic.cli.output import say
 from hvd_elastic.cli.progress import progress_line
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ def command(*, job: str, workers: int, wait: bool, yes: bool, chosen: ChosenClus
     """
     cluster = chosen.cluster()
     done = cluster.scale(job, workers, approve=lambda scaling: _ask_if_it_restarts(scaling, yes=yes))
-    click.echo(f"{job}: from {done.before} to {workers} workers", err=True)
+    say(f"{job}: from {done.before} to {workers} workers")
     if done.job.suspended:
-        click.echo("it is suspended, so this counts when it is resumed", err=True)
+        say("it is suspended, so this counts when it is resumed")
     elif wait:
         with progress_line(job) as report:
             cluster.wait_for_size(job, workers, report=report)

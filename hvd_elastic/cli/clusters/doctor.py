@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.system.plain_words import count_words
 
@@ -72,7 +72,7 @@ def _rehearse(cluster: "ClusterClient", image: str | None, resource: str | None)
         suffix=secrets.token_hex(_SUFFIX_BYTES),
         image=image or "",
         resource=resource or GPU_RESOURCE,
-        say=lambda sentence: click.echo(sentence, err=True),
+        say=say,
     )
     return judge(rehearsal.run())
 
@@ -96,6 +96,6 @@ def _show(findings: "Sequence[Diagnosis]", output: Format) -> None:
         for row in faulty:
             click.echo(f"\n{row['check']}: {row['fix']}")
         warnings = count_words(len(faulty) - errors, "warning")
-        click.echo(f"{count_words(errors, 'error')}, {warnings}, {len(rows) - len(faulty)} ok", err=True)
+        say(f"{count_words(errors, 'error')}, {warnings}, {len(rows) - len(faulty)} ok")
     if errors:
         sys.exit(Exit.ERROR)

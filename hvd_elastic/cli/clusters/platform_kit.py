@@ -6,7 +6,7 @@ import click
 
 from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard, class_options, guard_options
 from hvd_elastic.cli.clusters.monitoring_options import parsed_labels
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import Problem
 from hvd_elastic.setup.platform_kit.kit_files import file_of, kit_files
@@ -110,8 +110,6 @@ def command(
     ]
     show(Result(rows=rows, columns=_COLUMNS, names=[str(path) for path in paths]), output)
     if not users:
-        click.echo(
-            f"no guard: whoever may create pods may use {settings.inference_class}; --allow says who may", err=True
-        )
+        say(f"no guard: whoever may create pods may use {settings.inference_class}; --allow says who may")
     if not image:
-        click.echo("no autoscaler: --image adds it", err=True)
+        say("no autoscaler: --image adds it")

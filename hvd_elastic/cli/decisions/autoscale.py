@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.contract import ENV_LOG_FORMAT
 
 if TYPE_CHECKING:
@@ -135,4 +135,4 @@ def _show(done: "Sequence[CarriedOut]", output: Format) -> None:
     ]
     show(Result(rows=rows, columns=_COLUMNS), output)
     if not rows:
-        click.echo("nothing to change", err=True)
+        say("nothing to change")

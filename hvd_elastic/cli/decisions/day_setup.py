@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from hvd_elastic.cli.output import say
 from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
@@ -52,6 +51,6 @@ def tell_day(facts: Mapping[str, Any], remarks: Sequence[str]) -> None:
     """What was simulated, and what was assumed, for people."""
     pods = count_words(facts["pods"], "inference pod") if facts["pods"] else "no inference"
     nodes = f"{count_words(facts['nodes'], 'node')} (one that returns counts again)"
-    click.echo(f"{facts['source']}; {facts['seconds'] / 3600:.3g} h, {nodes}, {pods}", err=True)
+    say(f"{facts['source']}; {facts['seconds'] / 3600:.3g} h, {nodes}, {pods}")
     for remark in remarks:
-        click.echo(f"  {remark}", err=True)
+        say(f"  {remark}")

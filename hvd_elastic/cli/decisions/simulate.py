@@ -9,7 +9,7 @@ import click
 
 from hvd_elastic.cli.decisions.day_options import day_from, day_options, take_day_flags
 from hvd_elastic.cli.decisions.day_setup import DaySetup, day_facts, setup_remarks, tell_day
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _compare(
     )
     if picture:
         replace_file(picture, day_picture(outcomes))
-        click.echo(f"written: {picture}", err=True)
+        say(f"written: {picture}")
 
 
 def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:

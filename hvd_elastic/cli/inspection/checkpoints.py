@@ -10,9 +10,9 @@ import click
 
 from hvd_elastic.cli.default_command import GroupWithDefault
 from hvd_elastic.cli.inspection.checkpoint_place import place_argument
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show, table
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show, table
 from hvd_elastic.mpijob.contract import Exit
-from hvd_elastic.system.plain_words import count_words
+from hvd_elastic.system.plain_words import count_words, printable
 
 if TYPE_CHECKING:
     from hvd_elastic.trainer.checkpoint import Checkpoint, CheckpointReader, Rejected
@@ -111,7 +111,7 @@ def show_command(*, url: str, version: str | None, output: Format) -> None:
         Result(
             data={**facts, "content": rows},
             names=[row["name"] for row in rows],
-            written={Format.TABLE: lambda: _heading(facts) + table(shown, _HELD, styled=sys.stdout.isatty())},
+            written={Format.TABLE: lambda: _heading(facts) + table(shown, _HELD)},
         ),
         output,
     )
@@ -120,10 +120,12 @@ def show_command(*, url: str, version: str | None, output: Format) -> None:
 def _heading(facts: dict[str, Any]) -> str:
     writer = ", ".join(f"{name} {version}" for name, version in facts["writer"].items())
     workers = count_words(facts["workers"], "worker")
-    return (
-        f"{facts['progress']}, stored {facts['written']} with {workers} ({facts['reason']})\n"
-        f"{facts['manifest']}, {facts['mib']} MiB, written by {writer or 'an earlier version'}\n\n"
+    lines = (
+        f"{facts['progress']}, stored {facts['written']} with {workers} ({facts['reason']})",
+        f"{facts['manifest']}, {facts['mib']} MiB, written by {writer or 'an earlier version'}",
+        "",
     )
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 @command.command()
@@ -150,7 +152,7 @@ def export(
     chosen = FileFormat(file_format) if file_format else format_of_name(path)
     saved = read_state(url, version, stand_ins=True)
     write_file(path, content_of(saved, only), chosen, facts=facts_of(saved), force=force)
-    click.echo(f"{path}: {', '.join(only or saved)} of {saved.words}, as {chosen}", err=True)
+    say(f"{path}: {', '.join(only or saved)} of {saved.words}, as {chosen}")
 
 
 @command.command("import")
@@ -170,8 +172,8 @@ def import_command(*, file: str, url: str, only: Sequence[str], job: str | None,
 
     done = import_file(file, url, job=job, only=only, strict=strict)
     for each in done.left_out:
-        click.echo(f"left out: {each}", err=True)
-    click.echo(f"{url}: {', '.join(done.names)} at step {done.step}, for job {done.job}", err=True)
+        say(f"left out: {each}")
+    say(f"{url}: {', '.join(done.names)} at step {done.step}, for job {done.job}")
 
 
 def _find(reader: "CheckpointReader", url: str, version: str | None) -> "Checkpoint":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.contract import HvdElasticError
 
 if TYPE_CHECKING:
@@ -77,14 +77,12 @@ def command(
         held, cost, saved = (
             sum(getattr(one, name) for one in found_bills) for name in ("gpu_seconds", "cost", "saved")
         )
-        click.echo(
-            f"jobs: {len(rows)}, {held / 3600:.2f} GPU-hours, {cost:.2f} {prices.currency}, saved {saved:.2f}", err=True
-        )
+        say(f"jobs: {len(rows)}, {held / 3600:.2f} GPU-hours, {cost:.2f} {prices.currency}, saved {saved:.2f}")
         for way in pricing_ways(machine for one in found_bills for machine in one.machines):
-            click.echo(f"unpriced: {way}", err=True)
+            say(f"unpriced: {way}")
         for one in found_bills:
             for note in record_notes(one):
-                click.echo(f"{one.namespace}/{one.name}: {note}", err=True)
+                say(f"{one.namespace}/{one.name}: {note}")
 
 
 def _plain(bill: "Bill") -> dict[str, Any]:

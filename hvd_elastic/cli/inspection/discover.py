@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.mpijob.contract import ENV_JOB, ENV_NAMESPACE, HvdElasticError
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def _rows(found: "DiscoveryResult") -> Iterator[dict[str, Any]]:
 
 def _print_notes(found: "DiscoveryResult") -> None:
     if found.ended:
-        click.echo(f"the job has ended ({found.ended.lower()}): no launcher uses its workers any more", err=True)
+        say(f"the job has ended ({found.ended.lower()}): no launcher uses its workers any more")
     elif found.is_short:
-        click.echo(f"short: {len(found.eligible.hosts)} usable, fewer than the min workers", err=True)
+        say(f"short: {len(found.eligible.hosts)} usable, fewer than the min workers")
     if not found.nodes_read:
-        click.echo("nodes may not be read: draining and spot nodes are not recognized", err=True)
+        say("nodes may not be read: draining and spot nodes are not recognized")

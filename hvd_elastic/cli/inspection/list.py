@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
-from hvd_elastic.cli.output import Column, Format, Result, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
@@ -55,16 +55,15 @@ def command(*, chosen: ChosenCluster, all_namespaces: bool, output: Format) -> N
         click.echo(sentence, err=True)
     if table:
         sums = total(jobs)
-        click.echo(
+        say(
             f"jobs: {sums.jobs}, training: {sums.training} with {count_words(sums.workers, 'worker')}; "
             f"{sums.gpu_seconds / 3600:.1f} GPU-hours held, {sums.lent_gpu_seconds / 3600:.1f} lent, "
-            f"preemptions: {sums.preemptions}",
-            err=True,
+            f"preemptions: {sums.preemptions}"
         )
         for job in jobs:
             if job.counts_since is not None:
                 since = date_words(job.counts_since)
-                click.echo(f"{job.namespace}/{job.name} counts since {since}: its record before is lost", err=True)
+                say(f"{job.namespace}/{job.name} counts since {since}: its record before is lost")
 
 
 def _row(job: "ListedJob") -> dict[str, Any]:

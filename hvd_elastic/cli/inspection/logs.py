@@ -1,16 +1,17 @@
 """`hvd-elastic logs`: what all ranks of a job print, and its launcher."""
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
-from hvd_elastic.cli.output import Format, output_option
+from hvd_elastic.cli.output import Format, output_option, say
+from hvd_elastic.cli.standard_streams import uncleaned
+from hvd_elastic.system.plain_words import printable_json
 
 if TYPE_CHECKING:
     from hvd_elastic.client.logs.log_line import LogLine
@@ -40,6 +41,9 @@ def _duration(text: str) -> int:
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of those asked for.")
 @click.option("-p", "--previous", is_flag=True, help="The launcher before the last one.")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
+@click.option(
+    "--raw", is_flag=True, help="Lines as they were printed, with colours and all else that a terminal obeys."
+)
 @cluster_options
 @output_option(Format.TEXT, Format.JSON, default=Format.TEXT, flag="--output")
 def command(
@@ -52,6 +56,7 @@ def command(
     tail: int | None,
     previous: bool,
     timestamps: bool,
+    raw: bool,
     chosen: ChosenCluster,
     output: Format,
 ) -> None:
@@ -59,6 +64,8 @@ def command(
 
     It is the log of the last launcher; with --since, of all whose pods are left. Ctrl-C leaves the job alone.
     """
+    if raw and output is Format.JSON:
+        raise click.UsageError("--raw is for -o text: JSON has all that was printed")
     if follow and previous:
         raise click.UsageError("--previous is over: it cannot be followed")
     from hvd_elastic.client.job_lookup import find_job
@@ -77,18 +84,19 @@ def command(
     try:
         cluster = chosen.connect()
         mpijob = find_job(cluster, job, cluster.namespace).job
-        _print(map(shown, JobLog(cluster, mpijob, say=_say).read(request)), flush=follow)
+        lines = map(shown, JobLog(cluster, mpijob, say=say).read(request))
+        _print(lines, uncleaned(sys.stdout) if raw else sys.stdout, flush=follow)
     except KeyboardInterrupt:
-        _say(f"job {job} goes on; nothing was changed")
+        say(f"job {job} goes on; nothing was changed")
         sys.exit(_INTERRUPTED)
 
 
-def _print(lines: Iterator[str], *, flush: bool) -> None:
+def _print(lines: Iterator[str], stream: TextIO, *, flush: bool) -> None:
     for line in lines:
-        sys.stdout.write(f"{line}\n")
+        stream.write(f"{line}\n")
         if flush:
-            sys.stdout.flush()
-    sys.stdout.flush()
+            stream.flush()
+    stream.flush()
 
 
 def _with_time(line: "LogLine") -> str:
@@ -96,8 +104,4 @@ def _with_time(line: "LogLine") -> str:
 
 
 def _as_json(line: "LogLine") -> str:
-    return json.dumps(asdict(line), ensure_ascii=False)
-
-
-def _say(sentence: str) -> None:
-    click.echo(sentence, err=True)
+    return printable_json(asdict(line))

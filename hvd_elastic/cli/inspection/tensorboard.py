@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
-from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, show
+from hvd_elastic.cli.output import Format, Result, of_manifests, output_option, say, show
 
 if TYPE_CHECKING:
     from hvd_elastic.client.operations.tensorboard import TensorBoard
@@ -61,19 +61,18 @@ def command(
 
 def _show_applied(done: "TensorBoard", output: Format, *, reach: str, tried: bool) -> None:
     for one in done.objects:
-        click.echo(f"{one.name} {one.change}{' (only checked)' if tried else ''}", err=True)
+        say(f"{one.name} {one.change}{' (only checked)' if tried else ''}")
     if done.one_node:
-        click.echo(
+        say(
             f"{done.claim} is ReadWriteOnce: one node at a time mounts it. While workers run, TensorBoard starts only "
-            "on theirs, so it may wait",
-            err=True,
+            "on theirs, so it may wait"
         )
     _show([one.after for one in done.objects], "" if tried else reach, output)
 
 
 def _show_deleted(gone: Sequence[Mapping[str, Any]], job: str, output: Format, *, tried: bool) -> None:
     if not gone:
-        click.echo(f"{job} has no TensorBoard", err=True)
+        say(f"{job} has no TensorBoard")
     lines = [f"{one['kind'].lower()}/{one['metadata']['name']}" for one in gone]
     _show(gone, "".join(f"{line} {'would go' if tried else 'deleted'}\n" for line in lines), output)
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
+from hvd_elastic.cli.output import say
 from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.system.plain_words import printable
 
 if TYPE_CHECKING:
     from hvd_elastic.client.connection.cluster_client import ClusterClient
@@ -37,21 +39,20 @@ def command(*, job: str | None, all_namespaces: bool, chosen: ChosenCluster) -> 
             _watch_live(cluster, job, where)
         else:
             for line in _plain_lines(cluster, job, where):
-                click.echo(line)
+                click.echo(printable(line))
     except KeyboardInterrupt:
-        click.echo("no longer watched; the jobs go on", err=True)
+        say("no longer watched; the jobs go on")
     except EOFError:
         sys.exit(Exit.ERROR)  # nobody is there who could be told
 
 
 def _watch_live(cluster: "ClusterClient", job: str | None, namespace: str | None) -> None:
-    from rich.console import Console
-
+    from hvd_elastic.cli.clean_console import CleanConsole
     from hvd_elastic.client.watch.keyboard import Keyboard
     from hvd_elastic.client.watch.live_watch import LiveWatch
 
     chosen = (cluster.namespace, job) if job else None
-    LiveWatch(cluster, Console(), job=chosen, namespace=namespace).run(Keyboard())
+    LiveWatch(cluster, CleanConsole(sys.stdout), job=chosen, namespace=namespace).run(Keyboard())
 
 
 def _plain_lines(cluster: "ClusterClient", job: str | None, namespace: str | None) -> Iterator[str]:

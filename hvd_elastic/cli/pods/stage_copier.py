@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hvd_elastic.cli.output import say
 from hvd_elastic.cli.progress import progress_bar
 from hvd_elastic.system.plain_words import count_words
 
@@ -43,14 +44,14 @@ def command(*, source: str, into: Path, endpoint: str | None, threads: int, rear
             # `status` reads the log. It should know from the start how much comes: the first object may be a large one.
             # And the rearrangement may take hours, in which it should not read that objects are missing.
             if (not begun or progress.is_whole) and not sys.stderr.isatty():
-                click.echo(f"{source}: {progress_words(progress)}", err=True)
+                say(f"{source}: {progress_words(progress)}")
             begun = True
 
         done = stage(source, into, endpoint=endpoint, threads=threads, rearrange=rearrange, report=report)
     whole = f"{count_words(done.marker.objects, 'object')}, {_gib(done.marker.size_bytes)} GiB"
     click.echo(f"{source} is whole in {into}: {whole}; {done.copied} copied, {done.kept} kept, {done.removed} removed")
     if done.marker.unverified:
-        click.echo(f"their bytes do not give the ETag of {count_words(done.marker.unverified, 'object')}", err=True)
+        say(f"their bytes do not give the ETag of {count_words(done.marker.unverified, 'object')}")
     if rearrange:
         click.echo("rearranged" if done.rearranged else "rearranged before")
 

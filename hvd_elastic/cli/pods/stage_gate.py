@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from hvd_elastic.cli.output import say
 from hvd_elastic.mpijob.contract import STAGE_FOLDER, STAGE_KEY, Exit
 
 _LOOK_SECONDS: Final = 5.0
@@ -28,8 +29,8 @@ def command(*, wanted: Path, once: bool) -> None:
     while missing := whats_missing(data := WantedData.read(wanted)):
         if missing != said or time.monotonic() - said_at >= _SAY_AGAIN_SECONDS:
             said, said_at = missing, time.monotonic()
-            click.echo(f"no training yet: {missing}", err=True)
+            say(f"no training yet: {missing}")
         if once:
             sys.exit(Exit.ERROR)
         time.sleep(_LOOK_SECONDS)
-    click.echo(f"{data.into} holds all of {data.source}", err=True)
+    say(f"{data.into} holds all of {data.source}")

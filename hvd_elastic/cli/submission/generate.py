@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
-from hvd_elastic.cli.output import Format, of_manifests, output_option, show
+from hvd_elastic.cli.output import Format, of_manifests, output_option, say, show
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.mpijob.manifests.writers import kustomize
@@ -59,4 +59,4 @@ def command(
         show(of_manifests(manifests), output)
         return
     for path in kustomize.write(kustomize.base_files(manifests), output_dir):
-        click.echo(path, err=True)
+        say(str(path))

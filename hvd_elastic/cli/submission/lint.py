@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hvd_elastic.cli.output import Format, Result, output_option, render, show
+from hvd_elastic.cli.output import Format, Result, output_option, render, say, show
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.lint.baseline import Baseline, read_baseline
@@ -109,7 +109,7 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
     passed_over = [one for one in inputs if settings.allow_no_job and not one.mentions_job]
     problems = [problem for one in inputs if one not in passed_over for problem in one.problems]
     for problem in (problem for one in passed_over for problem in one.problems):
-        click.echo(f"passed over, because it names no MPIJob: {problem}", err=True)
+        say(f"passed over, because it names no MPIJob: {problem}")
     fixed: list[lint.Finding] = []
     if fix:
         documents, fixed = lint.fix(documents, rules, horovod=settings.horovod)
@@ -125,10 +125,10 @@ def _lint(files: tuple[str, ...], settings: LintSettings, output: Format, *, fix
         known = read_baseline(settings.baseline)
         found = known.without_known(found)
         if stale := known.stale(found):
-            click.echo(f"{stale} of {settings.baseline} no longer found: --write-baseline removes them", err=True)
+            say(f"{stale} of {settings.baseline} no longer found: --write-baseline removes them")
     _show(found, problems, output, documents if fix and not problems else None)
     if output is Format.TEXT and descriptions:
-        click.echo(f"{count_words(descriptions, 'job description')} without problems", err=True)
+        say(f"{count_words(descriptions, 'job description')} without problems")
     _show_fixed(fixed)
     if problems:
         raise InvalidInputError(problems)
@@ -164,7 +164,7 @@ def _write(baseline: Baseline, path: Path) -> None:
         path.write_text(baseline.text(), encoding="utf-8")
     except OSError as error:
         raise InvalidInputError([Problem(path=str(path), value=..., what=error.strerror or str(error))]) from error
-    click.echo(f"known from now on: {count_words(sum(baseline.known.values()), 'finding')}, in {path}", err=True)
+    say(f"known from now on: {count_words(sum(baseline.known.values()), 'finding')}, in {path}")
 
 
 def _show(found: lint.LintReport, problems: list[Problem], output: Format, fixed: list[lint.Document] | None) -> None:
@@ -188,6 +188,6 @@ def _show_fixed(fixed: list[lint.Finding]) -> None:
     for finding in fixed:
         if finding.violation.assumes:
             assumes = f"assumes {finding.violation.assumes}; name it with --horovod VERSION"
-            click.echo(f"{finding.rule.id} of {finding.job.name}: the fix {assumes}", err=True)
+            say(f"{finding.rule.id} of {finding.job.name}: the fix {assumes}")
     if fixed:
-        click.echo(f"{len(fixed)} fixed", err=True)
+        say(f"{len(fixed)} fixed")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import click
 
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options
+from hvd_elastic.cli.output import say
 
 
 @click.command(cls=JobCommand)
@@ -26,5 +27,5 @@ def command(file: str | None, flags: Mapping[str, object], resize: str | None) -
     from hvd_elastic.local.local_run import parse_resizes, run_job
 
     spec = job_from(file, flags, defaults={"name": "local", "launcher": "launch"}, also=local_problems)
-    code = run_job(spec, resizes=parse_resizes(resize), say=lambda line: click.echo(line, err=True))
+    code = run_job(spec, resizes=parse_resizes(resize), say=say)
     sys.exit(code)

@@ -1,8 +1,8 @@
 """`hvd-elastic schema`: the JSON Schema from which editors complete a job description."""
 
-import json
-
 import click
+
+from hvd_elastic.system.plain_words import printable_json
 
 
 @click.command
@@ -14,4 +14,4 @@ def command() -> None:
     """
     from hvd_elastic.mpijob.description.json_schema import schema
 
-    click.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+    click.echo(printable_json(schema(), indent=2))

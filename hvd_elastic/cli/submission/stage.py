@@ -6,6 +6,7 @@ import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, job_cluster_options
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options, only_in
+from hvd_elastic.cli.output import say
 
 
 @click.command(cls=JobCommand)
@@ -28,9 +29,11 @@ def command(*, file: str | None, flags: Mapping[str, object], chosen: ChosenClus
     spec = job_from(file, flags, defaults={"namespace": cluster.namespace}, also=only_in(chosen.namespace))
     client = cluster.client.within(spec.namespace)
     done = begin_stage(client, spec, sleep=time.sleep)
-    click.echo(f"{done.name} has begun" if done.begun else f"{done.name} is running already", err=True)
-    click.echo(f"kubectl logs -n {done.namespace} -f job/{done.name} shows how far it is, and of a job that was "
-               "submitted hvd-elastic status too", err=True)  # fmt: skip
+    say(f"{done.name} has begun" if done.begun else f"{done.name} is running already")
+    say(
+        f"kubectl logs -n {done.namespace} -f job/{done.name} shows how far it is, and of a job that was "
+        "submitted hvd-elastic status too"
+    )
     if wait:
         wait_for_stage(client, spec, sleep=time.sleep)
-        click.echo(f"{done.name} has ended: the data set is whole", err=True)
+        say(f"{done.name} has ended: the data set is whole")

@@ -8,7 +8,7 @@ import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, job_cluster_options
 from hvd_elastic.cli.job_options import JobCommand, job_from, job_options, only_in
-from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, say, show
 from hvd_elastic.cli.progress import progress_line
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
@@ -87,12 +87,11 @@ def _show(done: "Submission", output: Format, *, rehearsed: bool) -> None:
     )
     show(Result(rows=result.rows, columns=_COLUMNS) if output is Format.TABLE else result, output)
     if rehearsed:
-        click.echo("the cluster accepts it; nothing was written", err=True)
+        say("the cluster accepts it; nothing was written")
     elif done.started_before and any(one.change == "configured" for one in done.objects):
-        click.echo(
+        say(
             f"what has changed counts for worker pods to come, and the launcher keeps its image: hvd-elastic delete "
-            f"{done.name}, and submit it again, to have all of it",
-            err=True,
+            f"{done.name}, and submit it again, to have all of it"
         )
 
 

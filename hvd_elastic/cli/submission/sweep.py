@@ -13,7 +13,7 @@ from hvd_elastic.cli.changes.confirmation import confirm
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options, job_cluster_options
 from hvd_elastic.cli.default_command import GroupWithDefault
 from hvd_elastic.cli.job_options import JobCommand, job_input, job_options, only_in
-from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
+from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, say, show
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.system.plain_words import count_words
@@ -76,7 +76,7 @@ def submit(
     done = submit_sweep(cluster.within(plan.base.namespace), plan, dry_run=dry_run == "server")
     _show_submission(plan, done.created, output)
     if dry_run:
-        click.echo("the cluster accepts it; nothing was written", err=True)
+        say("the cluster accepts it; nothing was written")
 
 
 @command.command
@@ -116,9 +116,9 @@ def stop(*, sweep: str, chosen: ChosenCluster) -> None:
 
     cluster = chosen.connect()
     done = stop_sweep(cluster, sweep, sleep=time.sleep)
-    click.echo(f"{sweep} is stopped; jobs suspended now: {len(done.changed)}", err=True)
+    say(f"{sweep} is stopped; jobs suspended now: {len(done.changed)}")
     if done.changed and not done.durable:
-        click.echo("they have no `checkpoint`, so they will begin with their first step", err=True)
+        say("they have no `checkpoint`, so they will begin with their first step")
 
 
 @command.command
@@ -131,7 +131,7 @@ def resume(*, sweep: str, chosen: ChosenCluster) -> None:
     cluster = chosen.connect()
     done = resume_sweep(cluster, sweep)
     how = "its runner gives turns" if done.runner else f"jobs resumed: {len(done.changed)}"
-    click.echo(f"{sweep} goes on; {how}", err=True)
+    say(f"{sweep} goes on; {how}")
 
 
 @command.command
@@ -146,13 +146,13 @@ def delete(*, sweep: str, volumes: bool, yes: bool, chosen: ChosenCluster) -> No
     cluster = chosen.connect()
     plan = plan_sweep_deletion(cluster, sweep)
     goes = ", ".join(job.name for job in plan.jobs) or "no job is left"
-    click.echo(f"{sweep} in namespace {cluster.namespace}: goes: {goes}", err=True)
+    say(f"{sweep} in namespace {cluster.namespace}: goes: {goes}")
     if not volumes and (stays := [str(part) for job in plan.jobs for part in job.volumes]):
-        click.echo(f"stays (--volumes deletes it): {', '.join(stays)}", err=True)
+        say(f"stays (--volumes deletes it): {', '.join(stays)}")
     confirm(f"Delete {count_words(len(plan.jobs), 'job')} of {sweep}?", yes=yes)
     for job in plan.jobs:
         if job.ending:
-            click.echo(f"{job.name}: waiting for {job.ending}", err=True)
+            say(f"{job.name}: waiting for {job.ending}")
     delete_sweep(cluster, plan, volumes=volumes, sleep=time.sleep, report=click.echo)
 
 

@@ -38,8 +38,7 @@ def command(
     in a cluster: eligibility, snapshot, launcher. Then the same training runs undisturbed, and once more with stock
     horovodrun under the same load. Writes report.json, demo.svg and demo.png to the output folder.
     """
-    from rich.console import Console
-
+    from hvd_elastic.cli.clean_console import CleanConsole
     from hvd_elastic.local.demo.demo_data import idx_folder
     from hvd_elastic.local.demo.demo_report import as_data, draw, print_report
     from hvd_elastic.local.demo.demo_runs import UNDISTURBED, DemoSettings, run_demo
@@ -51,7 +50,7 @@ def command(
         idx_folder(data)
     settings = DemoSettings(data=data, output=output, seed=seed, hosts=hosts, epochs=epochs, batch_size=batch_size)
     check_output(output)
-    console = Console(file=lossy(sys.stdout))  # `| head` must not cost the report
+    console = CleanConsole(lossy(sys.stdout))  # `| head` must not cost the report
     beside = ", and with stock horovodrun under the same load" if stock else ""
     console.print(
         "The same training: with hvd-elastic while inference takes hosts and gives them back, undisturbed"

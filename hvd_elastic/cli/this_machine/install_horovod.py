@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from hvd_elastic.cli.output import say
 from hvd_elastic.horovod import wheel_build
 
 
@@ -21,19 +22,15 @@ def command(cache: Path | None, *, wheel_only: bool, fetch_only: bool, unpatched
     environment: pip install 'cuda-toolkit[nvcc]' of the version that torch has), and with MPI if mpicxx and
     mpi.h are found. It keeps the wheel, so that the next environment gets it in a second.
     """
-
-    def progress(line: str) -> None:
-        click.echo(line, err=True)
-
     cache = cache or wheel_build.default_cache()
     if fetch_only:
         if not wheel_build.has_wheels(cache):
-            wheel_build.Sources.of_cache(cache, progress=progress).fetch()
+            wheel_build.Sources.of_cache(cache, progress=say).fetch()
         return
     recipe = wheel_build.read_recipe()
     if unpatched:
         recipe = recipe.unpatched()
-    built = wheel_build.wheel(recipe, cache, progress=progress)
+    built = wheel_build.wheel(recipe, cache, progress=say)
     if not wheel_only:
         wheel_build.install(built)
     click.echo(built)

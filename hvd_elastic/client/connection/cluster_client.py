@@ -60,6 +60,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 """JSON is YAML."""
 _STREAM_BYTES: Final = 1 << 16
+MAX_LINE_BYTES: Final = 4 << 20
+"""Of a line of a log or a watch; the rest of it is left out. The largest object of a cluster is smaller."""
+CUT_MARK: Final = b" ... (cut: the line is longer)"
 _ITEMS: Final = re.compile(r'"items"\s*:\s*\[\s*')
 """Before it stands what a list is, which has no text of anybody's. A list of nothing may have `null` there."""
 _BETWEEN: Final = re.compile(r"[\s,]*")
@@ -235,7 +238,7 @@ class ClusterClient:
             raise self._foreign_answer() from error
 
     def stream(self, path: str, query: Mapping[str, str], *, silence_seconds: float | None = None) -> Iterator[bytes]:
-        """The lines of a watch or of a log as they come, without their line breaks.
+        """The lines of a watch or of a log as they come, without their line breaks, cut at MAX_LINE_BYTES.
 
         Ends when the server ends the answer. Whoever stops reading, by KeyboardInterrupt too, closes the connection.
         Raises ClusterError before the first line; later UnreachableError, if the connection breaks (a line that was not
@@ -365,12 +368,23 @@ def _items(text: str) -> Iterator[Json]:
 
 
 def _lines(response: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:
-    rest = b""
+    line = bytearray()
     for piece in response.stream(_STREAM_BYTES):
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            _append(line, end)
+            yield bytes(line)
+            line.clear()
+        _append(line, rest)
+    if line:
+        yield bytes(line)
+
+
+def _append(line: bytearray, more: bytes) -> None:
+    """A line that has its mark is longer than MAX_LINE_BYTES, and takes no more."""
+    room = MAX_LINE_BYTES - len(line)
+    if room >= 0:
+        line += more if len(more) <= room else more[:room] + CUT_MARK
 
 
 def _root_cause(error: BaseException) -> str:

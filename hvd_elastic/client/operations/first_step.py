@@ -16,8 +16,7 @@ from hvd_elastic.discovery.ledger.launcher_view import LauncherView
 from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import unix_seconds
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, LABEL_JOB_NAME, LABEL_JOB_ROLE, Exit, Role
-from hvd_elastic.system.plain_words import cut_middle
-from hvd_elastic.system.untrusted_values import one_line
+from hvd_elastic.system.plain_words import cut_middle, printable
 
 POLL_SECONDS: Final = 1.0
 _LONGEST: Final = 120
@@ -135,7 +134,7 @@ def _failure(cluster: ClusterClient, name: str, progress: StartProgress) -> str:
     last = last_failed_launcher(facts) or next((end for end in seen if end.exit_code), None)
     who = name if progress.ended else f"a launcher of {name}"
     when = "" if progress.has_run else " before the first step"
-    how = f" with {exit_words(last.exit_code, one_line(last.reason, _LONGEST_LINE) or '')}" if last else ""
+    how = f" with {exit_words(last.exit_code, printable(last.reason[:_LONGEST_LINE]))}" if last else ""
     follows = "" if progress.ended else f"; another one tries the same, unless you hvd-elastic delete {name}"
     return f"{who} has failed{when}{how}\nhvd-elastic logs {name} tells more{follows}"
 

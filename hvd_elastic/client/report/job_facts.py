@@ -43,6 +43,7 @@ _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 """On the pods of a Kubernetes Job, from 1.27 on (https://kubernetes.io/docs/reference/labels-annotations-taints/)."""
 _LOG_LINES: Final = 500
 """A rearrangement may print lines of its own behind the last progress of the copy."""
+_LOG_BYTES: Final = 1 << 20
 _LOG_SECONDS: Final = 10.0
 _MOST_ASKED: Final = 8
 """Missing workers that are looked for by their names."""
@@ -220,7 +221,7 @@ class JobFactReader:
         return StageFacts(source=wanted[0], rearranges=wanted[1], job=job, pod=pod, log=log)
 
     def _log_end(self, here: str, pod: str) -> tuple[str, ...]:
-        query = {"container": STAGE_CONTAINER, "tailLines": str(_LOG_LINES)}
+        query = {"container": STAGE_CONTAINER, "tailLines": str(_LOG_LINES), "limitBytes": str(_LOG_BYTES)}
         try:
             lines = self._cluster.stream(f"/api/v1{here}/pods/{pod}/log", query, silence_seconds=_LOG_SECONDS)
             return tuple(line.decode(errors="replace") for line in lines)

@@ -114,4 +114,4 @@ def _workers(view: WatchedJob, state: ScreenState, width: int) -> tuple[Text, li
 def _footer(state: ScreenState) -> Text:
     typed = f"filter: {state.words}_  (enter keeps, esc clears)" if state.is_typing else ""
     kept = f"  [filter: {state.words}]" if state.words else ""
-    return Text(typed or KEYS + kept, style="reverse", no_wrap=True, overflow="ellipsis")
+    return line(typed or KEYS + kept, "reverse", overflow="ellipsis")

@@ -46,7 +46,7 @@ def list_screen(jobs: Sequence[ListedJob], state: ScreenState, *, width: int, he
     return Group(
         table,
         *map(line, wrapped(summary, width)),
-        Text(footer, style="reverse", no_wrap=True, overflow="ellipsis"),
+        line(footer, "reverse", overflow="ellipsis"),
     )
 
 
@@ -61,7 +61,7 @@ def job_rows(jobs: Sequence[ListedJob], state: ScreenState) -> list[ListedJob]:
 
 def _cells(job: ListedJob) -> tuple[Any, ...]:
     return (
-        Text(f"{job.namespace}/{job.name}"),
+        line(f"{job.namespace}/{job.name}", overflow="ellipsis"),
         Text(job.state, style=_STYLES.get(job.state, "")),
         f"{job.size} of [{job.min_workers}..{job.max_workers}]",
         str(job.step) if job.step >= 0 else "-",

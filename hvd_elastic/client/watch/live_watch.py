@@ -11,7 +11,6 @@ from typing import Final
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.text import Text
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
 from hvd_elastic.client.object_reading import ObjectReading
@@ -20,13 +19,14 @@ from hvd_elastic.client.watch.job_screen import job_screen, worker_rows
 from hvd_elastic.client.watch.keyboard import Keyboard
 from hvd_elastic.client.watch.list_screen import job_rows, list_screen
 from hvd_elastic.client.watch.screen_state import Screen, ScreenState, press
+from hvd_elastic.client.watch.screen_text import line
 from hvd_elastic.client.watch.watched_job import WatchedJob, WatchedJobReader
 from hvd_elastic.system.background_threads import error_words, start_thread
 
 log = logging.getLogger(__name__)
 
 READ_SECONDS: Final = 2.0
-_LOG_LINES: Final = 200
+_LAST_LINES: Final = {"tailLines": "200", "limitBytes": str(1 << 20)}
 
 Shown = WatchedJob | Sequence[ListedJob] | Sequence[str]
 """What was read for Screen.JOB, Screen.LIST and Screen.LOG."""
@@ -86,7 +86,7 @@ class LiveWatch:
         with self._lock:
             state, shown, trouble = self._state, self._shown, self._trouble
         room = height - bool(trouble)
-        warning = [Text(trouble, style="red", no_wrap=True, overflow="ellipsis")] if trouble else []
+        warning = [line(trouble, "red", overflow="ellipsis")] if trouble else []
         match state.screen, shown:
             case Screen.JOB, WatchedJob() as view:
                 drawn = job_screen(view, state, width=width, height=room)
@@ -94,10 +94,10 @@ class LiveWatch:
                 listed = [job for job in jobs if isinstance(job, ListedJob)]
                 drawn = list_screen(listed, state, width=width, height=room)
             case Screen.LOG, [*lines]:
-                drawn = _log_screen(state.pod, [str(line) for line in lines], room)
+                drawn = _log_screen(state.pod, list(map(str, lines)), room)
             case _:
                 subject = "/".join(state.job or (self._namespace or "all namespaces",))
-                drawn = Group(Text(f"reading {state.pod or subject} from {self._cluster.server} ..."))
+                drawn = Group(line(f"reading {state.pod or subject} from {self._cluster.server} ..."))
         return Group(*warning, drawn)
 
     def _read_on(self) -> None:
@@ -130,9 +130,7 @@ class LiveWatch:
         if state.screen is Screen.JOB:
             return WatchedJobReader(self._cluster, name, namespace).read
         path = f"/api/v1/namespaces/{namespace}/pods/{state.pod}/log"
-        return lambda: [
-            line.decode(errors="replace") for line in self._cluster.stream(path, {"tailLines": str(_LOG_LINES)})
-        ]
+        return lambda: [said.decode(errors="replace") for said in self._cluster.stream(path, _LAST_LINES)]
 
 
 def _subject(state: ScreenState) -> object:
@@ -141,5 +139,5 @@ def _subject(state: ScreenState) -> object:
 
 
 def _log_screen(pod: str, lines: Sequence[str], height: int) -> Group:
-    shown = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines[-(height - 2) :]]
-    return Group(Text(f"log of {pod}", style="bold"), *shown, Text("esc back  q quit", style="reverse"))
+    shown = [line(said, overflow="ellipsis") for said in lines[-(height - 2) :]]
+    return Group(line(f"log of {pod}", "bold"), *shown, line("esc back  q quit", "reverse"))

@@ -3,9 +3,10 @@
 import textwrap
 from collections.abc import Sequence
 
+from rich.console import OverflowMethod
 from rich.text import Text
 
-from hvd_elastic.system.plain_words import cut_middle
+from hvd_elastic.system.plain_words import cut_middle, printable
 
 
 def wrapped(text: str, width: int, *, lines: int = 2, indent: str = "") -> list[str]:
@@ -30,6 +31,6 @@ def visible(heights: Sequence[int], row: int, room: int) -> range:
     return range(first, last)
 
 
-def line(text: str, style: str = "") -> Text:
+def line(text: str, style: str = "", *, overflow: OverflowMethod = "crop") -> Text:
     """One line of the screen, which is never wrapped again."""
-    return Text(text, style=style, no_wrap=True, overflow="crop")
+    return Text(printable(text), style=style, no_wrap=True, overflow=overflow)

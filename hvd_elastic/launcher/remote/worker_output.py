@@ -15,11 +15,15 @@ from typing import IO, Final, Protocol
 from hvd_elastic.launcher.remote.output_lines import OutputLines
 from hvd_elastic.launcher.remote.output_sinks import LossySink
 from hvd_elastic.system.background_threads import ErrorLog, start_thread
+from hvd_elastic.system.plain_words import cut_middle
 
 logger = logging.getLogger(__name__)
 
 TAIL_LINES: Final = 25
 """Lines of a process's error output that are kept to explain its end."""
+
+TAIL_LINE_LENGTH: Final = 4096
+"""Characters of such a line: they reach a file in RUN_DIR, which has 16 MiB for all."""
 
 BAR_SECONDS: Final = 1.0
 """Between two lines that show a progress bar: as long as it redraws itself, it is shown once in this time."""
@@ -88,7 +92,7 @@ class OutputStream:
         kept = [line for line in lines if not (self._name == "stderr" and _NOISE.fullmatch(line))]
         if not kept:
             return
-        self.tail.extend(line.decode(errors="replace") for line in kept[-TAIL_LINES:])
+        self.tail.extend(cut_middle(line.decode(errors="replace"), TAIL_LINE_LENGTH) for line in kept[-TAIL_LINES:])
         stamp = f"{self._now():%a %b %d %H:%M:%S %Y}" if self._now else ""
         prefix = f"{stamp}[{self._label()}]<{self._name}>:".encode()
         self._sink.write(b"".join(prefix + line + b"\n" for line in kept))

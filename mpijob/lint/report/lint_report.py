@@ -9,7 +9,7 @@ from hvd_elastic.mpijob.lint.check import LintReport
 from hvd_elastic.mpijob.lint.document.manifest_view import json_path
 from hvd_elastic.mpijob.lint.rule import Finding, Rule, Severity
 from hvd_elastic.priorityclasses.problem import Problem
-from hvd_elastic.system.plain_words import count_words
+from hvd_elastic.system.plain_words import count_words, printable, printable_json
 
 _MAX_VALUE_LENGTH = 60
 
@@ -21,7 +21,7 @@ def text(report: LintReport) -> str:
     """
     lines = [_line(finding) for finding in report.findings]
     rules = sorted({finding.rule.id: finding.rule for finding in report.findings}.values(), key=lambda rule: rule.id)
-    return "".join(f"{line}\n" for line in [*lines, *(note for rule in rules for note in _notes(rule))])
+    return "".join(f"{line}\n" for line in [*map(printable, lines), *(note for rule in rules for note in _notes(rule))])
 
 
 def _notes(rule: Rule) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def shown(value: object) -> str:
     """A value on one line, shortened if it is long."""
     if value is None:
         return "not set"
-    written = json.dumps(value, ensure_ascii=False, default=str)
+    written = printable_json(value, default=str)
     return written if len(written) <= _MAX_VALUE_LENGTH else f"{written[: _MAX_VALUE_LENGTH - 3]}..."
 
 
@@ -67,7 +67,7 @@ def _silenced(report: LintReport) -> list[str]:
     for finding in report.silenced:
         rules.setdefault((finding.job.name, finding.silence_reason or ""), []).append(finding.rule.id)
     return [
-        f"silenced in {job}: {', '.join(sorted(set(names)))}: {' '.join(reason.split())}"
+        printable(f"silenced in {job}: {', '.join(sorted(set(names)))}: {' '.join(reason.split())}")
         for (job, reason), names in rules.items()
     ]
 
@@ -85,7 +85,7 @@ def as_json(report: LintReport, problems: Sequence[Problem]) -> str:
         "known": [_entry(finding) for finding in report.known],
         "problems": [{"path": p.path, "what": p.what, "wayOut": p.way_out} for p in problems],
     }
-    return json.dumps(content, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n"
+    return f"{printable_json(content, indent=2, default=str, allow_nan=False)}\n"
 
 
 def _job(report: LintReport, index: int) -> dict[str, Any]:

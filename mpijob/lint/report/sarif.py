@@ -1,6 +1,5 @@
 """Renders a report as SARIF 2.1.0, which code review tools show next to the lines."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from hvd_elastic.mpijob.lint.report.lint_report import shown
 from hvd_elastic.mpijob.lint.report.rule_pages import page
 from hvd_elastic.mpijob.lint.rule import Finding, Rule, Severity, all_rules
 from hvd_elastic.priorityclasses.problem import Problem
+from hvd_elastic.system.plain_words import printable_json
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -36,7 +36,7 @@ def sarif(report: LintReport, problems: Sequence[Problem], *, version: str) -> s
         ],
         "results": results,
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    return f"{printable_json({'$schema': SCHEMA, 'version': '2.1.0', 'runs': [run]}, indent=2)}\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """The only YAML writer. Any YAML tool that reads its output gets back the values that went in."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import yaml
+
+from hvd_elastic.system.plain_words import printable
 
 _AMBIGUOUS: Final = re.compile(
     r"[-+._0-9][-+._0-9:a-fxo]*|[-+]?\.(inf|nan)|y|n|yes|no|on|off|true|false|null|~|", re.IGNORECASE
@@ -26,10 +28,15 @@ def dump(documents: Iterable[Any]) -> str:
     """One YAML stream: documents separated by `---`, keys in the order of the mappings.
 
     Takes the types that JSON has, and raises RepresenterError for others. Each value gets a node of its own, so the
-    stream has no aliases.
+    stream has no aliases. Where a text would steer a terminal, all that is not ASCII is written as escapes.
     """
     nodes = [_node(document) for document in documents]
-    return str(yaml.serialize_all(nodes, Dumper=yaml.CSafeDumper, allow_unicode=True, width=_WIDTH))
+    stream = _serialized(nodes, allow_unicode=True)
+    return stream if stream == printable(stream, lines=True) else _serialized(nodes, allow_unicode=False)
+
+
+def _serialized(nodes: Sequence[yaml.Node], *, allow_unicode: bool) -> str:
+    return str(yaml.serialize_all(nodes, Dumper=yaml.CSafeDumper, allow_unicode=allow_unicode, width=_WIDTH))
 
 
 def _node(value: Any) -> yaml.Node:

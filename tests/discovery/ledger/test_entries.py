@@ -94,7 +94,7 @@ def test_a_value_of_a_wrong_type_costs_its_line(line: str) -> None:
 
 def test_texts_come_without_what_a_terminal_obeys() -> None:
     (entry,) = from_lines(['{"kind":"launcher-started","unix":1,"pod":"a\\u001b[2Jb","uid":"u"}'])
-    assert entry == LauncherStarted(unix=1.0, pod="a[2Jb", uid="u")
+    assert entry == LauncherStarted(unix=1.0, pod="a?[2Jb", uid="u")
 
 
 def test_lines_that_cannot_be_read_are_left_out() -> None:

@@ -47,7 +47,7 @@ def test_a_whole_document() -> None:
         loss=0.75,
         metrics={"accuracy": 0.5},
         durable_step=40,
-        samples="train, epoch 0: each of 50 samples once",
+        samples="train, epoch 0: each of 50 samples once?",
         durable=1_700_000_050.0,
         pauses=(pause,),
     )
@@ -58,6 +58,7 @@ def test_metrics_are_bounded_finite_numbers() -> None:
     assert with_value("metrics", {**wrong, "x" * 64: 3}).metrics == {"x" * 64: 3.0}
     assert len(with_value("metrics", {str(number): number for number in range(40)}).metrics) == 16
     assert with_value("metrics", [1]).metrics == {}
+    assert with_value("metrics", {"\x1b[2J\n": 1.0}).metrics == {"?[2J?": 1.0}
 
 
 def test_what_is_left_out_is_not_known() -> None:

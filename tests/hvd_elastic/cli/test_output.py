@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, render, show
+from testbed.terminal import HOSTILE, steering
 
 COLUMNS = (
     Column(title="name", key="name"),
@@ -36,16 +37,32 @@ def test_data() -> None:
     assert json.loads(render(Result(data=ROWS[0]), Format.JSON)) == ROWS[0]
 
 
-def test_names() -> None:
-    assert render(Result(names=["job/a", "job/longer"]), Format.NAME) == "job/a\njob/longer\n"
-    assert render(Result(), Format.NAME) == ""
+@given(st.text(st.characters(exclude_categories=())))
+def test_data_comes_back_whole_and_steers_nothing(text: str) -> None:
+    found = render(Result(rows=[{text: text}]), Format.JSON)
+    assert json.loads(found) == [{text: text}]
+    assert not steering(found)
 
 
 @given(st.text())
-def test_a_cell_is_one_printable_line(text: str) -> None:
+def test_yaml_comes_back_whole_and_steers_nothing(text: str) -> None:
+    found = render(Result(rows=[{text: text}]), Format.YAML)
+    assert yaml.safe_load(found) == [{text: text}]
+    assert not steering(found)
+
+
+def test_names() -> None:
+    assert render(Result(names=["job/a", "job/longer"]), Format.NAME) == "job/a\njob/longer\n"
+    assert render(Result(), Format.NAME) == ""
+    (line,) = render(Result(names=[HOSTILE]), Format.NAME).splitlines()
+    assert not steering(line)
+
+
+@given(st.text())
+def test_a_cell_is_one_line_that_steers_nothing(text: str) -> None:
     lines = render(Result(rows=[{"name": text}], columns=COLUMNS[:1]), Format.TABLE).split("\n")
     assert len(lines) == 3
-    assert all(line.isprintable() for line in lines)
+    assert not steering("".join(lines))
 
 
 def test_a_wide_table_is_neither_cut_nor_wrapped() -> None:
@@ -56,18 +73,8 @@ def test_a_wide_table_is_neither_cut_nor_wrapped() -> None:
     ]
 
 
-def test_titles_are_bold_on_a_terminal_and_nothing_else_is_styled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    result = Result(rows=ROWS, columns=COLUMNS)
-    styled, plain = render(result, Format.TABLE, styled=True), render(result, Format.TABLE)
-    titles, *lines = styled.splitlines()
-    assert titles == "\x1b[1mNAME\x1b[0m     \x1b[1mWORKERS\x1b[0m   \x1b[1mWHY\x1b[0m"
-    assert click.unstyle(titles) == plain.splitlines()[0]
-    assert lines == plain.splitlines()[1:]
-
-
 @pytest.mark.parametrize("name", ["FORCE_COLOR", "TTY_COMPATIBLE"])
-def test_what_is_no_terminal_gets_no_styles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_has_no_styles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "1")
     monkeypatch.setenv("COLUMNS", "10")
     monkeypatch.setattr("sys.stdout", stdout := io.StringIO())

@@ -1,12 +1,15 @@
 """Verbs whose standard streams are closed, full, or cannot hold what is printed."""
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from hvd_elastic.cli.standard_streams import guarded_streams, uncleaned
 from hvd_elastic.mpijob.contract import Exit
 
 pytestmark = pytest.mark.process
@@ -82,3 +85,13 @@ def test_what_cannot_be_written_does_not_become_the_exit_code(code: int) -> None
 
         assert end(ends) == 120
         assert end(f"{guard}\nwith guarded_streams(): {ends}") == code
+
+
+def test_nothing_that_is_printed_goes_round_the_cleaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """click would write into the buffer of a stream that is ASCII."""
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written := io.BytesIO(), encoding="ascii"))
+    with guarded_streams():
+        click.echo("one\x1b]0;two\x07\tthree")
+        print("four\x1b", file=sys.stdout)
+        uncleaned(sys.stdout).write("five\x1b")
+    assert written.getvalue() == b"one?]0;two?\tthree\nfour?\nfive\x1b"

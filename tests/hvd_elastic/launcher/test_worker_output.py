@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 
 from hvd_elastic.launcher.remote.output_lines import OutputLines
 from hvd_elastic.launcher.remote.output_sinks import LossySink, RankFile, StreamSink
-from hvd_elastic.launcher.remote.worker_output import BAR_SECONDS, OutputReader, OutputStream
+from hvd_elastic.launcher.remote.worker_output import (
+    BAR_SECONDS,
+    TAIL_LINE_LENGTH,
+    TAIL_LINES,
+    OutputReader,
+    OutputStream,
+)
 
 
 class Clock:
@@ -38,6 +44,17 @@ def stream(
 def full() -> Iterator[TextIO]:
     with contextlib.suppress(OSError), Path("/dev/full").open("w") as file:
         yield file
+
+
+def test_long_lines_do_not_fill_the_memory_nor_the_reason() -> None:
+    output = stream(written := io.StringIO(), name="stderr")
+    line = "ValueError: " + "\U0001f600" * 100_000 + " is no number"
+    for _ in range(2 * TAIL_LINES):
+        output.feed(f"{line}\n".encode())
+    assert written.getvalue().count(line) == 2 * TAIL_LINES
+    assert len(output.tail) == TAIL_LINES
+    assert max(map(len, output.tail)) <= TAIL_LINE_LENGTH
+    assert {(told[:12], told[-13:]) for told in output.tail} == {("ValueError: ", " is no number")}
 
 
 # --- Outputs that cannot be written ----------------------------------------------------------------------------------

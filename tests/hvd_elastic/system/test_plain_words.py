@@ -2,12 +2,14 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hvd_elastic.system.plain_words import count_words, cut_middle
+from hvd_elastic.system.plain_words import count_words, cut_middle, printable
+from testbed.terminal import steering
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("hvd_elastic", "mpijob", "discovery", "trainer", "priorityclasses")
@@ -60,6 +62,14 @@ def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
     assert cut_middle("as it is", 8) == "as it is"
     cut = cut_middle("train-worker-2 waits: 0/2 nodes are available: 1 untolerated taint", 36)
     assert cut == "train-worker-2 w ... tolerated taint"
+
+
+def test_what_steers_a_terminal_is_told_by_unicode_itself() -> None:
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    cleaned = printable(everything, lines=True)
+    assert [each for each, shown in zip(everything, cleaned, strict=True) if each != shown] == steering(everything)
+    assert printable("a\tb\nc", lines=True) == "a\tb\nc"
+    assert printable("a\tb\nc") == "a?b?c"
 
 
 def told(source: str) -> Iterator[str]:

@@ -17,6 +17,8 @@ from hvd_elastic.trainer.checkpoint.exchange.file_formats import read_file
 from hvd_elastic.trainer.elastic import horovod_patches
 from hvd_elastic.trainer.state.elastic_state import State
 from hvd_elastic.trainer.state.saved_state import load
+from testbed.terminal import HOSTILE, steering
+from tests.hvd_elastic.cli.entry_point import tool
 from tests.trainer.checkpoint.snapshots import same
 
 FORMATS = ["safetensors", "torch", "dcp"]
@@ -219,3 +221,21 @@ def test_an_import_says_what_it_cannot_take(tmp_path: Path) -> None:
     assert isinstance(unknown, ExchangeError)
     assert "has no ema: it has model" in str(unknown)
     assert not (tmp_path / "research").exists()
+
+
+def test_a_strangers_checkpoint_does_not_steer_the_terminal(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = open_checkpoints(url, job="research/fashion", incarnation="1")
+    content = {"objects": {"model": {HOSTILE: torch.zeros(2)}}, "values": {HOSTILE: HOSTILE}}
+    checkpoints.save({**content, "progress": {}, "randomness": {}}, step=1, world_size=1, reason=HOSTILE)
+    assert checkpoints.flush()
+    checkpoints.close()
+    hvd = tool(capsys, monkeypatch, "checkpoints")
+    told = [hvd("show", url, "-o", output) for output in ("table", "json", "yaml", "name")]
+    told += [hvd("list", url), hvd("verify", url), hvd("export", url, "--to", str(tmp_path / "a.pt"), "--only", "none")]
+    for ran in told:
+        assert not steering(ran.out + ran.err), ran
+        assert not any(line.startswith("FORGED") for line in (ran.out + ran.err).split("\n")), ran
+    assert all("owned" in ran.out for ran in told[:4])
+    assert json.loads(told[1].out)["reason"] == HOSTILE

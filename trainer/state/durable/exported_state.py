@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import torch
 
+from hvd_elastic.system.plain_words import printable
 from hvd_elastic.trainer.checkpoint.errors import ExchangeError
 from hvd_elastic.trainer.checkpoint.exchange.plain_content import Content, Plain
 from hvd_elastic.trainer.data.progress import Progress
@@ -28,7 +29,7 @@ def content_of(saved: SavedState, only: Sequence[str] = ()) -> Content:
     """
     unknown = [name for name in only if name not in saved]
     if unknown:
-        raise ExchangeError(f"{saved.name} has no {', '.join(unknown)}: it has {', '.join(saved)}")
+        raise ExchangeError(f"{saved.name} has no {', '.join(unknown)}: it has {', '.join(map(printable, saved))}")
     if len(only) == 1 and isinstance(saved[only[0]], Mapping):
         return Plain().content(saved[only[0]])
     if only:
@@ -85,7 +86,7 @@ def tree_of(content: Content, *, only: Collection[str] = ()) -> ImportedTree:
     info = named.pop(INFO, {})
     unknown = [name for name in only if name not in named]
     if unknown:
-        raise ExchangeError(f"the file has no {', '.join(unknown)}: it has {', '.join(named)}")
+        raise ExchangeError(f"the file has no {', '.join(unknown)}: it has {', '.join(map(printable, named))}")
     chosen = {name: value for name, value in named.items() if not only or name in only}
     objects = set(info.get("objects", [name for name, value in named.items() if isinstance(value, Mapping)]))
     is_whole = not only and "progress" in info and isinstance(info["progress"], Mapping)

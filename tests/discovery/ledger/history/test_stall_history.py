@@ -47,6 +47,17 @@ def computes(rank: int, seconds: float = 44.0, *, size: int = 3) -> RankWait:
             + "; 2 more wait or compute elsewhere",
             id="each in another",
         ),
+        pytest.param(
+            [waits(0, size=999_999)],
+            "rank 0 waits in allreduce loss at train.py:9 in train; nothing is heard of ranks 1, 2, 3, 4, 5, 6, 7, 8 "
+            "and 999990 more",
+            id="a size that nobody has",
+        ),
+        pytest.param(
+            [waits(5, size=2), waits(0, size=2)],
+            "ranks 0, 5 wait in allreduce loss at train.py:9 in train; nothing is heard of rank 1",
+            id="a rank beyond its world",
+        ),
         pytest.param([], "", id="nobody"),
     ],
 )
@@ -132,11 +143,14 @@ def test_a_word_is_read_and_made_safe_for_a_terminal() -> None:
         {**good, "rank": True},
         {**good, "rank": -1},
         {**good, "seconds": "31"},
+        {**good, "seconds": 1e308},
+        {**good, "seconds": -1.0},
+        {**good, "after": -1.0},
         {**good, "place": 7},
         [],
         3,
     )
     (word,) = rank_waits([good, *bad])
-    assert (word.rank, word.operation, len(word.place), word.is_long) == (1, "allreduce [31mw", 160, True)
+    assert (word.rank, word.operation, len(word.place), word.is_long) == (1, "allreduce ?[31mw", 160, True)
     for value in (None, "", {}, good):
         assert rank_waits(value) == ()

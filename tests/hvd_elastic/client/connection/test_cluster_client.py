@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from hvd_elastic.client.connection.cluster_client import (
+    CUT_MARK,
+    MAX_LINE_BYTES,
     ClusterClient,
     ConflictError,
     CredentialsError,
@@ -238,6 +240,15 @@ def test_the_last_line_of_a_log_needs_no_line_break(kubeconfig: Path) -> None:
     with serve_once(answer) as port:
         configure(kubeconfig, port)
         assert list(ClusterClient.connect().stream("/log", {})) == [b"one", b"two"]
+
+
+def test_a_line_without_an_end_is_cut_and_the_next_one_is_whole(kubeconfig: Path) -> None:
+    body = b"x" * MAX_LINE_BYTES + b"\n" + b"y" * (2 * MAX_LINE_BYTES) + b"\nz"
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    with serve_once(answer) as port:
+        configure(kubeconfig, port)
+        lines = list(ClusterClient.connect().stream("/log", {}))
+    assert lines == [b"x" * MAX_LINE_BYTES, b"y" * MAX_LINE_BYTES + CUT_MARK, b"z"]
 
 
 def test_whoever_stops_reading_closes_the_connection(api: KubeApi, kubeconfig: Path) -> None:

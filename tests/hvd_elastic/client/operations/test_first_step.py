@@ -141,7 +141,7 @@ def test_a_script_that_is_not_there_is_no_training(cluster: JobsCluster) -> None
         )
     assert caught.value.exit_code == 1
     assert str(caught.value).splitlines() == [
-        f"a launcher of bert has failed before the first step with exit code 2: {LAST_LINE}[2J",
+        f"a launcher of bert has failed before the first step with exit code 2: {LAST_LINE}?[2J",
         "hvd-elastic logs bert tells more; another one tries the same, unless you hvd-elastic delete bert",
     ]
 

@@ -20,7 +20,7 @@ from hvd_elastic.client.report.story import Happening, Teller, tell
 from hvd_elastic.client.watch.plain_watch import MOST_KNOWN, job_lines
 from hvd_elastic.client.watch.watched_job import WatchedJob, WatchedJobReader
 from testbed.kube_api import EVENTS, JOBS, PODS, KubeApi
-from testbed.terminal import Terminal
+from testbed.terminal import HOSTILE, Terminal, steering
 from tests.hvd_elastic.client.report.objects import (
     ALL_JOBS,
     CONFIG_MAPS,
@@ -30,11 +30,14 @@ from tests.hvd_elastic.client.report.objects import (
     live,
     mpijob,
     preempted_event,
+    unschedulable,
 )
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
 ALL_PODS = "/api/v1/pods"
+OURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+"""How rich draws."""
 
 
 @pytest.fixture
@@ -96,6 +99,25 @@ def test_ctrl_c_leaves_the_job_alone_and_the_terminal_whole(training: KubeApi) -
 
 
 @pytest.mark.process
+def test_what_strangers_wrote_does_not_steer_the_terminal(training: KubeApi) -> None:
+    hostile = mpijob(status=live(unix=time.time(), since=time.time() - 600, samples=HOSTILE, save_error=HOSTILE))
+    named = {**hostile, "metadata": {**hostile["metadata"], "name": HOSTILE}}
+    for path, thing in ((JOBS, hostile), (ALL_JOBS, hostile), (ALL_JOBS, named)):
+        training.put(path, thing)
+    training.put(PODS, unschedulable("train-worker-2", HOSTILE))
+    training.streams[f"{PODS}/train-worker-0/log"] = lambda _request: [f"{HOSTILE}\n".encode()]
+    with terminal("watch", "-A") as screen:
+        for words, key in (("2 jobs", "j"), ("2 jobs", "\r"), ("log  s sort", "\r"), ("log of train-worker-0", "q")):
+            screen.sees(words)
+            screen.sees("52;c")
+            assert not steering(re.sub(OURS, "", screen.said))
+            screen.press(key)
+    logs = [request for request in training.requests if request.path.endswith("/log")]
+    assert logs
+    assert all("limitBytes" in request.query for request in logs)
+
+
+@pytest.mark.process
 def test_a_terminal_that_goes_takes_the_view_with_it(training: KubeApi) -> None:
     with terminal("watch", "train") as screen:
         screen.sees("q quit")
@@ -107,7 +129,7 @@ CAUSE = "1 node had untolerated taint {nvidia.com/gpu: present}"
 LONG = f"0/12 nodes are available: 11 Insufficient nvidia.com/gpu, 2 nodes had volume node affinity conflict, {CAUSE}"
 
 
-def drawn(width: int, height: int, *, waiting: int = 1, stories: int = 60, row: int = 0) -> list[str]:
+def drawn(width: int, height: int, *, waiting: int = 1, stories: int = 60, row: int = 0, why: str = LONG) -> list[str]:
     """The screen of a job of which some workers wait for a long reason."""
     from rich.console import Console
 
@@ -116,10 +138,10 @@ def drawn(width: int, height: int, *, waiting: int = 1, stories: int = 60, row: 
 
     found = facts()
     status = job_status(found)
-    waits = tuple(replace(status.workers[0], pod=f"waits-{number}", why=LONG) for number in range(waiting))
-    story = tuple(replace(tell(found)[0], what=f"{number}: {LONG}") for number in range(stories))
+    waits = tuple(replace(status.workers[0], pod=f"waits-{number}", why=why) for number in range(waiting))
+    story = tuple(replace(tell(found)[0], what=f"{number}: {why}") for number in range(stories))
     view = WatchedJob(
-        status=replace(status, workers=(*status.workers, *waits), why=LONG), entries=found.ledger or (), story=story
+        status=replace(status, workers=(*status.workers, *waits), why=why), entries=found.ledger or (), story=story
     )
     console = Console(width=width, height=height, force_terminal=False)
     with console.capture() as capture:
@@ -127,9 +149,10 @@ def drawn(width: int, height: int, *, waiting: int = 1, stories: int = 60, row: 
     return capture.get().splitlines()
 
 
+@pytest.mark.parametrize("why", [LONG, HOSTILE * 9])
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (160, 50), (300, 80)])
-def test_the_screen_is_full_and_no_line_is_wider_than_the_terminal(width: int, height: int) -> None:
-    lines = drawn(width, height)
+def test_the_screen_is_full_and_no_line_is_wider_than_the_terminal(width: int, height: int, why: str) -> None:
+    lines = "\n".join(drawn(width, height, why=why)).split("\n")
     assert height - 1 <= len(lines) <= height
     assert max(map(len, lines)) <= width
 
