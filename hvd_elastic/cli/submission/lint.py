@@ -11,13 +11,13 @@ from hvd_elastic.cli.output import Format, Result, output_option, render, say, s
 from hvd_elastic.mpijob import lint
 from hvd_elastic.mpijob.contract import Exit
 from hvd_elastic.mpijob.lint.baseline import Baseline, read_baseline
-from hvd_elastic.mpijob.lint.document.manifest_reader import MAX_CHARACTERS
 from hvd_elastic.mpijob.lint.fix import dump
 from hvd_elastic.mpijob.lint.job.horovod_version import horovod_version
 from hvd_elastic.mpijob.lint.lint_input import LintInput, read_input
 from hvd_elastic.mpijob.lint.lint_settings import SETTINGS_FILE, FailOn, LintSettings, read_settings
 from hvd_elastic.mpijob.lint.report import lint_report, rule_pages, sarif
 from hvd_elastic.mpijob.problems import InvalidInputError
+from hvd_elastic.mpijob.yaml_input.yaml_composer import MAX_CHARACTERS
 from hvd_elastic.priorityclasses.problem import Problem
 from hvd_elastic.system.plain_words import count_words
 
