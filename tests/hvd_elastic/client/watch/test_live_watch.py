@@ -122,7 +122,7 @@ def test_a_terminal_that_goes_takes_the_view_with_it(training: KubeApi) -> None:
     with terminal("watch", "train") as screen:
         screen.sees("q quit")
         screen.hang_up()
-        assert screen.process.wait(timeout=60) == 1
+        assert screen.process.wait(timeout=60) in {1, 74}, "what it was about to do failed: to read a key, or to draw"
 
 
 CAUSE = "1 node had untolerated taint {nvidia.com/gpu: present}"
