@@ -197,13 +197,10 @@ class WorldHistory:
         that another one has told are known by their times.
         """
         ends = [pause.unix for pause in pauses]
-        if teller == self._teller and self._told is None:
-            return pauses
-        if teller == self._teller and self._told in ends:
-            return pauses[ends.index(self._told) + 1 :]
-        fresh = [pause for pause in pauses if _middle(pause) > self._paused]
-        self._teller, self._told = teller, max(set(ends) - {pause.unix for pause in fresh}, default=None)
-        return fresh
+        if teller != self._teller or self._told not in {None, *ends}:
+            known = (pause.unix for pause in reversed(pauses) if _middle(pause) <= self._paused)
+            self._teller, self._told = teller, next(known, None)
+        return pauses if self._told is None else pauses[ends.index(self._told) + 1 :]
 
     def take_last_figures(self, figures: TrainingFigures, now: float) -> Iterator[WorldChanged]:
         """What rank 0 told when training had ended, unless another one was heard of after it."""
