@@ -1,7 +1,8 @@
 """What a tenant may write where this project keeps its own: texts for a table, and JSON for hypothesis."""
 
 import json
-from collections.abc import Mapping
+from dataclasses import fields
+from enum import EnumMeta
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -35,10 +36,34 @@ texts = (
 )  # fmt: skip
 
 
-def documents(known: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[str]:
-    """JSON objects with these fields, of which some have another value than they should, or are missing."""
-    fields = {name: right | values for name, right in known.items()}
-    return st.fixed_dictionaries({}, optional=fields).map(json.dumps)
+TIMES: Final = frozenset({"unix", "began", "counts_since", "since", "stepped", "durable", "stall_since"})
+counts = st.integers(-1, 1000) | st.integers(1 - 10**18, 10**18 - 1)
+RIGHT: Final[dict[Any, st.SearchStrategy[Any]]] = {
+    int: counts,
+    int | None: st.none() | counts,
+    bool: st.booleans(),
+    bool | None: st.none() | st.booleans(),
+    str: st.text(max_size=8),
+    tuple[str, ...]: st.lists(st.sampled_from(["p-0", "p-1", "p-x"]), max_size=3),
+    dict[str, float]: st.dictionaries(st.sampled_from(["m|spot", "m", "|unknown"]), st.floats(-1e16, 1e16)),
+}
+"""By a field's type."""
+
+
+def documents(made: Any, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
+    """JSON of a dataclass: all fields of their types, as large as they may be, but for two at most."""
+    known = {each.name: _right(each) for each in fields(made)} | more
+    wrong = st.dictionaries(st.sampled_from(sorted(known)), values, max_size=2)
+    return st.tuples(st.fixed_dictionaries(known), wrong).map(lambda parts: json.dumps({**parts[0], **parts[1]}))
+
+
+def _right(field: Any) -> st.SearchStrategy[Any]:
+    if field.type in {float, float | None}:
+        times = st.floats(0, 2e9)
+        return times if field.name in TIMES else st.floats(-1e16, 1e16) | st.floats(0, 100)
+    if isinstance(field.type, EnumMeta):
+        return st.sampled_from(list(field.type))
+    return RIGHT.get(field.type, st.just({}))
 
 
 def altered(good: Any) -> st.SearchStrategy[Any]:

@@ -22,8 +22,8 @@ from hvd_elastic.client.report.stage_status import wanted_stage
 from hvd_elastic.client.report.status_text import status_text
 from hvd_elastic.client.sweep.sweep_record import SweepRecord
 from hvd_elastic.client.sweep.turns import SweepJob
-from hvd_elastic.discovery.ledger.entries import Departure, Entry, LedgerSums, Totals, WorkerBound, from_lines
-from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.discovery.ledger.entries import Entry, LedgerSums, Totals, WorkerBound, from_lines
+from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import JobView
 from hvd_elastic.discovery.rules.scale_down import plan_scale
 from hvd_elastic.mpijob.contract import (
@@ -41,27 +41,11 @@ Json = dict[str, Any]
 ANNOTATIONS = (ANNOTATION_AUTOSCALER, ANNOTATION_SPEC, ANNOTATION_STATUS, ANNOTATION_TURN, ANNOTATION_WANTED_WORKERS)
 STATUS = {"unix": NOW, "activity": "training", "since": NOW}
 
-right: dict[Any, st.SearchStrategy[Any]] = {
-    float: st.floats(0, 1e9),
-    float | None: st.none() | st.floats(0, 1e9),
-    int: st.integers(0, 1000),
-    str: st.text(max_size=5),
-    Activity: st.sampled_from(Activity),
-    Departure: st.sampled_from(Departure),
-}
-
-
-def like(made: Any, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
-    """JSON of a class, with some values of others."""
-    known = {each.name: right.get(each.type, st.just(None)) for each in fields(made)}
-    return hostile_values.documents({**known, **more})
-
-
-statuses = like(LiveStatus)
+statuses = hostile_values.documents(LiveStatus)
 descriptions = hostile_values.altered(
     {"name": "j", "workers": {"min": 1, "max": 4, "gpus": 1}, "stage": {"source": "s3://b/c", "rearrange": "x"}}
 ).map(json.dumps)
-notes = like(ScalingNote, speeds=hostile_values.altered({"4": [1.0, 2]}))
+notes = hostile_values.documents(ScalingNote, speeds=hostile_values.altered({"4": [1.0, 2]}))
 
 
 def annotated(**annotations: str) -> Json:
@@ -130,12 +114,7 @@ def test_more_replicas_than_a_job_can_have_fill_no_memory() -> None:
     assert len(JobFacts(job=job, now=NOW).asked_workers) == 100_000
 
 
-ENTRIES = st.one_of(
-    *(
-        like(kind, kind=st.just(kind.kind), workers=st.lists(st.just("a")), gpu_seconds=st.just({"m|spot": 1.0}))
-        for kind in Entry.__args__
-    )
-)
+ENTRIES = st.one_of(*(hostile_values.documents(made, kind=st.just(made.kind)) for made in Entry.__args__))
 MANY = hostile_values.altered(
     {
         "kind": "many",

@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -177,14 +176,13 @@ def test_a_pod_that_is_mended_is_read_again(api: KubeApi) -> None:
     assert reader.read() == ()
 
 
-right: dict[Any, st.SearchStrategy[Any]] = {
-    float: st.floats(0, 2e6),
-    float | None: st.none() | st.floats(0, 1e9),
-    int: st.integers(-5, 1000),
-    bool: st.booleans(),
-    Activity: st.just("training"),
-}
-statuses = hostile_values.documents({each.name: right.get(each.type, st.just(None)) for each in fields(LiveStatus)})
+statuses = hostile_values.documents(
+    LiveStatus,
+    unix=st.just(START),
+    since=st.sampled_from([START - 100, START]),
+    activity=st.just(Activity.TRAINING),
+    steps_per_second=st.floats(-1e300, 1e300) | st.floats(0, 1e3),
+)
 notes = hostile_values.altered(NOTE).map(json.dumps)
 
 
