@@ -307,7 +307,7 @@ def test_sixty_days_of_preemptions_are_told_whole_and_take_the_room_of_a_few(
     assert len(json.dumps(lived.certificate.state_dict())) <= MOST_CERTIFICATE_BYTES
     assert lived.requests["PATCH"] <= 4 * preemptions, "for each: the ledger at two turns, and two statuses"
     assert lived.requests["POST"] <= 2 * preemptions + DAYS, "Events: one for each resize"
-    assert lived.requests["GET"] <= 2 * preemptions, "who preempted, and whether the ledger is there"
+    assert lived.requests["GET"] <= 2 * preemptions + DAYS, "who preempted, and whether the ledger is there"
     # Twelve days have each length of a ledger once.
     grown = min(lived.blocks[-12:]) - min(lived.blocks[18:30])
     assert grown < 30 * PREEMPTIONS_A_DAY / 2, "not an object for each second preemption"
