@@ -15,11 +15,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
 FAILS = "raise RuntimeError('my own mistake')"
 HUNGRY = """
+import pathlib
 import torch
 import horovod.torch as hvd
 import hvd_elastic as elastic
 
 elastic.init()
+HAS_EATEN = pathlib.Path("/tmp/has-eaten")  # a pod's second process is content, so that the job becomes whole
 model = torch.nn.Linear(4, 1)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
 
@@ -31,7 +33,8 @@ def train(state):
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
         state.commit()
-        if hvd.rank() == 1:
+        if hvd.rank() == 1 and (kept or not HAS_EATEN.exists()):
+            HAS_EATEN.touch()
             kept.append(bytearray(b"x") * (64 << 20))
 
 train(elastic.State(model=model, optimizer=optimizer))
