@@ -4,7 +4,7 @@ import pytest
 
 from testbed.cluster import jobs
 from testbed.cluster.site import Site
-from testbed.cluster.standing import BOTH_LAUNCHERS, start
+from testbed.cluster.standing import BOTH_LAUNCHERS, LAUNCHERS, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl
@@ -69,7 +69,7 @@ def test_a_script_that_fails_has_the_last_word_and_the_next_try_its_time(
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("launcher", BOTH_LAUNCHERS)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_process_that_the_kernel_kills_for_want_of_memory_is_told_so(
     cluster: Site, namespace: Kubectl, timeline: Timeline, launcher: str
 ) -> None:
