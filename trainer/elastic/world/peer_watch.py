@@ -131,7 +131,7 @@ def _lost_hosts(descriptors: Iterable[int]) -> set[str]:
     for fd in descriptors:
         with contextlib.suppress(OSError), _borrowed(fd) as connection:
             if TcpInfo.of(connection).is_peer_lost:
-                lost.add(connection.getpeername()[0])
+                lost.add(_other_host(connection))
     return lost
 
 
@@ -141,7 +141,7 @@ def _shut_down(descriptors: Iterable[int], lost: Collection[str]) -> None:
         logger.warning("the host at %s does not answer any more", host)
     for fd in descriptors:
         with contextlib.suppress(OSError), _borrowed(fd) as connection:
-            if connection.family != socket.AF_UNIX and connection.getpeername()[0] in lost:
+            if _other_host(connection) in lost:
                 connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -34,21 +34,6 @@ from tests.discovery.conftest import until
 from tests.failing_threads import fails_once
 
 
-@pytest.fixture
-def api() -> Iterator[KubeApi]:
-    served = KubeApi()
-    yield served
-    served.stop()
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "kubeconfig"
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    return path
-
-
 def configure(path: Path, port: int) -> None:
     write(path, {"server": f"http://127.0.0.1:{port}"}, {"token": "secret"})
 

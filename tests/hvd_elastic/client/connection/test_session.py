@@ -3,7 +3,6 @@
 import json
 import shutil
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,6 @@ from testbed.kube.certificates import Authority
 from testbed.kube_api import NODES, KubeApi, Request, Status
 
 LOG = "/api/v1/namespaces/default/pods/p/log"
-
-
-@pytest.fixture
-def api() -> Iterator[KubeApi]:
-    served = KubeApi()
-    yield served
-    served.stop()
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "kubeconfig"
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    return path
 
 
 def write(path: Path, user: dict[str, Any], **cluster: Any) -> None:

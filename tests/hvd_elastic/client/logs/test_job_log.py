@@ -189,6 +189,17 @@ def test_a_rotation_while_nobody_reads_is_said(api: KubeApi, cluster: ClusterCli
     assert any("rotated" in sentence and "2026-01-01T00:00:05" in sentence for sentence in reader.said)
 
 
+def _go_on_after_a_cut(api: KubeApi, log: ContainerLog, reader: Reader) -> None:
+    """The stream is cut, followed again, has one more line, and ends with its job."""
+    log.cut()
+    until(lambda: log.is_followed(2))
+    log.write(1.0, "[0]<stdout>:still")
+    api.put(PODS, launcher(state=ended(), phase="Succeeded"))
+    api.put(JOBS, finished())
+    log.close()
+    reader.finish()
+
+
 def test_faults_that_pass_lose_nothing(api: KubeApi, cluster: ClusterClient, log: ContainerLog) -> None:
     reader = Reader(cluster, LogRequest(follow=True))
     until(lambda: log.is_followed(1))
@@ -200,13 +211,7 @@ def test_faults_that_pass_lose_nothing(api: KubeApi, cluster: ClusterClient, log
             raise Status(status)
 
     api.fault = fault
-    log.cut()
-    until(lambda: log.is_followed(2))
-    log.write(1.0, "[0]<stdout>:still")
-    api.put(PODS, launcher(state=ended(), phase="Succeeded"))
-    api.put(JOBS, finished())
-    log.close()
-    reader.finish()
+    _go_on_after_a_cut(api, log, reader)
     assert reader.lines == ["world of 2", "[0] loss 0.5", "[1] warning", "[0] still"]
     assert any("trying again" in sentence for sentence in reader.said)
     assert (next(of_looks, 0), next(of_logs, 0)) == (0, 0)
@@ -225,13 +230,7 @@ def test_a_token_that_has_changed_is_followed_on_with(
             raise Status(401)
 
     api.fault = fault
-    log.cut()
-    until(lambda: log.is_followed(2))
-    log.write(1.0, "[0]<stdout>:still")
-    api.put(PODS, launcher(state=ended(), phase="Succeeded"))
-    api.put(JOBS, finished())
-    log.close()
-    reader.finish()
+    _go_on_after_a_cut(api, log, reader)
     assert reader.lines[-1] == "[0] still"
     assert reader.said == ["job job has succeeded"]
 
