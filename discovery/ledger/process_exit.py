@@ -42,6 +42,11 @@ class ProcessExit:
         return self.code != Exit.REMOVED
 
     @property
+    def is_unasked(self) -> bool:
+        """Whether nobody has ended it, and it has not ended well."""
+        return self.hung or not (self.told or self.code in {Exit.OK, Exit.REMOVED, Exit.HOST_CHANGE})
+
+    @property
     def words(self) -> str:
         """`killed by SIGKILL: out of memory`, `hung`, `exit code 3`."""
         if self.hung:

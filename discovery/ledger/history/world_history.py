@@ -39,6 +39,8 @@ class _Member:
     pod: str
     uid: str
     view: WorkerView
+    since: float
+    """When its state was first seen."""
     has_joined: bool = False
     """Whether its present process was in a world."""
 
@@ -50,6 +52,11 @@ class _Loss:
     due: float
     """When it is."""
     entry: WorkerProcessLost
+    since: float
+    """When its last state was seen: it ended after that."""
+    is_sure: bool
+    """Whether it was seen in a world. Of another, its worker has to say that it ended unasked: one that needs too much
+    memory may end in its first second."""
     is_explained: bool = False
     """Whether its worker has said how it ended."""
 
@@ -132,11 +139,14 @@ class WorldHistory:
         """A worker's own state. A new generation is a new process: the one before has ended, and its pod stays."""
         before = self._members.get(uid)
         is_same = before is not None and before.view.generation == view.generation
-        trained = before is not None and before.has_joined and before.view.state is WorkerState.TRAINING
-        if trained and not is_same:
-            self._lost[uid] = _Loss(due=now + PROCESS_SECONDS, entry=WorkerProcessLost(unix=now, pod=pod, uid=uid))
+        if before is not None and not is_same:
+            entry = WorkerProcessLost(unix=now, pod=pod, uid=uid)
+            is_sure = before.has_joined and before.view.state is WorkerState.TRAINING
+            self._lost[uid] = _Loss(due=now + PROCESS_SECONDS, entry=entry, since=before.since, is_sure=is_sure)
         joined = pod in self.world if before is None else is_same and before.has_joined
-        self._members[uid] = _Member(pod=pod, uid=uid, view=view, has_joined=joined)
+        is_known = before is not None and is_same and before.view.state is view.state
+        since = before.since if before is not None and is_known else now
+        self._members[uid] = _Member(pod=pod, uid=uid, view=view, since=since, has_joined=joined)
         self._is_checked = False
 
     def unexplained(self) -> list[str]:
@@ -148,9 +158,12 @@ class WorldHistory:
         ended = now - end.seconds
         if ended > self._began:  # else it says nothing of the last world
             self._reached = max(self._reached, end.step)
-        if not end.is_loss:
-            self._lost.pop(uid, None)
-        elif loss := self._lost.get(uid):
+        loss = self._lost.get(uid)
+        if loss is None:
+            return
+        if not end.is_loss or not (loss.is_sure or (end.is_unasked and ended > loss.since)):
+            del self._lost[uid]
+        else:
             loss.entry = replace(loss.entry, unix=round(min(loss.entry.unix, ended), 3), detail=end.words)
             loss.is_explained = True
 
@@ -218,8 +231,8 @@ class WorldHistory:
 
     def pass_time(self, now: float) -> Iterator[Entry]:
         """What has lasted by now."""
-        due = [uid for uid, loss in self._lost.items() if loss.due <= now]
-        yield from (self._lost.pop(uid).entry for uid in due)
+        due = [self._lost.pop(uid) for uid, loss in list(self._lost.items()) if loss.due <= now]
+        yield from (loss.entry for loss in due if loss.is_sure or loss.is_explained)
         if self._is_checked:
             return
         trains = self._trains()

@@ -183,6 +183,31 @@ def test_a_process_that_never_came_into_a_world_is_not_lost(told: Told) -> None:
     assert not told.losses
 
 
+@pytest.mark.parametrize("seen", [TRAINING, WAITING])
+def test_a_process_that_ends_of_itself_before_its_world_was_seen_is_lost(told: Told, seen: WorkerState) -> None:
+    told.say(1.0, seen, "w0", "w1")
+    told.say(3.0, WAITING, "w1", generation=1)
+    assert told.history.unexplained() == ["uid-w1"]
+    told.ended(3.5, "w1", 1.25, code=137, oom=True)
+    told.wait(8.0)
+    expected = WorkerProcessLost(unix=2.25, pod="w1", uid="uid-w1", detail="killed by SIGKILL: out of memory")
+    assert told.losses == [expected]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [{"code": 143, "told": True}, {"code": Exit.HOST_CHANGE}, {"code": 0}, {"code": 137, "seconds": 9.0}],
+    ids=["told", "rendezvous gone", "done", "an earlier process"],
+)
+def test_a_process_of_no_world_that_was_ended_or_is_another_is_not_lost(told: Told, end: dict[str, float]) -> None:
+    told.say(1.0, WAITING, "w0", "w1")
+    told.say(3.0, WAITING, "w1", generation=1)
+    told.ended(3.5, "w1", **{"seconds": 1.25, **end})
+    assert told.history.unexplained() == []
+    told.wait(60.0)
+    assert not told.losses
+
+
 def test_a_replaced_process_is_a_resize_and_a_loss(told: Told) -> None:
     told.say(1.0, TRAINING, "w0", "w1")
     told.figures(1.0)
