@@ -28,6 +28,7 @@ from hvd_elastic.mpijob.description.scalar_types import (
     LabelValue,
     Memory,
     ObjectName,
+    PodTemplate,
     Text,
 )
 from hvd_elastic.mpijob.description.section import Section
@@ -91,6 +92,9 @@ class WorkersSpec(Section):
     wait no longer. A worker ends as soon as its process has ended, so a longer grace period costs nothing."""
     service_account: ObjectName | None = None
     """An existing ServiceAccount with the cloud identity that access to storage needs. None by default."""
+    pod: PodTemplate = Field(default_factory=dict)
+    """A partial pod template (`metadata`, `spec`) that is merged into the workers' own. Tolerations and requirements of
+    placement are added, and null removes a field."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
@@ -123,6 +127,8 @@ class LauncherSpec(Section):
     """CPUs of the launcher, as request only: starting many workers may use more."""
     memory: Memory = "1Gi"
     """Memory of the launcher, as request and limit."""
+    pod: PodTemplate = Field(default_factory=dict)
+    """A partial pod template, as `workers.pod`, that is merged into the launcher's own."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
