@@ -28,22 +28,31 @@ MERGE_KEYS: Final[Mapping[str, str]] = {
 wherever it stands in a pod."""
 
 _PARTS: Final = ("metadata", "spec")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _METADATA: Final = ("annotations", "labels")
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
     """Checks the form of both."""
-    for path, template in (("workers.pod", spec.workers.pod), ("launcher.pod", spec.launcher.pod)):
-        yield from _known(template, _PARTS, path)
-        for part in _PARTS:
-            value = template.get(part, {})
-            if part in template and not isinstance(value, Mapping):
-                yield Problem(path=f"{path}.{part}", value=value, what="is not a mapping", way_out=f"write {{{part}: ...}}")
-            else:
-                yield from _tree(value, f"{path}.{part}")
-        metadata = template.get("metadata", {})
-        if isinstance(metadata, Mapping):
-            yield from _metadata(metadata, f"{path}.metadata")
+    yield from form_problems(spec.workers.pod, "workers.pod")
+    yield from form_problems(spec.launcher.pod, "launcher.pod")
+
+
+def form_problems(template: object, path: str) -> Iterator[Problem]:
+    """Why `template` is not the whole or a part of a pod template, with the form that merging and judging need."""
+    if not isinstance(template, Mapping):
+        yield _no_form(path, template, "{metadata: ..., spec: ...}")
+        return
+    yield from _known(template, _PARTS, path)
+    for part in _PARTS:
+        value = template.get(part, {})
+        if isinstance(value, Mapping):
+            yield from _tree(value, f"{path}.{part}")
+            yield from (_metadata if part == "metadata" else _placement)(value, f"{path}.{part}")
+        else:
+            yield Problem(path=f"{path}.{part}", value=value, what="is not a mapping", way_out=f"write {{{part}: ...}}")
 
 
 def _known(value: Mapping[str, Any], known: tuple[str, ...], path: str) -> Iterator[Problem]:
@@ -61,9 +70,51 @@ def _metadata(metadata: Mapping[str, Any], path: str) -> Iterator[Problem]:
         if isinstance(values, Mapping):
             for name, value in values.items():
                 if not isinstance(value, str | None):
-                    yield Problem(path=f"{path}.{key}[{name}]", value=value, what="is not text", way_out="put it in quotes")
+                    yield Problem(
+                        path=f"{path}.{key}[{name}]", value=value, what="is not text", way_out="put it in quotes"
+                    )
         else:
             yield Problem(path=f"{path}.{key}", value=values, what="is not a mapping", way_out="write {key: value}")
+
+
+def _placement(pod: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Both are added to what the job needs, so they cannot be null, and must have the form that they are added in."""
+    if "tolerations" in pod:
+        yield from _mappings(pod["tolerations"], f"{path}.tolerations")
+    if "affinity" not in pod:
+        return
+    path, affinity = f"{path}.affinity", pod["affinity"]
+    if not isinstance(affinity, Mapping):
+        yield _no_form(path, affinity, "{nodeAffinity: ...}")
+        return
+    yield from _known(affinity, _AFFINITIES, path)
+    for kind in _AFFINITIES:
+        rules = affinity.get(kind, {})
+        if not isinstance(rules, Mapping):
+            yield _no_form(f"{path}.{kind}", rules, f"{{{_REQUIRED}: ...}}")
+            continue
+        yield from _known(rules, (_REQUIRED, _PREFERRED), f"{path}.{kind}")
+        yield from _mappings(rules.get(_PREFERRED, []), f"{path}.{kind}.{_PREFERRED}")
+        where, required = f"{path}.{kind}.{_REQUIRED}", rules.get(_REQUIRED, [])
+        if kind == "nodeAffinity" and _REQUIRED in rules:
+            if not isinstance(required, Mapping) or set(required) != {"nodeSelectorTerms"}:
+                yield _no_form(where, required, "{nodeSelectorTerms: [...]}")
+                continue
+            where, required = f"{where}.nodeSelectorTerms", required["nodeSelectorTerms"]
+        yield from _mappings(required, where)
+
+
+def _mappings(value: object, path: str) -> Iterator[Problem]:
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        yield _no_form(path, value, "[{...}]")
+
+
+def _no_form(path: str, value: object, form: str) -> Problem:
+    if value is None:
+        what, way_out = "cannot be removed: the job's own requirements of nodes stay", "leave it out"
+    else:
+        what, way_out = "has not the form of a pod's", f"write {form}"
+    return Problem(path=path, value=..., what=what, way_out=way_out)
 
 
 def _tree(value: object, path: str) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import Standby
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec
+from hvd_elastic.mpijob.description.patch_spec import PatchSpec
 from hvd_elastic.mpijob.description.scalar_types import (
     AutoDuration,
     ContainerPath,
@@ -386,5 +387,8 @@ class JobSpec(Section):
     """Labels of everything that is generated."""
     annotations: dict[LabelKey, Text] = Field(default_factory=dict)
     """Annotations of the job."""
+    patches: list[PatchSpec] = Field(default_factory=list)
+    """Changes of the rendered objects, in kustomize's form, for what no key says. A pod is simpler changed by
+    `workers.pod`."""
     log_format: Literal["text", "json"] = "text"
     """Format of hvd-elastic's own log lines: `text` for people, `json` for a collector."""

@@ -4,7 +4,7 @@ from hvd_elastic.mpijob import checks
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests import mpijob_v1, mpijob_v2beta1, pytorchjob
-from hvd_elastic.mpijob.manifests.customization.pod_overlays import with_overlays
+from hvd_elastic.mpijob.manifests.customization.customized import customized
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.supporting import (
     disruption_budget,
@@ -42,4 +42,4 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
             own = [*beside, *ledger.manifests(spec), *mpijob_v1.manifests(spec)]
         case Target.PYTORCHJOB:
             own = [*supporting, *pytorchjob.manifests(spec)]
-    return [*shared_storage.manifests(spec), *staging.manifests(spec), *with_overlays(spec, own)]
+    return customized(spec, [*shared_storage.manifests(spec), *staging.manifests(spec), *own])

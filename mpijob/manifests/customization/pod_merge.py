@@ -1,8 +1,8 @@
 """A partial pod template merged into a whole one. Pure.
 
 Mappings are merged key by key, and null removes a key. Lists are merged by the key that Kubernetes' OpenAPI names
-(`checks/pod_checks.py`), so `kubectl patch` agrees. Two lists are not as there, because a replaced one would lose what the job needs:
-tolerations are added, and so are requirements of placement. A node must then meet both sides.
+(`checks/pod_checks.py`), so `kubectl patch` agrees. Two lists are not as there, because a replaced one would lose what
+the job needs: tolerations are added, and so are requirements of placement. A node must then meet both sides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +61,6 @@ def _added(base: Sequence[Any], overlay: Sequence[Any]) -> list[Any]:
 def _both_affinities(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
     result = deepcopy(dict(base))
     for kind, rules in overlay.items():
-        if rules is None:
-            continue  # what the job needs is not removed
         old = result.get(kind, {})
         both = {**old, **deepcopy(dict(rules))}
         if kind == "nodeAffinity" and _REQUIRED in old and _REQUIRED in rules:
@@ -76,7 +74,7 @@ def _both_affinities(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dic
 
 
 def _both_selectors(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """A node matches a selector if it matches one of its terms. So each term of one is joined with each of the other."""
+    """A node matches a selector if it matches one of its terms, so each of one is joined with each of the other."""
     pairs = product(base.get("nodeSelectorTerms", ()), overlay.get("nodeSelectorTerms", ()))
     return {"nodeSelectorTerms": [_both_terms(one, other) for one, other in pairs]}
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hvd_elastic.mpijob.checks.pod_checks import form_problems
 from hvd_elastic.priorityclasses.problem import Problem
 
 _POD_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -24,6 +25,19 @@ _POD_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "shareProcessNamespace": ("takes PID 1 from the container that ends training in time", "leave it out"),
     "subdomain": ("is how the operator finds workers", "leave it out"),
     "terminationGracePeriodSeconds": ("is how long a worker may take to leave", "set workers.grace"),
+}
+_JOB_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
+    "elasticPolicy": ("is how many workers there may be", "set workers"),
+    "launcherCreationPolicy": ("is when the launcher starts: with fewer workers than `workers.max`", "leave it out"),
+    "mainContainer": ("is the container that the operator looks at", "leave it out"),
+    "nprocPerNode": ("is how many processes a worker has", "set workers.slots"),
+    "slotsPerWorker": ("is how many processes a worker has", "set workers.slots"),
+    "sshAuthMountPath": ("is where the image looks for its key", "leave it out"),
+}
+_REPLICA_SPECS: Final = ("mpiReplicaSpecs", "pytorchReplicaSpecs")
+_REPLICA_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
+    "replicas": ("is how many pods there may be", "set workers"),
+    "restartPolicy": ("is how the operator replaces a pod", "leave it out"),
 }
 _CONTAINER_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "args": ("is part of how the job starts", "set command"),
@@ -53,11 +67,34 @@ class _Pod:
     """Where its template stands, for messages."""
 
 
-def broken_promises(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[Problem]:
+def broken_job_promises(before: Mapping[str, Any], after: object, path: str) -> Iterator[Problem]:
+    """Every change from `before` to `after`, both a job's spec, that is refused. Pod templates are not looked at."""
+    if not isinstance(after, Mapping):
+        yield Problem(path=path, value=..., what="is not a mapping", way_out="leave it in")
+        return
+    yield from _fields(before, after, _JOB_FIELDS, path)
+    for field in _REPLICA_SPECS:
+        roles, now = before.get(field, {}), after.get(field, {})
+        if not isinstance(now, Mapping) or set(now) != set(roles):
+            what, way_out = f"has not the roles {', '.join(roles) or 'none'}", "leave them in"
+            yield Problem(path=f"{path}.{field}", value=..., what=what, way_out=way_out)
+            continue
+        for role in roles:
+            if isinstance(now[role], Mapping):
+                yield from _fields(roles[role], now[role], _REPLICA_FIELDS, f"{path}.{field}.{role}")
+            else:
+                yield Problem(path=f"{path}.{field}.{role}", value=..., what="is not a mapping", way_out="leave it in")
+
+
+def broken_promises(before: Mapping[str, Any], after: Any, path: str) -> Iterator[Problem]:
     """Every change from `before` to `after`, both pod templates, that is refused. `path`: where `after` was written."""
+    if problems := list(form_problems(after, path)):
+        yield from problems
+        return
     pod = _Pod(before=before, after=after, path=path)
     yield from _metadata(pod)
-    yield from _fields(pod.before["spec"], pod.after["spec"], _POD_FIELDS, f"{path}.spec")
+    yield from _fields(pod.before["spec"], pod.after.get("spec", {}), _POD_FIELDS, f"{path}.spec")
+    yield from _scheduler(pod)
     yield from _containers(pod)
     yield from _volumes(pod)
 
@@ -68,6 +105,13 @@ def _fields(
     for field, (what, way_out) in fields.items():
         if before.get(field) != after.get(field):
             yield Problem(path=f"{path}.{field}", value=after.get(field), what=what, way_out=way_out)
+
+
+def _scheduler(pod: _Pod) -> Iterator[Problem]:
+    ours, now = (each.get("spec", {}).get("schedulerName") for each in (pod.before, pod.after))
+    if ours is not None and now != ours:
+        what, way_out = "is that of the job's queue", "leave it out, or leave queue out"
+        yield Problem(path=f"{pod.path}.spec.schedulerName", value=now, what=what, way_out=way_out)
 
 
 def _metadata(pod: _Pod) -> Iterator[Problem]:
@@ -86,17 +130,18 @@ def _metadata(pod: _Pod) -> Iterator[Problem]:
 def _containers(pod: _Pod) -> Iterator[Problem]:
     for group in ("initContainers", "containers"):
         before = {each["name"]: each for each in pod.before["spec"].get(group, ())}
-        after = {each.get("name"): each for each in pod.after["spec"].get(group, ())}
+        after = {each.get("name"): each for each in pod.after.get("spec", {}).get(group, ())}
         for name in before.keys() - after.keys():
             yield Problem(path=f"{pod.path}.spec.{group}", value=name, what="is missing", way_out="leave it in")
         for name, container in after.items():
             path = f"{pod.path}.spec.{group}[{name}]"
             yield from _security(container, path, is_ours=name in before)
+            yield from _secrets(before.get(name, {}), container, path)
             if name in before:
                 yield from _own_container(before[name], container, path)
             else:
                 yield from _other_container(container, path, group=group, known=sorted(before))
-    if pod.after["spec"].get("ephemeralContainers"):
+    if pod.after.get("spec", {}).get("ephemeralContainers"):
         what, way_out = "cannot be part of a template", "use kubectl debug"
         yield Problem(path=f"{pod.path}.spec.ephemeralContainers", value=None, what=what, way_out=way_out)
 
@@ -114,9 +159,7 @@ def _own_container(before: Mapping[str, Any], after: Mapping[str, Any], path: st
                 yield Problem(path=f"{path}.{field}[{item[key]}]", value=None, what=what, way_out=way_out)
 
 
-def _other_container(
-    container: Mapping[str, Any], path: str, *, group: str, known: list[str]
-) -> Iterator[Problem]:
+def _other_container(container: Mapping[str, Any], path: str, *, group: str, known: list[str]) -> Iterator[Problem]:
     if not container.get("image"):
         what = f"has no image, and is none of the job's own: {', '.join(known) or 'none'}"
         yield Problem(path=f"{path}.name", value=container.get("name"), what=what, way_out="name one of these")
@@ -124,8 +167,11 @@ def _other_container(
         what = "keeps the pod from ending when training has left it, and so its GPUs"
         way_out = "write it under initContainers with `restartPolicy: Always`, which makes it a sidecar"
         yield Problem(path=path, value=container.get("image"), what=what, way_out=way_out)
-    for mount in container.get("volumeMounts", ()):
-        if mount.get("name") in _SECRET_VOLUMES:
+
+
+def _secrets(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    for mount in after.get("volumeMounts", ()):
+        if mount.get("name") in _SECRET_VOLUMES and mount not in before.get("volumeMounts", ()):
             what, way_out = "holds what only discovery may have", "leave it out"
             yield Problem(path=f"{path}.volumeMounts", value=mount["name"], what=what, way_out=way_out)
 
@@ -150,7 +196,7 @@ def _security(container: Mapping[str, Any], path: str, *, is_ours: bool) -> Iter
 
 def _volumes(pod: _Pod) -> Iterator[Problem]:
     before = {each["name"]: each for each in pod.before["spec"].get("volumes", ())}
-    after = {each.get("name"): each for each in pod.after["spec"].get("volumes", ())}
+    after = {each.get("name"): each for each in pod.after.get("spec", {}).get("volumes", ())}
     path = f"{pod.path}.spec.volumes"
     for name, volume in before.items():
         if name not in _FREE_VOLUMES and after.get(name) != volume:
