@@ -12,6 +12,7 @@ from testbed.cluster.site import Site
 from testbed.cluster.standing import SIZE, nothing_lost, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube.kubectl import Kubectl
+from tests.cluster.test_operating import run
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
@@ -66,6 +67,24 @@ def test_a_pod_of_ones_own_trains_and_gives_way(cluster: Site, namespace: Kubect
     job.wait_size(SIZE, since=back)
     job.wait_steps(10)
     nothing_lost(job.account)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"workers": jobs.workers(pod={"spec": {"nodeSelectr": {"a": "b"}}})}, "nodeSelectr"),
+        ({"patches": [{"target": {"kind": "MPIJob"}, "patch": {"spec": {"runPolicy": {"ttl": 3}}}}]}, "ttl"),
+    ],
+)
+def test_a_field_that_the_cluster_does_not_know_is_refused(
+    cluster: Site, namespace: Kubectl, change: dict[str, Any], field: str
+) -> None:
+    jobs.priority_classes(cluster)
+    described = json.dumps(jobs.describe(cluster, namespace, "typo", ["true"], **change))
+    done = run(namespace, "submit", "-", given=described)
+    assert done.returncode
+    assert field in done.stderr
+    assert not namespace.list("mpijobs")
 
 
 OVERLAY: Final[dict[str, Any]] = {
