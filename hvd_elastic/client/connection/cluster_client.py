@@ -197,7 +197,8 @@ class ClusterClient:
     def apply(self, path: str, body: Json, *, manager: str, force: bool = False, dry_run: bool = False) -> Json:
         """Server-side apply of an object's fields as `manager`, and the object after it.
 
-        A field that the API server does not know is refused: an older CRD would drop it in silence. Raises ConflictError if another manager owns a field (`causes` say which, and whose), unless `force`.
+        A field that the API server does not know is refused: an older CRD would drop it in silence. Raises
+        ConflictError if another manager owns a field (`causes` say which, and whose), unless `force`.
         """
         query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         query |= {"dryRun": "All"} if dry_run else {}
