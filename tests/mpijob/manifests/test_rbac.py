@@ -28,8 +28,6 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
         "jobs": ["fashion-launcher"],
         "configmaps": ["fashion-ledger"],
         "serviceaccounts": ["fashion-discovery"],
-        "roles": ["fashion-discovery"],
-        "rolebindings": ["fashion-discovery"],
         "networkpolicies": ["fashion", "fashion.api-server"],
     }
     assert len(rules) == len(own) + 2
@@ -62,12 +60,12 @@ def test_beyond_that_the_right_is_wide() -> None:
 
 
 def test_everything_beside_the_job_goes_with_it() -> None:
-    """But for storage, for what has no namespace, and for the ledger, which the MPIJob itself owns."""
+    """But for storage, for what has no namespace, and for what the MPIJob itself owns: the ledger, and the rights."""
     spec = job(monitor=True, disruption_budget=True, read_nodes=True)
     emitted = [item for item in render(spec) if item["kind"] not in ("MPIJob", "PersistentVolumeClaim", "ConfigMap")]
     pod, _ = pods(spec)
     owned = next(item["value"] for item in pod["initContainers"][0]["env"] if item["name"] == ENV_OWNED).split()
-    expected = [item for item in emitted if not item["kind"].startswith("Cluster")]
+    expected = [item for item in emitted if not item["kind"].endswith(("Role", "RoleBinding"))]
     assert sorted(path.rpartition("/")[2] for path in owned) == sorted(item["metadata"]["name"] for item in expected)
     allowed = {
         (group, resource, name)
