@@ -33,6 +33,18 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
     assert len(rules) == len(own) + 2
 
 
+@pytest.mark.parametrize("target", [Target.MPIJOB, Target.MPIJOB_V1])
+def test_what_the_token_changes_is_named_one_by_one_and_none_of_it_gives_rights(target: Target) -> None:
+    """Whoever may patch a RoleBinding and has its rights may bind others to them."""
+    spec = job(monitor=True, disruption_budget=True, read_nodes=True, output="results")
+    rules = [rule for one in render(spec, target) if one["kind"].endswith("Role") for rule in one["rules"]]
+    assert rules
+    for rule in rules:
+        assert "rbac.authorization.k8s.io" not in rule["apiGroups"]
+        assert not {"*", "bind", "escalate", "impersonate", "update"} & set(rule["verbs"])
+        assert "resourceNames" in rule or "patch" not in rule["verbs"], rule
+
+
 def test_what_a_job_does_not_use_its_sidecar_may_not_touch() -> None:
     """Each optional object brings the right to own it."""
 
