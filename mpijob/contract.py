@@ -279,8 +279,8 @@ most; what is not known is left out::
 process came into its first world, which is no pause. `save_error` is why the last save failed, or the durable tier does
 not open, 300 characters at most; it is left out once a save has succeeded. `rejected` is the newest checkpoint, if this
 process did not begin with it because it is damaged or another job's, and why. `samples` is what the certificate of
-samples proved at the end of the last epoch, 300 characters at most. `pauses` are the last eight resizes that this process saw,
-oldest first: `step` is the step that training went on with, `repeated` how many steps are done again."""
+samples proved at the end of the last epoch, 300 characters at most. `pauses` are the last eight resizes that this
+process saw, oldest first: `step` is the step that training went on with, `repeated` how many steps are done again."""
 
 ALERT_CHECKPOINT_LATE: Final = "HvdElasticCheckpointLate"
 """The alert that fires once nothing has got durable for several intervals."""
