@@ -105,8 +105,9 @@ def test_a_process_that_waits_for_its_world_sleeps(tmp_path: Path) -> None:
 
 @pytest.mark.needs_patch("idle-loop")
 def test_a_world_in_which_nothing_happens_sleeps(tmp_path: Path) -> None:
-    quiet = {"WAITS": str(tmp_path / "waits"), "HOROVOD_CYCLE_TIME": str(4 * WAIT_MS)}
-    with world(["-c", WAITS_FOR_NOTHING], 2, **quiet) as processes:
+    with world(
+        ["-c", WAITS_FOR_NOTHING], 2, WAITS=str(tmp_path / "waits"), HOROVOD_CYCLE_TIME=str(4 * WAIT_MS)
+    ) as processes:
         ended = [ends(process) for process in processes]
     assert [code for code, _ in ended] == [0, 0], ended
     assert all(int(output.splitlines()[-1]) < WAKES for _, output in ended)
