@@ -70,6 +70,11 @@ class Cluster:
         self.start_api_server()
         self.restart_mpi_operator()
 
+    def renew_certificate(self) -> None:
+        """Start the API server anew with another certificate of the cluster's authority."""
+        controlplane.certify_api_server(self.plane, Authority.load(self.plane.keys))
+        self.restart_api_server()
+
     def stop_api_server(self) -> None:
         """Kill the API server."""
         self.daemon("kube-apiserver").stop(with_signal=signal.SIGKILL)
