@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 from hvd_elastic.client.connection.login_lookup import discovery_access
+from hvd_elastic.decide.autoscale.leadership import LEASE_NAME
 from hvd_elastic.mpijob.contract import ENV_EVENTS, Role
 from hvd_elastic.system.tls import client_context
 from testbed.cluster import jobs
@@ -47,11 +49,6 @@ class Waiters:
     folder: Path
     processes: dict[str, subprocess.Popen[str]]
 
-    @property
-    def alive_file(self) -> Path:
-        """What the autoscaler touches after each turn while the API server answers."""
-        return self.folder / "alive"
-
     def printed(self, verb: str) -> str:
         return (self.folder / verb).read_text()
 
@@ -81,7 +78,7 @@ def waiters(site: Site, job: Job, kubeconfig: Path, folder: Path) -> Iterator[Wa
         "watch": ["watch", job.name],
         "status": ["status", job.name, "--wait-for", "succeeded"],
         "submit": ["submit", str(late), "--wait"],
-        "autoscale": ["autoscale", "-n", namespace, "--period=2", f"--alive-file={folder / 'alive'}"],
+        "autoscale": ["autoscale", "-n", namespace, "--period=2"],
     }
     begun = Waiters(folder=folder, processes={})
     try:
@@ -97,7 +94,7 @@ def waiters(site: Site, job: Job, kubeconfig: Path, folder: Path) -> Iterator[Wa
                 )
         for verb in ("logs", "watch"):
             waiting.until(f"{verb} has begun", (folder / verb).read_text, within_seconds=60)
-        waiting.until("the autoscaler has looked", begun.alive_file.exists, within_seconds=60, seen=begun.tell)
+        autoscaler_holds_its_lease(job, begun)
         # It says what the job waits for once all of it is applied.
         waits = re.compile(f"^{LATE} ", re.MULTILINE)
         waiting.until("submit waits", lambda: waits.search(begun.printed("submit")), within_seconds=60, seen=begun.tell)
@@ -219,29 +216,37 @@ class Front:
         """Show a new certificate of this authority."""
         shown = authority.issue("next", "front", answers_to=self.addresses)
         for proxy in proxies:
+            proxy.requests.clear()
             proxy.show(shown)
 
-    def go_on(self, job: Job, begun: Waiters, after: str) -> None:
-        """Without a fault from now on, everybody asks again, and nobody has ended."""
+    def heal(self) -> None:
         for proxy in self.both:
             proxy.heal()
             proxy.requests.clear()
+
+    def go_on(self, job: Job, begun: Waiters, after: str) -> None:
+        """Everybody asks again since the last change, and nobody has ended."""
         waiting.until("people ask again", lambda: len(self.people.requests) > 20, within_seconds=60, seen=begun.tell)
         waiting.until("the sidecar asks again", lambda: self.pods.requests, within_seconds=60)
         go_on(job, begun, after)
 
 
 def go_on(job: Job, begun: Waiters, after: str) -> None:
-    """Nobody has ended, the autoscaler has its answers, and the job trains."""
-    now = time.time()
-    waiting.until(
-        f"the autoscaler has its answers after {after}",
-        lambda: begun.alive_file.stat().st_mtime > now,
-        within_seconds=60,
-        seen=begun.tell,
-    )
+    """Nobody has ended, the autoscaler goes on, and the job trains."""
+    autoscaler_holds_its_lease(job, begun)
     begun.require_all(after)
     still_trains(job)
+
+
+def autoscaler_holds_its_lease(job: Job, begun: Waiters) -> None:
+    """It renews its Lease from now on."""
+    now = datetime.now(UTC)
+
+    def renewed() -> bool:
+        lease = job.kubectl.find("lease", LEASE_NAME)
+        return lease is not None and datetime.fromisoformat(lease["spec"]["renewTime"]) > now
+
+    waiting.until("the autoscaler renews its Lease", renewed, within_seconds=60, seen=begun.tell)
 
 
 @pytest.fixture
@@ -260,6 +265,7 @@ def test_no_fault_ends_a_wait(cluster: Site, namespace: Kubectl, front: Front, t
             for proxy in front.both:
                 proxy.fail(fault)
             time.sleep(FAULT_SECONDS)  # the fault lasts for so long
+            front.heal()
             front.go_on(job, begun, repr(fault))
         front.show(front.own, *front.both)
         front.go_on(job, begun, "another certificate of the authority")
