@@ -44,6 +44,13 @@ class Authority:
         _write(folder, "ca", made.certificate, key)
         return made
 
+    @classmethod
+    def load(cls, folder: Path) -> "Authority":
+        """Read back what `create` wrote."""
+        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return cls(folder=folder, certificate=x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key=key)
+
     @property
     def root(self) -> Path:
         """The authority's own certificate."""

@@ -1,11 +1,8 @@
 """The whole cluster: up, down, and attached to from another process."""
 
-import contextlib
-import fcntl
 import json
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -73,6 +70,11 @@ class Cluster:
         self.start_api_server()
         self.restart_mpi_operator()
 
+    def renew_certificate(self) -> None:
+        """Start the API server anew with another certificate of the cluster's authority."""
+        controlplane.certify_api_server(self.plane, Authority.load(self.plane.keys))
+        self.restart_api_server()
+
     def stop_api_server(self) -> None:
         """Kill the API server."""
         self.daemon("kube-apiserver").stop(with_signal=signal.SIGKILL)
@@ -129,7 +131,7 @@ def up(*, with_image: bool = True, kwok_nodes: int = 0) -> Cluster:
 
     """
     host.require()
-    with _alone():
+    with folders.alone():
         if (found := attach()) and not found.ended():
             raise ClusterError("a cluster runs already: `python -m testbed.kube down` ends it")
         ledger = Ledger(state=folders.state())
@@ -150,7 +152,7 @@ def prepare() -> None:
 
     """
     host.require()
-    with _alone():
+    with folders.alone():
         if (found := attach()) and not found.ended():
             images.build()
             return
@@ -164,7 +166,7 @@ def prepare() -> None:
 
 def down() -> None:
     """Take down whatever there is of a cluster, half a one too."""
-    with _alone():
+    with folders.alone():
         Ledger(state=folders.state()).take_down()
 
 
@@ -173,7 +175,7 @@ def _make_parts(ledger: Ledger, *, with_image: bool) -> None:
         gomodules.binaries(modules)
     ledger.note("cgroup", CGROUP)
     weigh(CGROUP)
-    with _alone("store"):
+    with folders.alone("store"):
         _fill_store(ledger.state, with_image=with_image)
 
 
@@ -223,12 +225,3 @@ def _fill_store(state: Path, *, with_image: bool) -> None:
             store.load(socket, store.folder(), images.layout(), name.rpartition(":")[2], name)
             store.remove_older(socket, name)
         known.write_text("\n".join(store.images(socket)))
-
-
-@contextlib.contextmanager
-def _alone(with_what: str = folders.NAME) -> Iterator[None]:
-    """Hold the lock of one cluster, or of the store that all clusters of this machine fill and start from."""
-    folders.cache().mkdir(parents=True, exist_ok=True)
-    with (folders.cache() / f"{with_what}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

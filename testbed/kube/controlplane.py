@@ -97,10 +97,15 @@ def wait_ready(plane: ControlPlane, *, within_seconds: float = 60) -> None:
     waiting.until("the API server is ready", ready, within_seconds=within_seconds, seen=server.tail)
 
 
-def _credentials(plane: ControlPlane, authority: Authority) -> None:
+def certify_api_server(plane: ControlPlane, authority: Authority) -> None:
+    """Write a certificate that the API server shows, a new one each time."""
     names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
     addresses = (API_SERVICE, plane.subnets.gateway)
     authority.issue("apiserver", "kube-apiserver", answers_to=(*names, *addresses))
+
+
+def _credentials(plane: ControlPlane, authority: Authority) -> None:
+    certify_api_server(plane, authority)
     certificates.signing_keys(plane.keys)
     admin = authority.issue("admin", "admin", groups=("system:masters",))
     certificates.kubeconfig(plane.admin, server=plane.server, root=authority.root, user=admin)

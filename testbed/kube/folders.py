@@ -1,6 +1,9 @@
 """Where the cluster keeps what it built (cache) and what runs (state)."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +19,15 @@ def cache() -> Path:
 def state() -> Path:
     """What belongs to the running cluster; gone when it is down."""
     return _home("XDG_STATE_HOME", ".local/state") / NAME
+
+
+@contextmanager
+def alone(with_what: str = NAME) -> Iterator[None]:
+    """Hold the lock of one cluster, or of what all clusters of this machine make and start from: image and store."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f"{with_what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _home(variable: str, default: str) -> Path:

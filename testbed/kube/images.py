@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -59,16 +60,18 @@ def build() -> str:
 
     """
     wanted = tag()
-    if wanted not in _tags():
-        _make_base()
-        with tempfile.TemporaryDirectory() as wheels:
-            _collect_wheels(Path(wheels))
+    with _building() as scratch:
+        if wanted not in _tags():
+            _make_base(scratch)
+            wheels = scratch / "wheels"
+            wheels.mkdir()
+            _collect_wheels(wheels)
             for stage in _STAGES:
-                _build(stage, Path(wheels), f"--target={stage}")
-            _build(wanted, Path(wheels))
-        _publish_below(f"{REPOSITORY}:{_BELOW}")
-        publish(f"{REPOSITORY}:{wanted}", wanted)
-        _forget_others(wanted)
+                _build(stage, wheels, f"--target={stage}")
+            _build(wanted, wheels)
+            _publish_below(f"{REPOSITORY}:{_BELOW}", scratch / "layers")
+            publish(f"{REPOSITORY}:{wanted}", wanted)
+            _forget_others(wanted)
     return wanted
 
 
@@ -81,10 +84,25 @@ def build_variant(as_tag: str, arguments: Mapping[str, str]) -> str:
         ClusterError: the build failed; the message ends with its last lines.
 
     """
-    _make_base()
-    with tempfile.TemporaryDirectory() as no_wheels:
+    with _building() as scratch:
+        _make_base(scratch)
+        no_wheels = scratch / "wheels"
+        no_wheels.mkdir()
         options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
-        return _build(as_tag, Path(no_wheels), *options)
+        return _build(as_tag, no_wheels, *options)
+
+
+@contextmanager
+def _building() -> Iterator[Path]:
+    """Build alone, with a folder in the cache for gigabytes. What a killed build has left in it goes first."""
+    with folders.alone("image"):
+        scratch = folders.cache() / "image-scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(exist_ok=True)
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def publish(image: str, as_tag: str) -> None:
@@ -93,7 +111,7 @@ def publish(image: str, as_tag: str) -> None:
     buildah.call("push", image, f"oci:{layout().folder}:{as_tag}")
 
 
-def _publish_below(image: str) -> None:
+def _publish_below(image: str, scratch: Path) -> None:
     """Put the layers that seldom change into the layout as they are.
 
     A push to a layout compresses, two minutes for torch, and takes every blob for new whose compressed form it would
@@ -102,11 +120,10 @@ def _publish_below(image: str) -> None:
     layers = json.loads(buildah.call("inspect", "--type=image", image))["OCIv1"]["rootfs"]["diff_ids"]
     if all(layout().blob(digest).exists() for digest in layers):
         return
-    with tempfile.TemporaryDirectory(dir=folders.cache()) as scratch:
-        buildah.call("push", "--disable-compression", image, f"dir:{scratch}")
-        for digest in layers:
-            layout().blob(digest).parent.mkdir(parents=True, exist_ok=True)
-            (Path(scratch) / digest.removeprefix("sha256:")).replace(layout().blob(digest))
+    buildah.call("push", "--disable-compression", image, f"dir:{scratch}")
+    for digest in layers:
+        layout().blob(digest).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / digest.removeprefix("sha256:")).replace(layout().blob(digest))
 
 
 def _forget_others(wanted: str) -> None:
@@ -145,18 +162,18 @@ def _tags() -> set[str]:
     return {entry.get("annotations", {}).get("org.opencontainers.image.ref.name", "") for entry in entries}
 
 
-def _make_base() -> None:
+def _make_base(scratch: Path) -> None:
     if buildah.call("images", "--quiet", "--filter", f"reference={BASE}").strip():
         return
-    with tempfile.TemporaryDirectory(dir=folders.cache()) as scratch:
-        root = Path(scratch) / "root"
-        try:
-            debian_root.make(root, SUITE)
-        except subprocess.CalledProcessError as error:
-            raise ClusterError(f"{error}:\n{error.output[-3000:]}") from error
-        container = buildah.call("from", "scratch").strip()
-        buildah.call("add", "--quiet", container, str(root), "/")
-        buildah.call("commit", "--quiet", "--rm", container, BASE)
+    root = scratch / "root"
+    try:
+        debian_root.make(root, SUITE)
+    except subprocess.CalledProcessError as error:
+        raise ClusterError(f"{error}:\n{error.output[-3000:]}") from error
+    container = buildah.call("from", "scratch").strip()
+    buildah.call("add", "--quiet", container, str(root), "/")
+    buildah.call("commit", "--quiet", "--rm", container, BASE)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def _collect_wheels(into: Path) -> None:

@@ -9,8 +9,9 @@ Where to change what:
   `loaders/loader_options.py`; and the table of docs/loaders.md.
 - when a commit is deferred, or what an epoch continues with after a resize: `passes.py`, over the positions of
   `progress.py`.
-- which samples are certified, or what of them: the sum, and what it must be: `sample_certificate.py`; which passes,
-  and what a commit covers: `passes.py`; what all workers tell: `trainer/state/agreement.py`; what `checkpoints
-  verify` says: `hvd_elastic/cli/inspection/checkpoint_samples.py`; at the end of each epoch: `sample_proof.py`.
+- which samples are certified, or what of them: the sum, and what is said of it: `sample_certificate.py`; what a pass
+  must come to: `certified_pass.py`; which passes, and what a commit covers: `passes.py`; what all workers tell:
+  `trainer/state/agreement.py`; what `checkpoints verify` says: `hvd_elastic/cli/inspection/checkpoint_samples.py`; at
+  the end of each epoch: `sample_proof.py`.
 - what random numbers follow from: `randomness.py`.
 """

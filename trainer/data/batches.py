@@ -11,6 +11,7 @@ from hvd_elastic.system.plain_words import count_words
 from hvd_elastic.trainer.collectives.horovod_functions import HOROVOD
 from hvd_elastic.trainer.collectives.training_world import TrainingWorld
 from hvd_elastic.trainer.data.batch_policy import BatchError
+from hvd_elastic.trainer.data.certified_pass import SampleHash
 from hvd_elastic.trainer.data.drawn_order import SAMPLER_WAY_OUT, DrawnOrder
 from hvd_elastic.trainer.data.loaders.library_stream import order_of, set_epoch
 from hvd_elastic.trainer.data.loaders.loader import is_iterable, load
@@ -20,7 +21,6 @@ from hvd_elastic.trainer.data.pass_options import PassOptions, Plan, Prefetcher,
 from hvd_elastic.trainer.data.passes import NO_BATCH, EpochAccount, Pass
 from hvd_elastic.trainer.data.progress import Cursor, EpochPosition, Samples
 from hvd_elastic.trainer.data.randomness import PassSeeds, Randomness
-from hvd_elastic.trainer.data.sample_certificate import SampleHash
 from hvd_elastic.trainer.data.sampler import MicroBatch, SampleOrder
 
 

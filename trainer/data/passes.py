@@ -21,8 +21,9 @@ All workers decide alike: each decision depends on the order of calls alone.
 from collections import Counter
 from dataclasses import replace
 
+from hvd_elastic.trainer.data.certified_pass import CertifiedPass
 from hvd_elastic.trainer.data.progress import Cursor, EpochPosition
-from hvd_elastic.trainer.data.sample_certificate import Certificate, CertifiedPass
+from hvd_elastic.trainer.data.sample_certificate import Certificate
 from hvd_elastic.trainer.data.sampler import MicroBatch
 
 NO_BATCH = MicroBatch(count=0, weight=1.0, last=True, position=0, padding=0)

@@ -9,6 +9,7 @@ from typing import Final
 
 from hvd_elastic.policy.checkpoint_interval import LossHistory
 from hvd_elastic.system.backoff import Backoff
+from hvd_elastic.trainer.data.sample_certificate import Certificate
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.durable.durable_tier import INTERVAL, DurableTier
 from hvd_elastic.trainer.state.memory.host_memory import HostMemory
@@ -96,8 +97,8 @@ class Commits:
         if self.durable.due(self.step, self.history):
             self.save_to_store_async()
 
-    def complete(self, certificate: Mapping[str, object] | None) -> None:
-        """Give the last commit the certificate of its own samples, if it has one; nothing changes it after that.
+    def complete(self, certificate: Certificate | None) -> None:
+        """Let the last commit's certificate, if it has one, tell of its own samples; nothing changes it after that.
 
         A durable save that is due starts here. One that was handed over already is left alone: its world was lost
         before this was known.
@@ -105,7 +106,7 @@ class Commits:
         if self._is_complete:
             return
         if certificate is not None:
-            self.last["progress"]["data"]["certificate"] = certificate
+            certificate.tell(self.last["progress"]["data"]["certificate"])
         self._is_complete = True
         if self._save_pending:
             self.save_to_store_async()

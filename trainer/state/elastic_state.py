@@ -358,8 +358,7 @@ class State(EpochsMixin, TorchState):  # type: ignore[misc]
         ).allreduced(account.unshared_digest())
         account.confirm(digest)
         if saved:  # the certificate of the commit's own samples is known only now
-            certificate = account.position.certificate
-            self._commits.complete(certificate.state_dict() if certificate is not None else None)
+            self._commits.complete(account.position.certificate)
         if (agreement.hosts_changed or agreement.risk) and not saved and may_commit:
             self._present.progress.commits += 1
             self.save()

@@ -210,7 +210,8 @@ def _compare(
     outcomes = [priced(outcome, setup.day, prices) for outcome in _outcomes(setup, ways)]
     rows = compared(outcomes)
     facts = day_facts(setup.day)
-    data = {"day": facts, "remarks": remarks, "currency": prices.currency, "ways": as_plain(outcomes)}
+    shown = as_plain(outcomes) if output in (Format.JSON, Format.YAML) else []  # a mapping for each change of a size
+    data = {"day": facts, "remarks": remarks, "currency": prices.currency, "ways": shown}
     written = {Format.CSV: lambda: comparison_csv(rows)}
     tell_day(facts, remarks)
     side_by_side = sorted(rows, key=lambda row: [other.job for other in rows].index(row.job))

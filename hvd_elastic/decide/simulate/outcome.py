@@ -1,12 +1,13 @@
 """What a simulated day comes to. GPU-seconds, if nothing else is said."""
 
 from array import array
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from hvd_elastic.decide.simulate.workload import Way
 
-MOST_CHANGES: Final = 1000
+MOST_CHANGES: Final = 500
 """More than a picture shows."""
 
 
@@ -18,16 +19,19 @@ class SizeChange:
     workers: int
 
 
+@dataclass(slots=True, kw_only=True)
 class SizeHistory:
-    """The changes of a job's size, of which a bounded number is kept: a year has tens of thousands."""
+    """The changes of a job's size, of which a bounded number is kept: a year has tens of thousands.
 
-    def __init__(self) -> None:
-        self._seconds = array("d")
-        self._workers = array("l")
-        self._stretch = 1.0
-        """Seconds of which the last change is kept. Doubled, so that stretches lie within each other."""
-        self.count = 0
-        """Of all changes."""
+    Twelve bytes each, in the outcome too: there are hundreds of jobs, and several ways.
+    """
+
+    count: int = field(default=0, init=False)
+    """Of all changes."""
+    _seconds: "array[float]" = field(default_factory=lambda: array("d"), init=False)
+    _workers: "array[int]" = field(default_factory=lambda: array("i"), init=False)
+    _stretch: float = field(default=1.0, init=False)
+    """Seconds of which the last change is kept. Doubled, so that stretches lie within each other."""
 
     def note(self, second: float, workers: int) -> None:
         """So many workers train from now on. Nothing is noted where that is not another number."""
@@ -41,11 +45,12 @@ class SizeHistory:
                 self._stretch *= 2
             kept = {change.second // self._stretch: change for change in self.changes()}.values()
             self._seconds = array("d", (change.second for change in kept))
-            self._workers = array("l", (change.workers for change in kept))
+            self._workers = array("i", (change.workers for change in kept))
 
-    def changes(self) -> tuple[SizeChange, ...]:
-        noted = zip(self._seconds, self._workers, strict=True)
-        return tuple(SizeChange(second=second, workers=workers) for second, workers in noted)
+    def changes(self) -> Iterator[SizeChange]:
+        """All of them; of more than MOST_CHANGES the last one in each of some hundred stretches of equal length."""
+        for second, workers in zip(self._seconds, self._workers, strict=True):
+            yield SizeChange(second=second, workers=workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +80,7 @@ class JobOutcome:
     """... and how long in all."""
     completed: float | None
     """Second of the day at which it ended; None: it goes on."""
-    sizes: tuple[SizeChange, ...]
-    """All changes; of more than MOST_CHANGES the last one in each of some hundred stretches of equal length."""
+    sizes: SizeHistory
     cost: float | None = None
     """Money for what it held, in the currency of the prices; None: a price is not known."""
 

@@ -59,7 +59,7 @@ def _play_oracle(
 
 def _play_beside_oracle(cluster: ClusterDay, idle: ClusterDay, tell: Callable[[float], None]) -> tuple[JobOutcome, ...]:
     """Stretch by stretch, so that neither day is kept: what is given to a job ends when the job has ended."""
-    given = Oracle(endless(run.job) for run in cluster.runs)
+    given = Oracle((endless(run.job) for run in cluster.runs), keeps_sizes=False)
     for stretch in idle_stretches(idle):
         for now in cluster.moments(stretch.end):
             tell(now)
@@ -110,5 +110,5 @@ def _outcome(run: JobRun, given: float, seconds: float) -> JobOutcome:
         pauses=progress.pauses,
         paused_seconds=progress.paused_seconds,
         completed=run.completed,
-        sizes=run.sizes.changes(),
+        sizes=run.sizes,
     )

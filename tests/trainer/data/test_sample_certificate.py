@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_elastic.trainer.data import sample_certificate
+from hvd_elastic.trainer.data import certified_pass
 from hvd_elastic.trainer.data.batch_policy import BatchPolicy
-from hvd_elastic.trainer.data.sample_certificate import KEPT_ROWS, Certificate, CertifiedPass, SampleHash, examine
+from hvd_elastic.trainer.data.certified_pass import KEPT_ROWS, CertifiedPass, SampleHash
+from hvd_elastic.trainer.data.sample_certificate import Certificate, CertificateFinding, examine
 from hvd_elastic.trainer.data.sample_proof import SampleProof
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 
@@ -136,7 +137,7 @@ def test_what_is_said(one: dict[str, object], words: str) -> None:
     later = CertifiedPass(name="train", first=3, last=3, length=1437, seed=7, shuffle=True)
     passes = [certified, later] if certified.last < 3 else [certified]
     certificate = Certificate(digest=certified.sum_of(0, certified.told), passes=passes)
-    assert examine(certificate) == sample_certificate.CertificateFinding(holds=True, words=words)
+    assert examine(certificate) == CertificateFinding(holds=True, words=words)
     if certified.told:
         certificate.by_plan = 64
         assert examine(certificate).words == f"{words} (64 of them in the step in which a worker died)"
@@ -192,6 +193,21 @@ def test_sixty_days_take_the_room_of_a_few_epochs(passes: Callable[[int], list[C
     assert not examine(certificate).holds, "a fault of long ago is there for good"
 
 
+def test_what_all_workers_tell_is_put_into_the_rows_that_are_written() -> None:
+    certificate = played([ended(epoch, 40 + epoch % 3)] for epoch in range(40))
+    under_way = ended(40, 0)
+    under_way.length, under_way.position = None, 8
+    certificate.passes.append(under_way)
+    written = certificate.state_dict()
+    before = [*written["passes"]]
+    under_way.length, under_way.told = 51, 8
+    certificate.add(under_way.sum_of(0, 8))
+    assert written != certificate.state_dict()
+    certificate.tell(written)
+    assert written == certificate.state_dict()
+    assert all(row is same for row, same in zip(before, written["passes"], strict=True)), "a row was written again"
+
+
 def test_an_epoch_that_is_done_twice_is_found_after_it_was_folded() -> None:
     certificate = played([ended(epoch, 40 + epoch % 3)] for epoch in range(40))
     again = ended(7, 51)
@@ -208,13 +224,13 @@ def test_whole_epochs_of_any_seeds_are_one_row_that_is_proved_from_the_length() 
 
 def test_only_new_epochs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
-    sum_of = sample_certificate._sum_of_epoch.__wrapped__
+    sum_of = certified_pass._sum_of_epoch.__wrapped__
 
     def note(name: str, epoch: int, *rest: Any) -> int:
         looked_at.append(epoch)
         return sum_of(name, epoch, *rest)
 
-    monkeypatch.setattr(sample_certificate, "_sum_of_epoch", note)
+    monkeypatch.setattr(certified_pass, "_sum_of_epoch", note)
     certificate = played([ended(epoch, 51)] for epoch in range(50))
     later, proof = ended(50, 51), SampleProof()
     certificate.passes.append(later)

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from hvd_elastic.cli import cli
 from hvd_elastic.mpijob.contract import ENV_CHECKPOINT_STEPS, ENV_RUN_DIR
 from hvd_elastic.trainer.data import sample_proof
+from hvd_elastic.trainer.data.certified_pass import KEPT_ROWS
 from hvd_elastic.trainer.data.progress import Progress
-from hvd_elastic.trainer.data.sample_certificate import KEPT_ROWS, examine
+from hvd_elastic.trainer.data.sample_certificate import examine
 from hvd_elastic.trainer.data.sample_proof import SampleProof
 from hvd_elastic.trainer.data.sampler import EpochPlan, SampleOrder
 from hvd_elastic.trainer.elastic import horovod_patches

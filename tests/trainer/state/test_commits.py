@@ -12,6 +12,7 @@ from hvd_elastic.mpijob.contract import ENV_CHECKPOINT, ENV_CHECKPOINT_STEPS
 from hvd_elastic.stores.file_store import FileStore, FileUpload
 from hvd_elastic.stores.retry import TransientError
 from hvd_elastic.trainer.checkpoint import FencedError, SaveCounts, StoreError
+from hvd_elastic.trainer.data.sample_certificate import Certificate
 from hvd_elastic.trainer.elastic import departure
 from hvd_elastic.trainer.state.commits import FINAL_SECONDS, Commits
 from hvd_elastic.trainer.state.durable.durable_tier import DurableTier, TierSettings
@@ -290,23 +291,27 @@ def test_a_commit_is_not_stored_before_it_is_complete(training: Training) -> Non
     for step in range(INTERVAL + 1, 2 * INTERVAL + 1):
         training.commits.memory.fence()
         training.weight += 1
-        tree = {"weight": training.weight, "values": {}, "progress": {"commits": step, "size": 1, "data": {}}}
-        training.commits.save_to_memory(tree, owned=set, is_complete=False)
+        training.commits.save_to_memory(certified(training, step), owned=set, is_complete=False)
     training.commits.save_to_store_async()
     assert saves(training).started == 1, "it is due, and is not complete"
-    training.commits.complete({"sum": 7})
+    training.commits.complete(Certificate(digest=7))
     training.settle()
     assert saves(training).started == 2
     newest = training.commits.durable.newest()
     assert newest is not None
     stored: Any = newest.load()
-    assert stored["progress"]["data"] == {"certificate": {"sum": 7}}
+    assert stored["progress"]["data"] == {"certificate": Certificate(digest=7).state_dict()}
 
 
 def test_a_commit_that_was_stored_before_it_was_complete_is_not_changed(training: Training) -> None:
     """Its world was lost on the way: the process that leaves stores what it holds."""
-    tree = {"weight": training.weight, "values": {}, "progress": {"commits": 1, "size": 1, "data": {}}}
-    training.commits.save_to_memory(tree, owned=set, is_complete=False)
+    training.commits.save_to_memory(certified(training, 1), owned=set, is_complete=False)
     assert training.commits.save_to_store_sync("a test")
-    training.commits.complete({"sum": 7})
-    assert training.commits.last["progress"]["data"] == {}
+    training.commits.complete(Certificate(digest=7))
+    assert training.commits.last["progress"]["data"] == {"certificate": Certificate().state_dict()}
+
+
+def certified(training: Training, step: int) -> dict[str, Any]:
+    """What is committed, with the certificate as it is before all workers have told."""
+    data = {"certificate": Certificate().state_dict()}
+    return {"weight": training.weight, "values": {}, "progress": {"commits": step, "size": 1, "data": data}}

@@ -14,11 +14,11 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.worker import WorkerInfo
 
 from hvd_elastic.trainer.data.batch_plan import BatchPlan
+from hvd_elastic.trainer.data.certified_pass import SampleHash
 from hvd_elastic.trainer.data.drawn_order import DrawnOrder
 from hvd_elastic.trainer.data.loaders import loader_processes
 from hvd_elastic.trainer.data.loaders.library_stream import is_hugging_face_stream
 from hvd_elastic.trainer.data.randomness import PassSeeds
-from hvd_elastic.trainer.data.sample_certificate import SampleHash
 from hvd_elastic.trainer.data.sampler import EpochPlan, MicroBatch, SampleOrder
 
 Collate = Callable[[list[Any]], Any]

@@ -1,7 +1,8 @@
 """The day that no way can beat: each idle GPU is used in the moment in which it is idle, and nothing ever stalls."""
 
+from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -10,7 +11,7 @@ from hvd_elastic.decide.simulate.outcome import JobOutcome, SizeHistory
 from hvd_elastic.decide.simulate.workload import SimulatedJob
 
 _KEPT_DIVISIONS: Final = 1024
-"""Each is a number for each job: a year has far more than a few hundred jobs leave room for."""
+"""By the GPUs that are idle. Each is a number for each job, four bytes: a year has far more than there is room for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class OracleJob:
     held: float = 0.0
     samples: float = 0.0
     completed: float | None = None
-    sizes: SizeHistory = field(default_factory=SizeHistory)
+    sizes: SizeHistory | None = None
+    """None: nobody asks for them."""
 
     def has_work(self, now: float) -> bool:
         """Whether it takes what it is given."""
@@ -42,7 +44,8 @@ class OracleJob:
     def set(self, workers: int, now: float) -> None:
         """Train with so many from now on."""
         self.workers = workers
-        self.sizes.note(now, workers)
+        if self.sizes is not None:
+            self.sizes.note(now, workers)
 
     def pass_until(self, then: float, now: float, change: float) -> None:
         """Train. It has ended if its last sample was trained by then; `change`: its `next_change`."""
@@ -54,6 +57,7 @@ class OracleJob:
 
     def outcome(self) -> JobOutcome:
         """All that was held was of use."""
+        sizes = self.sizes or SizeHistory()
         steps = round(self.samples / self.job.samples_per_step)
         return JobOutcome(
             name=self.job.name,
@@ -66,32 +70,38 @@ class OracleJob:
             samples=self.samples,
             steps=steps,
             repeated_steps=0,
-            resizes=max(self.sizes.count - 1, 0),
+            resizes=max(sizes.count - 1, 0),
             restarts=0,
             pauses=0,
             paused_seconds=0.0,
             completed=self.completed,
-            sizes=self.sizes.changes(),
+            sizes=sizes,
         )
 
 
 class Oracle:
     """Divides what is idle among jobs, one stretch after the other."""
 
-    def __init__(self, jobs: Iterable[SimulatedJob]) -> None:
-        self.jobs = tuple(OracleJob(job=job) for job in jobs)
+    def __init__(self, jobs: Iterable[SimulatedJob], *, keeps_sizes: bool = True) -> None:
+        """`keeps_sizes`: each outcome has them. Default True."""
+        self.jobs = tuple(OracleJob(job=job, sizes=SizeHistory() if keeps_sizes else None) for job in jobs)
+        self._working: list[int] = []
+        """The numbers of the jobs for which divisions are kept."""
         self._divided = lru_cache(maxsize=_KEPT_DIVISIONS)(self._divide)
 
     def use(self, stretch: IdleStretch) -> None:
         """Let the jobs train on what is idle. Their `ends` within the stretch are known by now."""
         now = stretch.begin
         while now < stretch.end:
-            working = tuple(number for number, job in enumerate(self.jobs) if job.has_work(now))
-            workers = dict(zip(working, self._divided(working, stretch.gpus), strict=True))
+            working = [number for number, job in enumerate(self.jobs) if job.has_work(now)]
+            if working != self._working:
+                self._working = working
+                self._divided.cache_clear()
+            workers = dict(zip(self._working, self._divided(stretch.gpus), strict=True))
             now = self._pass(workers, now, stretch.end)
 
-    def _divide(self, working: tuple[int, ...], gpus: int) -> tuple[int, ...]:
-        return best_division([self.jobs[number].job for number in working], gpus)
+    def _divide(self, gpus: int) -> "array[int]":
+        return array("i", best_division([self.jobs[number].job for number in self._working], gpus))
 
     def _pass(self, workers: Mapping[int, int], now: float, end: float) -> float:
         """Until a job begins or ends, or what is idle changes."""

@@ -67,13 +67,20 @@ def as_plain(outcomes: Iterable[DayOutcome]) -> list[dict[str, Any]]:
     """All that is known, for programs: the changes of size, too. Jobs that never end have `completed: null`."""
     return [
         {
-            **asdict(outcome),
             "way": outcome.way.value,
+            "source": outcome.source,
+            "seconds": outcome.seconds,
+            "jobs": [_plain_job(job) for job in outcome.jobs],
+            "inference": asdict(outcome.inference),
             "goodput": outcome.goodput,
-            "jobs": [asdict(job) for job in outcome.jobs],
         }
         for outcome in outcomes
     ]
+
+
+def _plain_job(job: JobOutcome) -> dict[str, Any]:
+    values = {column.name: getattr(job, column.name) for column in fields(JobOutcome)}
+    return values | {"sizes": [asdict(change) for change in job.sizes.changes()]}
 
 
 def _row(outcome: DayOutcome, name: str, jobs: Sequence[JobOutcome]) -> ComparedRow:

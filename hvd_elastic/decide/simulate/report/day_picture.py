@@ -21,7 +21,8 @@ _COLOURS: Final = ("#1f5fa8", "#d62728", "#2a8f4f", "#8a5fb0", "#c98a1b", "#4a4a
 
 def day_picture(outcomes: Sequence[DayOutcome]) -> str:
     """The SVG document."""
-    most = max((change.workers for one in outcomes for job in one.jobs for change in job.sizes), default=1) or 1
+    changes = (change for one in outcomes for job in one.jobs for change in job.sizes.changes())
+    most = max((change.workers for change in changes), default=1) or 1
     height = _TOP + len(outcomes) * (_PANEL + _GAP) + _bars_height(outcomes)
     size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
     parts = [
@@ -64,7 +65,7 @@ def _panel(outcome: DayOutcome, top: float, most: int) -> Iterator[str]:
 def _steps(job: JobOutcome, seconds: float, top: float, most: int) -> str:
     """A stair of the sizes."""
     moves, workers = [f"M{_LEFT},{top + _PANEL:.1f}"], 0
-    for change in job.sizes:
+    for change in job.sizes.changes():
         x = _LEFT + _PLOT * min(change.second, seconds) / seconds
         if change.workers == workers:
             continue

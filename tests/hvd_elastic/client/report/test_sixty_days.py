@@ -39,7 +39,8 @@ from hvd_elastic.discovery.sidecar.record.job_recorder import JobRecorder
 from hvd_elastic.discovery.sidecar.sidecar_options import SidecarOptions
 from hvd_elastic.discovery.sidecar.workers.worker_report import WorkerReport
 from hvd_elastic.mpijob.contract import ANNOTATION_STATUS, LEDGER_KEY, WorkerState
-from hvd_elastic.trainer.data.sample_certificate import Certificate, CertifiedPass, examine
+from hvd_elastic.trainer.data.certified_pass import CertifiedPass
+from hvd_elastic.trainer.data.sample_certificate import Certificate, examine
 from testbed.kube_api import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, KubeApi, node, pod
 from tests.hvd_elastic.client.report.objects import condition, launcher, mpijob, stamp
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hvd_elastic.decide.simulate.day import Day
-from hvd_elastic.decide.simulate.outcome import DayOutcome, InferenceWaiting, JobOutcome, SizeChange
+from hvd_elastic.decide.simulate.outcome import DayOutcome, InferenceWaiting, JobOutcome, SizeHistory
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Stalls, Way
 
 
@@ -26,6 +26,8 @@ def outcome(day: Day, job: SimulatedJob, room: int, stalls: Stalls) -> JobOutcom
     trained = min(left, job.samples / speed) if speed else 0.0
     gpus = workers * job.gpus
     done = speed > 0 and trained < left
+    sizes = SizeHistory()
+    sizes.note(job.begins, workers)
     return JobOutcome(
         name=job.name,
         useful=trained * gpus,
@@ -42,5 +44,5 @@ def outcome(day: Day, job: SimulatedJob, room: int, stalls: Stalls) -> JobOutcom
         pauses=2,
         paused_seconds=3.5,
         completed=job.begins + stalls.first_step + trained if done else None,
-        sizes=(SizeChange(second=job.begins, workers=workers),),
+        sizes=sizes,
     )

@@ -37,6 +37,17 @@ def most_bytes(days: float, way: Way, shared: Share | None) -> int:
         tracemalloc.stop()
 
 
+def test_what_is_given_to_a_job_keeps_no_second_history_of_its_size() -> None:
+    kept: list[int] = []
+
+    def look(_part: float) -> None:
+        if not kept:
+            kept.append(sum(isinstance(each, outcome.SizeHistory) for each in gc.get_objects()))
+
+    simulate(made_up_day(1, MadeUpCluster(hours=1.0)), JOBS, Way.OURS, STALLS, progress=look)
+    assert kept == [len(JOBS)]
+
+
 @pytest.mark.parametrize(("way", "shared"), [*((way, None) for way in Way), (Way.OURS, share)])
 def test_many_days_take_the_room_of_a_few(monkeypatch: pytest.MonkeyPatch, way: Way, shared: Share | None) -> None:
     monkeypatch.setattr(outcome, "MOST_CHANGES", 20)

@@ -25,7 +25,7 @@ def only(outcome: DayOutcome) -> JobOutcome:
 
 
 def sizes(outcome: DayOutcome) -> list[tuple[float, int]]:
-    return [(change.second, change.workers) for change in only(outcome).sizes]
+    return [(change.second, change.workers) for change in only(outcome).sizes.changes()]
 
 
 def test_ours_shrinks_within_a_stall_and_grows_when_the_newcomer_is_warm() -> None:

@@ -25,7 +25,7 @@ class Recorder:
 def test_each_job_gets_what_the_share_says() -> None:
     share = Recorder(3, 1)
     outcome = simulate(day(nodes=[4]), (job("a"), job("b")), Way.OURS, STALLS, share=share)
-    assert [one.sizes[-1].workers for one in outcome.jobs] == [3, 1]
+    assert [[*one.sizes.changes()][-1].workers for one in outcome.jobs] == [3, 1]
     assert outcome.goodput > 0.98
 
 
@@ -47,8 +47,8 @@ def test_a_job_that_is_to_have_less_gives_it_back_by_a_drain() -> None:
     tasks = (job("a", start=3), job("b", start=3))
     outcome = simulate(day(nodes=[6]), tasks, Way.OURS, STALLS, share=late)
     first, second = outcome.jobs
-    assert [size.workers for size in first.sizes] == [0, 3, 1]
-    assert [size.workers for size in second.sizes] == [0, 3]
+    assert [size.workers for size in first.sizes.changes()] == [0, 3, 1]
+    assert [size.workers for size in second.sizes.changes()] == [0, 3]
     assert (first.repeated, first.pauses, first.paused_seconds) == (0, 1, STALLS.shrink)
 
 

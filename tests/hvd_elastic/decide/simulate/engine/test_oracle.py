@@ -1,5 +1,7 @@
 """What inference leaves, and the most that jobs can make of it."""
 
+import gc
+import tracemalloc
 from itertools import product
 
 import pytest
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 
 from hvd_elastic.decide.simulate.day import NodeLife
 from hvd_elastic.decide.simulate.engine.cluster_day import ClusterDay
-from hvd_elastic.decide.simulate.engine.idle_capacity import best_division, idle_stretches
+from hvd_elastic.decide.simulate.engine.idle_capacity import IdleStretch, best_division, idle_stretches
+from hvd_elastic.decide.simulate.engine.oracle import Oracle
 from hvd_elastic.decide.simulate.simulation import simulate
 from hvd_elastic.decide.simulate.workload import SimulatedJob, Way
 from tests.hvd_elastic.decide.simulate.made_days import STALLS, day, job, jobs, serving
@@ -70,3 +73,19 @@ def test_two_jobs_share_by_marginal_gain() -> None:
     small, large = job("small", max=2, weight=3.0), job("large", max=4)
     assert best_division([small, large], 4) == (2, 2)
     assert best_division([small, large], 1) == (1, 0)
+
+
+def test_a_division_that_is_kept_takes_four_bytes_a_job() -> None:
+    tasks = [job(str(number)) for number in range(600)]
+    oracle = Oracle(tasks, keeps_sizes=False)
+    oracle.use(IdleStretch(begin=0, end=1, gpus=0))
+    tracemalloc.start()
+    try:
+        for gpus in range(1, 101):
+            oracle.use(IdleStretch(begin=gpus, end=gpus + 1, gpus=gpus))
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # Beside them each job has two sums.
+    assert held < 100 * (len(tasks) * 4 + 300) + len(tasks) * 100

@@ -2,14 +2,14 @@
 
 import csv
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from xml.etree import ElementTree
 
 import pytest
 
 from hvd_elastic.client.report.prices import MachinePrice, PriceList
 from hvd_elastic.decide.simulate.day import Day, NodeLife
-from hvd_elastic.decide.simulate.outcome import DayOutcome
+from hvd_elastic.decide.simulate.outcome import DayOutcome, JobOutcome
 from hvd_elastic.decide.simulate.report.day_bill import gpu_second_price, price_remark, priced
 from hvd_elastic.decide.simulate.report.day_comparison import as_plain, compared, comparison_csv
 from hvd_elastic.decide.simulate.report.day_picture import day_picture
@@ -54,6 +54,7 @@ def test_csv_and_json_have_all_of_it() -> None:
     assert [(row["way"], row["job"], row["completed"]) for row in rows] == [("ours", "all", ""), ("stock", "all", "")]
     plain = json.loads(json.dumps(as_plain(outcomes), allow_nan=False))
     assert plain[0]["jobs"][0]["sizes"] == [{"second": 0.0, "workers": 4}]
+    assert plain[0]["jobs"][0].keys() == {column.name for column in fields(JobOutcome)}
     assert plain[0]["goodput"] == pytest.approx(0.9)
 
 
