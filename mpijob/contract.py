@@ -271,15 +271,16 @@ FIGURES_FILE: Final = "figures.json"
 most; what is not known is left out::
 
     {"unix": WHEN, "step": S, "size": N, "epoch": E, "steps_per_second": R, "loss": L, "metrics": {NAME: NUMBER},
-     "durable_step": S, "durable": UNIX, "save_error": WORDS, "began_step": S, "began": UNIX, "samples": WORDS,
-     "pauses": [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
+     "durable_step": S, "durable": UNIX, "save_error": WORDS, "rejected": WORDS, "began_step": S, "began": UNIX,
+     "samples": WORDS, "pauses": [{"unix": END, "seconds": P, "from": N, "to": N, "step": S, "repeated": STEPS}, ...]}
 
 `loss` is the last value that the script logged under that name, `metrics` that of each of its first sixteen other names
 (64 characters at most; finite numbers). `began_step` and `began` are the last step that was done and the time when this
 process came into its first world, which is no pause. `save_error` is why the last save failed, or the durable tier does
-not open, 300 characters at most; it is left out once a save has succeeded. `samples` is what the certificate of samples
-proved at the end of the last epoch, 300 characters at most. `pauses` are the last eight resizes that this process saw,
-oldest first: `step` is the step that training went on with, `repeated` how many steps are done again."""
+not open, 300 characters at most; it is left out once a save has succeeded. `rejected` is the newest checkpoint, if this
+process did not begin with it because it is damaged or another job's, and why. `samples` is what the certificate of
+samples proved at the end of the last epoch, 300 characters at most. `pauses` are the last eight resizes that this
+process saw, oldest first: `step` is the step that training went on with, `repeated` how many steps are done again."""
 
 ALERT_CHECKPOINT_LATE: Final = "HvdElasticCheckpointLate"
 """The alert that fires once nothing has got durable for several intervals."""

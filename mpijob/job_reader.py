@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from hvd_elastic.mpijob import checks
 from hvd_elastic.mpijob.description import yaml_document
 from hvd_elastic.mpijob.description.job_spec import JobSpec
-from hvd_elastic.mpijob.description.keys import KEYS, flag_of, section_of
+from hvd_elastic.mpijob.description.keys import KEYS, Shape, flag_of, section_of
 from hvd_elastic.mpijob.description.section import Section
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
@@ -264,7 +264,7 @@ def _as_written(problem: Problem, overrides: Mapping[str, object]) -> Problem:
         problem = dataclasses.replace(problem, path='""')
     bare = problem.path.partition("[")[0]
     source = next((key for key in sorted(overrides, key=len, reverse=True) if _came_from(bare, key)), None)
-    if source is None or source == "command":  # the command comes after `--`, not after a flag
+    if source is None or source == "command" or KEYS[source].shape is Shape.TREE:  # these have no flag
         return problem
     return Problem(path=flag_of(source), value=problem.value, what=problem.what, way_out=problem.way_out)
 

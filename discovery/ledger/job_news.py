@@ -122,15 +122,23 @@ class JobNews:
 
 
 class SaveNews:
-    """Tells once that nothing gets durable, and once that it does again."""
+    """Tells once that nothing gets durable, and once that it does again; and of each checkpoint that is not used."""
 
     def __init__(self) -> None:
+        self._rejected = ""
         self._failing_since: float | None = None
         """When the newest durable checkpoint was made before saves began to fail; None: nothing says that they do."""
 
     def take(self, figures: TrainingFigures) -> News | None:
         """What is new in the last figures. A new rank 0, which has not saved yet, says nothing of either."""
         durable = figures.durable or 0.0
+        if figures.rejected and figures.rejected != self._rejected:
+            self._rejected = figures.rejected
+            began = f"after step {figures.began_step}" if figures.began_step >= 0 else "from its beginning"
+            message = (
+                f"a checkpoint is not used, and training went on {began}: {cut_middle(figures.rejected, MAX_STALL)}"
+            )
+            return News(reason="CheckpointRejected", message=message, is_warning=True)
         if figures.save_error and self._failing_since is None:
             self._failing_since = durable
             newest = f"; the newest is of step {figures.durable_step}" if figures.durable_step >= 0 else ""

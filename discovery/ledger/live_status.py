@@ -52,6 +52,8 @@ class LiveStatus:
     """Unix seconds of the last durable checkpoint."""
     save_error: str = ""
     """Why nothing gets durable; empty: nothing says that it does not."""
+    rejected: str = ""
+    """The newest checkpoint, and why training did not begin with it; empty: it did, or there was none."""
     resizes: int = 0
     pause_seconds: float = 0.0
     repeated_steps: int = 0

@@ -62,6 +62,7 @@ class PresentStatus:
             durable_step=figures.durable_step if figures else -1,
             durable=figures.durable + history.world.shift if figures and figures.durable is not None else None,
             save_error=figures.save_error if figures else "",
+            rejected=figures.rejected if figures else "",
             resizes=account.resizes,
             pause_seconds=account.pause_seconds,
             repeated_steps=account.repeated_steps,

@@ -57,6 +57,8 @@ class TrainingFigures:
     """Unix seconds of the last durable checkpoint."""
     save_error: str = ""
     """Why nothing gets durable; empty: nothing says that it does not."""
+    rejected: str = ""
+    """The newest checkpoint, and why training did not begin with it; empty: it did, or there was none."""
     began_step: int = -1
     """The last step that was done when this process came into its first world."""
     began: float | None = None
@@ -91,6 +93,7 @@ class TrainingFigures:
             durable_step=_count(document.get("durable_step"), unknown=-1),
             durable=_time(document.get("durable")),
             save_error=one_line(document.get("save_error"), _MAX_WORDS) or "",
+            rejected=one_line(document.get("rejected"), _MAX_WORDS) or "",
             began_step=_count(document.get("began_step"), unknown=-1),
             began=_time(document.get("began")),
             samples=one_line(document.get("samples"), _MAX_WORDS) or "",

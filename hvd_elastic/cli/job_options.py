@@ -78,8 +78,9 @@ class _KeyOption(click.Option):
 
 
 def _has_flag(key: Key) -> bool:
-    """All keys have a flag but the command, which comes after `--`, and sections without a short form."""
-    return key.path != "command" and (key.section is None or key.section.short_form is not None)
+    """All keys have a flag but the command, which comes after `--`, trees, and sections without a short form."""
+    is_written_in_a_file = key.shape is Shape.TREE or (key.section is not None and key.section.short_form is None)
+    return key.path != "command" and not is_written_in_a_file
 
 
 def job_options(function: _Command) -> _Command:

@@ -15,6 +15,7 @@ from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 from hvd_elastic.mpijob.contract import Standby
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec
+from hvd_elastic.mpijob.description.patch_spec import PatchSpec
 from hvd_elastic.mpijob.description.scalar_types import (
     AutoDuration,
     ContainerPath,
@@ -28,6 +29,7 @@ from hvd_elastic.mpijob.description.scalar_types import (
     LabelValue,
     Memory,
     ObjectName,
+    PodTemplate,
     Text,
 )
 from hvd_elastic.mpijob.description.section import Section
@@ -91,6 +93,9 @@ class WorkersSpec(Section):
     wait no longer. A worker ends as soon as its process has ended, so a longer grace period costs nothing."""
     service_account: ObjectName | None = None
     """An existing ServiceAccount with the cloud identity that access to storage needs. None by default."""
+    pod: PodTemplate = Field(default_factory=dict)
+    """A partial pod template (`metadata`, `spec`) that is merged into the workers' own. Tolerations and requirements of
+    placement are added, and null removes a field."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
@@ -123,6 +128,8 @@ class LauncherSpec(Section):
     """CPUs of the launcher, as request only: starting many workers may use more."""
     memory: Memory = "1Gi"
     """Memory of the launcher, as request and limit."""
+    pod: PodTemplate = Field(default_factory=dict)
+    """A partial pod template, as `workers.pod`, that is merged into the launcher's own."""
 
     @classmethod
     def expand(cls, value: Any) -> Any:
@@ -380,5 +387,8 @@ class JobSpec(Section):
     """Labels of everything that is generated."""
     annotations: dict[LabelKey, Text] = Field(default_factory=dict)
     """Annotations of the job."""
+    patches: list[PatchSpec] = Field(default_factory=list)
+    """Changes of the rendered objects, in kustomize's form, for what no key says. A pod is simpler changed by
+    `workers.pod`."""
     log_format: Literal["text", "json"] = "text"
     """Format of hvd-elastic's own log lines: `text` for people, `json` for a collector."""

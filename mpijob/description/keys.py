@@ -21,6 +21,7 @@ class Shape(StrEnum):
     LIST = "list"
     PAIR = "pair"
     MAPPING = "mapping"
+    TREE = "tree"
     SECTION = "section"
 
 
@@ -60,6 +61,8 @@ def _shape(annotation: Any) -> Shape:
     plain = _plain(annotation)
     if isinstance(plain, type) and issubclass(plain, Section):
         return Shape.SECTION
+    if get_origin(plain) is dict and get_args(plain)[1] is Any:
+        return Shape.TREE
     shapes = {list: Shape.LIST, dict: Shape.MAPPING, tuple: Shape.PAIR}
     return shapes.get(get_origin(plain), Shape.SWITCH if plain is bool else Shape.VALUE)
 

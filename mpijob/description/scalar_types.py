@@ -1,7 +1,7 @@
 """Types of single values in a job description: what a user may write, and what it becomes."""
 
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
@@ -132,3 +132,9 @@ EnvName = Annotated[str, AfterValidator(_env_name)]
 Image = Annotated[str, AfterValidator(_image)]
 Text = Annotated[str, AfterValidator(_passable)]
 ContainerPath = Annotated[str, AfterValidator(_passable), AfterValidator(_absolute)]
+
+PodTemplate = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}}}),
+]
+"""A part of a pod template, as Kubernetes writes it. `checks/pod_checks.py` says what it may hold."""

@@ -11,5 +11,6 @@ Where to change what:
   `hvd_elastic/client/operations/tensorboard.py`.
 - what a queue is told of a job: `queues.py`, and what each takes of docs/job.md.
 - what goes when a job goes: `supporting/ownership.py`; the sidecar does it:
-  `discovery/sidecar/launcher/launcher_job.py`.
+  `discovery/sidecar/launcher/launcher_job.py`; of Role and RoleBinding:
+  `hvd_elastic/client/operations/submission.py`.
 """

@@ -4,6 +4,7 @@ from hvd_elastic.mpijob import checks
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.target import Target
 from hvd_elastic.mpijob.manifests import mpijob_v1, mpijob_v2beta1, pytorchjob
+from hvd_elastic.mpijob.manifests.customization.customized import customized
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest
 from hvd_elastic.mpijob.manifests.supporting import (
     disruption_budget,
@@ -21,8 +22,8 @@ from hvd_elastic.mpijob.problems import InvalidInputError
 def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
     """Everything that the job needs in the cluster, and at the end the job itself.
 
-    Raises InvalidInputError with every reason why the job cannot be written as `target`: no image, or a key that this
-    kind of job cannot express.
+    Raises InvalidInputError with every reason why the job cannot be written as `target`: no image, a key that this kind
+    of job cannot express, or a change of its pods that would break it.
     """
     if problems := checks.target_problems(spec, target):
         raise InvalidInputError(problems)
@@ -41,4 +42,4 @@ def render(spec: JobSpec, target: Target = Target.MPIJOB) -> list[Manifest]:
             own = [*beside, *ledger.manifests(spec), *mpijob_v1.manifests(spec)]
         case Target.PYTORCHJOB:
             own = [*supporting, *pytorchjob.manifests(spec)]
-    return [*shared_storage.manifests(spec), *staging.manifests(spec), *own]
+    return customized(spec, [*shared_storage.manifests(spec), *staging.manifests(spec), *own])

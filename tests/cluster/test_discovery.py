@@ -174,7 +174,11 @@ def service_account(kubectl: Kubectl, job: str, *, read_nodes: bool = False) -> 
         }
     )
     kubectl.apply([dict(manifest) for manifest in rbac.manifests(described)])
-    token = kubectl("create", "token", rbac.name(described)).strip()
+    return with_token(kubectl, kubectl("create", "token", rbac.name(described)).strip())
+
+
+def with_token(kubectl: Kubectl, token: str) -> Access:
+    """The login of whoever has this token, and nothing else."""
     admin = certified(kubectl)
     config = yaml.safe_load(kubectl.kubeconfig.read_text())
     authority = config["clusters"][0]["cluster"]["certificate-authority"]

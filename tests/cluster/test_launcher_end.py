@@ -12,6 +12,7 @@ from testbed.cluster.standing import DURABLE, SIZE, start
 from testbed.cluster.timeline import Timeline
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl, condition_of
+from tests.cluster.test_operating import call
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
 
@@ -46,8 +47,8 @@ def test_only_failures_count(cluster: Site, namespace: Kubectl, timeline: Timeli
     namespace("exec", _launcher(job)["metadata"]["name"], "-c", "launcher", "--", "sh", "-c", "kill 1")
     job.wait_end("Failed")
 
-    timeline.mark("the MPIJob is deleted")
-    namespace("delete", "mpijob", job.name, "--wait=true")
+    timeline.mark("the job is deleted")
+    call(namespace, "delete", job.name, "--yes")
     waiting.until(
         "nothing is left behind",
         lambda: not owned_by_nobody(namespace),

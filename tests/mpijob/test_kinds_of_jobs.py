@@ -59,9 +59,11 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "workers.efa": (P4D | {"network__interface": "eth0"}, 1),
     "workers.grace": ({}, 60),
     "workers.service_account": ({}, "reader"),
+    "workers.pod": ({}, {"spec": {"runtimeClassName": "nvidia"}}),
     "launcher.kind": ({}, "launch"),
     "launcher.cpu": ({}, 2),
     "launcher.memory": ({}, "4Gi"),
+    "launcher.pod": ({}, {"spec": {"runtimeClassName": "nvidia"}}),
     "standby": ({}, "off"),
     "batch.global": ({}, 64),
     "batch.per_worker": ({}, 8),
@@ -131,6 +133,7 @@ SAMPLES: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "read_nodes": ({}, True),
     "labels": ({}, {"team": "vision"}),
     "annotations": ({}, {"note": "a"}),
+    "patches": ({}, [{"target": {"kind": "NetworkPolicy"}, "patch": {"metadata": {"annotations": {"a": "b"}}}}]),
     "log_format": ({}, "json"),
 }
 

@@ -50,6 +50,8 @@ class SaveCounts:
     """Size of that save."""
     error: str = ""
     """Why the last save failed; empty if it did not."""
+    rejected: str = ""
+    """The newest checkpoint that `latest()` did not use, and why; empty: it used the newest."""
     interval_seconds: float | None = None
     """A save is due this long after the last one began; None: never for this reason."""
     writer_seconds: float = 0.0
@@ -308,6 +310,7 @@ class Checkpoints:
         if found:
             self._last_step, self._last_clock = found.step, self._clock()
             self._counts = replace(self._counts, durable_step=found.step, durable_time=found.time)
+        self._counts = replace(self._counts, rejected=next((f"{r.manifest}: {r.why}" for r in self._rejected), ""))
         return found
 
     def protect_found(self) -> None:

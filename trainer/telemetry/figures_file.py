@@ -142,6 +142,7 @@ class FiguresWriter:
             "durable_step": saves.durable_step,
             "durable": saves.durable_time,
             "save_error": _short(self._save_error()) or None,
+            "rejected": _short(saves.rejected) or None,
             "began_step": self._began[0],
             "began": self._began[1],
             "samples": _short(self.samples()) or None,

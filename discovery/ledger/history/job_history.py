@@ -20,6 +20,7 @@ from hvd_elastic.discovery.ledger.history.departures import Surroundings
 from hvd_elastic.discovery.ledger.history.worker_lives import WorkerLives
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
 from hvd_elastic.discovery.ledger.launcher_view import LauncherView, last_launcher
+from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.rules.cluster_views import JobView, NodeView, PodView, WorkerView
 
 GONE: Final = "deleted"
@@ -52,7 +53,13 @@ class JobHistory:
         """Answers that came before the beginning."""
 
     def begin(
-        self, ledger: Sequence[Entry], launcher: LauncherView, earlier: Mapping[str, LauncherView], now: float
+        self,
+        ledger: Sequence[Entry],
+        launcher: LauncherView,
+        earlier: Mapping[str, LauncherView],
+        now: float,
+        *,
+        told: LiveStatus | None = None,
     ) -> Iterator[Entry]:
         """The first entries of this sidecar. Job and pods must be known; what comes before this yields nothing.
 
@@ -61,9 +68,10 @@ class JobHistory:
             launcher: the present one.
             earlier: by UID, launchers' pods that are still there, for the exit code of the one before.
             now: the time.
+            told: the job's last live status.
         """
         self._has_begun = True
-        self.world = WorldHistory.resume(ledger, slots=self.world.slots)
+        self.world = WorldHistory.resume(ledger, slots=self.world.slots, told=told)
         self._lives = WorkerLives.resume(ledger)
         self._launcher = last_launcher(ledger)
         self._wanted = next((entry.workers for entry in reversed(ledger) if isinstance(entry, WantedChanged)), -1)

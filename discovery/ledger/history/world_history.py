@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerProcessLost, WorldChanged
+from hvd_elastic.discovery.ledger.live_status import LiveStatus
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import ResizePause, TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
@@ -103,8 +104,8 @@ class WorldHistory:
     """The last step that it is known to have done."""
 
     @classmethod
-    def resume(cls, entries: Iterable[Entry], *, slots: int = 1) -> "WorldHistory":
-        """Go on with the ledger of an earlier sidecar."""
+    def resume(cls, entries: Iterable[Entry], *, slots: int = 1, told: LiveStatus | None = None) -> "WorldHistory":
+        """Go on with the ledger of an earlier sidecar. `told`: the live status, which it wrote more often."""
         history = cls(slots=slots)
         for entry in entries:
             if isinstance(entry, WorldChanged):
@@ -114,6 +115,8 @@ class WorldHistory:
                 history._reached = entry.step if entry.step >= 0 else history._reached
                 if entry.pause_seconds is not None:
                     history._paused = entry.unix
+        if told is not None and told.unix > history._changed:  # else it may tell of a world before a loss
+            history._reached = max(history._reached, told.step)
         return history
 
     @property

@@ -41,7 +41,7 @@ class LauncherJob:
         while not stopped.wait(pause):
             pause = next(pauses, PAUSES_SECONDS[-1])
             self._attempt("restarts may count launchers that were taken away", self.raise_limit)
-            self._attempt("the job's access rights and policies stay when it is deleted", self.take_ownership)
+            self._attempt("the job's account and policies stay when it is deleted", self.take_ownership)
 
     def conclude(self) -> None:
         """The launcher has ended. Unless it was taken away, its failure counts, or ends the job."""

@@ -191,7 +191,7 @@ class JobRecorder:
         self._status_publisher.begin(job.uid, ledger)
         self._inquiry.begin(ledger)
         own = launchers.get(self._launchers.own.uid, self._launchers.own)
-        self._ledger.add(self._history.begin(ledger, own, launchers, now))
+        self._ledger.add(self._history.begin(ledger, own, launchers, now, told=told))
         self._has_begun = True
 
     def _conclude(self) -> None:

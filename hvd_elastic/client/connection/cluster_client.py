@@ -197,9 +197,11 @@ class ClusterClient:
     def apply(self, path: str, body: Json, *, manager: str, force: bool = False, dry_run: bool = False) -> Json:
         """Server-side apply of an object's fields as `manager`, and the object after it.
 
-        Raises ConflictError if another manager owns a field (`causes` say which, and whose), unless `force`.
+        A field that the API server does not know is refused: an older CRD would drop it in silence. Raises
+        ConflictError if another manager owns a field (`causes` say which, and whose), unless `force`.
         """
-        query = {"fieldManager": manager, "force": str(force).lower(), **({"dryRun": "All"} if dry_run else {})}
+        query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
+        query |= {"dryRun": "All"} if dry_run else {}
         return self.ask("PATCH", path, body=body, query=query, content_type=APPLY_PATCH).body
 
     def delete(self, path: str, *, uid: str = "", propagation: str = "", dry_run: bool = False) -> Json:

@@ -28,6 +28,7 @@ class Fact(StrEnum):
     RESUME_RIGHTS = "rights of the MPI Operator"
     CONFIG_MAPS = "configmaps"
     MPIJOBS = "mpijobs"
+    ROLE_BINDINGS = "rolebindings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,8 @@ class ClusterFacts:
     """Whether each MPI Operator may update `jobs/status`."""
     mpijobs: Sequence[Json] = ()
     """Those in the namespace."""
+    role_bindings: Sequence[Json] = ()
+    """Those in the namespace that this project made."""
     kueue_configuration: str = ""
     """The text of Kueue's configuration; empty without Kueue."""
     unreadable: Mapping[Fact, str] = field(default_factory=dict)

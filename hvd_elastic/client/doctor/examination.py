@@ -34,6 +34,7 @@ CHECKS: Final = (
     namespace_checks.limit_ranges,
     namespace_checks.storage,
     namespace_checks.launchers,
+    namespace_checks.left_behind,
 )
 
 

@@ -9,6 +9,7 @@ from hvd_elastic.client.connection.cluster_client import ClusterClient, Forbidde
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.client.doctor.operators import operator_accounts
 from hvd_elastic.client.label_selector import selects
+from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
 
 _AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
@@ -83,6 +84,11 @@ class FactReader:
             webhooks=ask(Fact.WEBHOOKS, lambda: self._webhooks(namespace), []),
             rights=ask(Fact.RIGHTS, lambda: {right: self.may(right) for right in NEEDED_RIGHTS}, {}),
             mpijobs=listed(Fact.MPIJOBS, f"/apis/kubeflow.org/v2beta1/namespaces/{self._namespace}/mpijobs"),
+            role_bindings=listed(
+                Fact.ROLE_BINDINGS,
+                f"{_RBAC}/namespaces/{self._namespace}/rolebindings",
+                labelSelector=f"{LABEL_MANAGED_BY}={MANAGED_BY},{LABEL_PART_OF}",
+            ),
             kueue_configuration=ask(Fact.CONFIG_MAPS, self._kueue_configuration, ""),
         )
 
@@ -113,8 +119,8 @@ class FactReader:
             self._unreadable[fact] = str(error)
             return otherwise
 
-    def _listed(self, fact: Fact, path: str) -> list[Json]:
-        return self._ask(fact, lambda: list(self._cluster.list(path)), [])
+    def _listed(self, fact: Fact, path: str, **query: str) -> list[Json]:
+        return self._ask(fact, lambda: list(self._cluster.list(path, **query)), [])
 
     def _resume_rights(self, accounts: Iterable[ServiceAccount]) -> dict[ServiceAccount, bool]:
         return {account: self._allowed("SubjectAccessReview", RESUME, _subject(account)) for account in accounts}

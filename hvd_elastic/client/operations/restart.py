@@ -85,10 +85,10 @@ def restart(cluster: ClusterClient, plan: RestartPlan, *, sleep: Callable[[float
 
 
 def _disown(cluster: ClusterClient, spec: JobSpec) -> None:
-    """What stands beside the job, its ledger included, must not go with the old launcher's Job.
+    """What stands beside the job, its ledger included, must not go with the old job or its launcher's Job.
 
-    The garbage collector deletes it at some time after that Job, so it could hit the next job's. The next sidecar
-    becomes its owner again.
+    The garbage collector deletes it at some time after its owner, so it could hit the next job's. The next submission
+    and the next sidecar give it an owner again.
     """
     beside = [one for one in render(spec) if one["kind"] not in VOLUME_KINDS and "namespace" in one["metadata"]]
     paths = [object_path(one) for one in beside if one["kind"] != "MPIJob"]

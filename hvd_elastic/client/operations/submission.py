@@ -1,6 +1,7 @@
 """Writing a job into a cluster by server-side apply, after a rehearsal: nothing is written unless all is accepted.
 
 JobSpec ──render──► manifests ──(what the live job decides)──► dry run of all ──► delete ──► apply, in render's order
+──► the MPIJob, which has a UID by now, owns its Role and RoleBinding
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from hvd_elastic.client.operations.submitted_job import JobStateError, Submitted
 from hvd_elastic.mpijob.contract import ANNOTATION_WANTED_WORKERS, Exit
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests.render import render
+from hvd_elastic.mpijob.manifests.supporting import ownership
 from hvd_elastic.system.untrusted_values import decimal_count
 
 FIELD_MANAGER: Final = "hvd-elastic"
@@ -132,6 +134,7 @@ def submit(cluster: ClusterClient, spec: JobSpec, *, force: bool = False, dry_ru
         for one in stage.outdated:
             _delete(cluster, one)
         rehearsed = [_apply(cluster, one, force=force) for one in planned]
+        _own_rights(cluster, rehearsed)
     objects = [
         AppliedObject(before=live[object_path(one)], after=after) for one, after in zip(planned, rehearsed, strict=True)
     ]
@@ -234,6 +237,24 @@ def _raise_forbidden(said: Iterable[str]) -> None:
 def _apply(cluster: ClusterClient, manifest: Json, *, force: bool, dry_run: bool = False) -> Json:
     applied = cluster.apply(object_path(manifest), manifest, manager=FIELD_MANAGER, force=force, dry_run=dry_run)
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], **applied}
+
+
+def _own_rights(cluster: ClusterClient, applied: Sequence[Json]) -> None:
+    """Have Role and RoleBinding go with the MPIJob, the last of what was applied. Its sidecar has no right to do it.
+
+    Where only those may set an owner who may delete the object (OwnerReferencesPermissionEnforcement), they may stay:
+    `delete` finds them by their labels.
+    """
+    job = applied[-1]
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: job["metadata"][key] for key in ("name", "uid")}
+    for one in applied:
+        owners = one["metadata"].get("ownerReferences") or []
+        if one["kind"] in ownership.RIGHTS and owner not in owners:
+            # A stranger's reference stays; one to an earlier job of this name would have the rights deleted.
+            others = [each for each in owners if (each["kind"], each["name"]) != (owner["kind"], owner["name"])]
+            change = {"uid": one["metadata"]["uid"], "ownerReferences": [*others, owner]}
+            with contextlib.suppress(ForbiddenError):
+                cluster.patch(object_path(one), {"metadata": change}, fieldManager=FIELD_MANAGER)
 
 
 def _delete(cluster: ClusterClient, one: Json, *, dry_run: bool = False) -> None:

@@ -56,6 +56,8 @@ class JobStatus:
     """Since the last durable checkpoint."""
     save_error: str = ""
     """Why nothing gets durable; empty: nothing says that it does not, or nobody trains."""
+    rejected: str = ""
+    """The newest checkpoint, and why training did not begin with it; empty: it did, or there was none."""
     samples: str = ""
     """What the certificate of samples proved at the end of the last epoch; empty: no epoch has ended, or no word."""
     resizes: int = 0
@@ -112,6 +114,7 @@ def job_status(facts: JobFacts) -> JobStatus:
         durable_step=live.durable_step if live else -1,
         durable_age_seconds=facts.now - live.durable if live and live.durable else None,
         save_error=live.save_error if live and not found.state.is_final else "",
+        rejected=live.rejected if live else "",
         samples=live.samples if live else "",
         resizes=account.resizes,
         pause_seconds=account.pause_seconds,

@@ -60,6 +60,8 @@ def _durable(status: JobStatus) -> Iterator[str]:
         yield f"step {status.durable_step}, {duration_words(status.durable_age_seconds)} ago"
     if status.save_error:
         yield f"saves fail: {status.save_error} (where it lasts, the alert {ALERT_CHECKPOINT_LATE} fires)"
+    if status.rejected:
+        yield f"a newer one was not used: {status.rejected}"
 
 
 def _happened(status: JobStatus) -> Iterator[str]:

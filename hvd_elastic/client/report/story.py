@@ -46,7 +46,9 @@ _TOLD_BY_LEDGER: Final = frozenset({"Scheduled", "Killing"})
 """Reasons of Events that say, less well, what the ledger says."""
 _SIDECAR: Final = "hvd-elastic-discovery"
 """Its Events say what it writes into the ledger, but for those of _NOT_IN_LEDGER."""
-_NOT_IN_LEDGER: Final = frozenset({"Stalled", "LedgerLost", "CheckpointFailed", "CheckpointDurable"})
+_NOT_IN_LEDGER: Final = frozenset(
+    {"Stalled", "LedgerLost", "CheckpointFailed", "CheckpointDurable", "CheckpointRejected"}
+)
 _ROUTINE: Final = frozenset(
     {"Preempted", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "SuccessfulDelete"}
 )

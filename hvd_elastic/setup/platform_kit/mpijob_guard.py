@@ -19,7 +19,6 @@ from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
     ANNOTATION_TURN,
     ANNOTATION_WANTED_WORKERS,
-    LABEL_SWEEP,
 )
 from hvd_elastic.mpijob.manifests.supporting import rbac
 from hvd_elastic.priorityclasses.admission_policy import AdmissionPolicy, cel_list, cel_text
@@ -29,7 +28,6 @@ Fields = Mapping[str, "Fields"]
 
 _ACCOUNT: Final = "'system:serviceaccount:'"
 _IN_NAMESPACE: Final = f"{_ACCOUNT} + request.namespace + ':'"
-_SWEEP: Final = f"dyn(oldObject).metadata.?labels[?{cel_text(LABEL_SWEEP)}].orValue('')"
 _SERVERS_OWN: Final[Fields] = {"generation": {}, "managedFields": {}, "resourceVersion": {}}
 """What the API server changes with every write."""
 
@@ -45,6 +43,11 @@ class JobWriter:
     spec: Fields
 
 
+def _has_name(begins: str, ends: str) -> str:
+    """In CEL, whether the user's name begins so (an expression) and ends so (a text)."""
+    return f"request.userInfo.username.startsWith({begins}) && request.userInfo.username.endsWith({cel_text(ends)})"
+
+
 WRITERS: Final = (
     JobWriter(
         name="sidecar",
@@ -54,14 +57,14 @@ WRITERS: Final = (
     ),
     JobWriter(
         name="sweep-runner",
-        is_user=f"request.userInfo.username == {_IN_NAMESPACE} + {_SWEEP} + {cel_text(SWEEP_SUFFIX)}",
+        # Not by the job's own word for its sweep: a job without that label would be open to the runner.
+        is_user=_has_name(_IN_NAMESPACE, SWEEP_SUFFIX),
         annotations=(ANNOTATION_TURN,),
         spec={"runPolicy": {"suspend": {}}},
     ),
     JobWriter(
         name="autoscaler",
-        is_user=f"request.userInfo.username.startsWith({_ACCOUNT}) && "
-        f"request.userInfo.username.endsWith({cel_text(f':{controller_manifests.NAME}')})",
+        is_user=_has_name(_ACCOUNT, f":{controller_manifests.NAME}"),
         annotations=(ANNOTATION_WANTED_WORKERS, ANNOTATION_AUTOSCALER),
         spec={},
     ),

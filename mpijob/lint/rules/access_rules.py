@@ -18,8 +18,6 @@ _OF_THE_JOB: Final = frozenset(
         "networkpolicies",
         "poddisruptionbudgets",
         "podmonitors",
-        "rolebindings",
-        "roles",
         "serviceaccounts",
     )
 )
@@ -134,7 +132,8 @@ def missing_rights(job: LintedJob) -> Iterator[Violation]:
     "excessive-rights",
     Severity.WARNING,
     why="The launcher runs what users write, and Horovod 0.28.1 as it is published what anyone sends it (HE443): who "
-    "gets in has these permissions. Only v1 needed `pods/exec`; secrets and wildcards are never needed.",
+    "gets in has these permissions. Whoever may patch a RoleBinding and has the rights that it gives may give them to "
+    "any other account. Only v1 needed `pods/exec`; secrets and wildcards are never needed.",
     fix="Keep pods: get, list, watch, and delete if a reaper runs, all in the job's own namespace.",
     part=ManifestPart.RELATED_OBJECT,
     bad=_ROLE.format(resources="pods, pods/exec, secrets", verbs="get, list, watch, create"),

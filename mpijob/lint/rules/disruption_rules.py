@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
-from hvd_elastic.mpijob.contract import ENV_OWNED, LABEL_JOB_NAME
+from hvd_elastic.mpijob.contract import ENV_OWNED, LABEL_JOB_NAME, LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
 from hvd_elastic.mpijob.lint.document.manifest_edit import InsertItems, ManifestEdit, SetValue
 from hvd_elastic.mpijob.lint.document.manifest_view import ManifestView
 from hvd_elastic.mpijob.lint.job.linted_job import LintedJob, MPIJobVersion
 from hvd_elastic.mpijob.lint.rule import ManifestPart, Severity, Violation, rule, violation
+from hvd_elastic.mpijob.manifests.supporting import ownership
 
 _LOST_NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _LONGEST_SECONDS: Final = 120
@@ -306,7 +307,8 @@ def finished_job_stays(job: LintedJob) -> Iterator[Violation]:
     why="When a job is deleted, or its time after the end is over, Kubernetes deletes what it owns. A Role or a "
     "NetworkPolicy that was applied beside it has no owner: it stays, and the next job of that name meets it.",
     fix="Run the discovery sidecar with HVD_ELASTIC_OWNED, the API paths of these objects: it makes the job their "
-    "owner. `hvd-elastic generate` writes it, and `hvd-elastic delete` removes them. Or delete them by hand.",
+    "owner. `hvd-elastic generate` writes it. Role and RoleBinding are not for the sidecar: `hvd-elastic submit` makes "
+    "the job their owner, and `hvd-elastic delete` finds those with the labels of `generate`. Or delete them by hand.",
     part=ManifestPart.RELATED_OBJECT,
     bad="""
 apiVersion: v1
@@ -331,10 +333,17 @@ def objects_left_behind(job: LintedJob) -> Iterator[Violation]:
         if _is_named_after(job, name := view.get("metadata", "name").text or "")
         and not view.get("metadata", "ownerReferences").exists
         and not any(path.endswith(f"/namespaces/{job.namespace}/{plural}/{name}") for path in owned)
+        and not (kind in ownership.RIGHTS and _has_labels_of(job, view))
     ]
     if left:
         message = f"{', '.join(left)} will stay when the job is deleted"
         yield violation(job.view.get("metadata", "name"), message, choice=True)
+
+
+def _has_labels_of(job: LintedJob, view: ManifestView) -> bool:
+    """Whether `hvd-elastic delete` finds an object, and `doctor` when the job is gone."""
+    labels = view.get("metadata", "labels")
+    return labels.get(LABEL_MANAGED_BY).value == MANAGED_BY and labels.get(LABEL_PART_OF).value == job.name
 
 
 def _is_named_after(job: LintedJob, name: str) -> bool:

@@ -49,7 +49,7 @@ def reaper_rule(spec: JobSpec) -> Manifest:
 def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | None = None) -> list[Manifest]:
     """ServiceAccount, Role and RoleBinding; with `read_nodes` a ClusterRole and its binding too.
 
-    Discovery may become the owner of these, and of the objects `beside` them. With `account` the Role is bound to that
+    Discovery may make the account and the objects `beside` it the job's own. With `account` the Role is bound to that
     ServiceAccount, which exists already, and none is made.
     """
     meta = metadata(spec, name(spec))
@@ -58,7 +58,7 @@ def manifests(spec: JobSpec, *, beside: Sequence[Manifest] = (), account: str | 
     bound = account or name(spec)
     nodes = [*_node_reader(spec, bound)] if spec.read_nodes else []
     role, binding = role_and_binding(meta, _rules(spec), account=bound, namespace=spec.namespace)
-    role["rules"] += ownership.rules([*own, role, binding, *beside])
+    role["rules"] += ownership.rules([*own, *beside])
     return [*own, role, binding, *nodes]
 
 

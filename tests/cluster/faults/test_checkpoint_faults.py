@@ -78,6 +78,7 @@ def test_the_newest_checkpoint_is_cut_off(cluster: Site, scenario: Scenario) -> 
     again = job.account.since(lost).steps[0]["step"]
     assert 1 < again <= step, f"the checkpoint of step {step} is cut off, and training began at {again}"
     assert "is not used: " in job.log()
+    until_status(job, "status says that it was not used", lambda status: cut.stem in status["rejected"])
     job.wait_steps(20)
     little_lost(scenario.account, seconds=2 * DURABLE_SECONDS)
 

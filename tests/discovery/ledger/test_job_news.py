@@ -94,3 +94,13 @@ def test_saves_that_fail_are_told_once_and_so_is_the_next_that_does_not() -> Non
     again = told.take(replace(fine, durable_step=90, durable=200.0))
     assert again == News(reason="CheckpointDurable", message="checkpoints get durable again: that of step 90 is")
     assert told.take(failing) is not None
+
+
+def test_a_checkpoint_that_is_not_used_is_told_once() -> None:
+    told = SaveNews()
+    began = TrainingFigures(unix=1.0, began_step=40, rejected="manifests/a-step-50.json: is cut off")
+    expected = "a checkpoint is not used, and training went on after step 40: manifests/a-step-50.json: is cut off"
+    assert told.take(began) == News(reason="CheckpointRejected", message=expected, is_warning=True)
+    assert told.take(replace(began, unix=2.0, step=60)) is None
+    nothing = TrainingFigures(unix=3.0, rejected="manifests/b-step-9.json: is of another job")
+    assert "training went on from its beginning: " in (told.take(nothing) or News(reason="", message="")).message

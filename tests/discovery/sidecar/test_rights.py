@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hvd_elastic.client.operations.resource_paths import object_path
 from hvd_elastic.discovery.sidecar.record import ledger_writer
 from hvd_elastic.mpijob.contract import (
     ANNOTATION_STATUS,
@@ -17,7 +18,7 @@ from hvd_elastic.mpijob.contract import (
     WorkerState,
 )
 from hvd_elastic.mpijob.manifests.render import render
-from hvd_elastic.mpijob.manifests.supporting import ownership, rbac
+from hvd_elastic.mpijob.manifests.supporting import rbac
 from hvd_elastic.setup.platform_kit.mpijob_guard import mpijob_guard
 from testbed import admission_policies
 from testbed.kube_api import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Json, KubeApi, Request, Status, mpijob, pod
@@ -83,9 +84,9 @@ def refused(api: KubeApi) -> list[tuple[str, str, str, str]]:
     for one in made:
         if one["kind"] == "MPIJob":
             continue
-        (path,) = ownership.paths([one])
-        api.objects.setdefault(path.rpartition("/")[0], {})
-        api.put(path.rpartition("/")[0], one)
+        collection = object_path(one).rpartition("/")[0]
+        api.objects.setdefault(collection, {})
+        api.put(collection, one)
     api.objects[BATCH] = {}
     api.put(BATCH, {"metadata": {"name": "job-launcher", "uid": "job-uid"}, "spec": {"backoffLimit": 3}, "status": {}})
     found: list[tuple[str, str, str, str]] = []
@@ -180,6 +181,10 @@ def test_a_pod_of_another_job_is_out_of_reach(api: KubeApi, refused: list[tuple[
     assert not may("DELETE", PODS)
     assert not may("GET", NODES)
     assert not may("PATCH", f"{JOBS}/another")
+    for kind in ("roles", "rolebindings"):
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/default/{kind}"
+        assert not may("PATCH", f"{path}/job-discovery"), "it would bind another account to its rights"
+        assert not may("POST", path)
     assert not may("DELETE", f"{JOBS}/{mpijob()['metadata']['name']}")
     api.remove(CONFIG_MAPS, "job-ledger")
     assert may("PATCH", f"{CONFIG_MAPS}/job-ledger", "application/apply-patch+yaml")

@@ -95,7 +95,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SweepClu
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     status = live(
         unix=now, since=now - 600, samples=HOSTILE, stall=HOSTILE, stall_since=now - 99, save_error=HOSTILE,
-        metrics={HOSTILE: 1.0},
+        rejected=HOSTILE, metrics={HOSTILE: 1.0},
     )  # fmt: skip
     train = mpijob(status=status)
     note = ScalingNote(unix=now, before=1, workers=2, reason=HOSTILE)

@@ -160,8 +160,8 @@ def test_the_sidecar_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> 
         assert found["api_version"] == ("v2beta1" if target is Target.MPIJOB else "v1")
         assert str(found["run_dir"]) == contract.RUN_DIR
         assert found["pod_uid"] == "a-uid"
-        role = "/apis/rbac.authorization.k8s.io/v1/namespaces/team/roles/fashion-discovery"
-        assert (role in found["owned"]) == (target is Target.MPIJOB)
+        account = "/api/v1/namespaces/team/serviceaccounts/fashion-discovery"
+        assert (account in found["owned"]) == (target is Target.MPIJOB)
         monkeypatch.delenv(contract.ENV_OWNED, raising=False)
 
 

@@ -28,11 +28,21 @@ def test_discovery_may_do_what_it_does_and_no_more() -> None:
         "jobs": ["fashion-launcher"],
         "configmaps": ["fashion-ledger"],
         "serviceaccounts": ["fashion-discovery"],
-        "roles": ["fashion-discovery"],
-        "rolebindings": ["fashion-discovery"],
         "networkpolicies": ["fashion", "fashion.api-server"],
     }
     assert len(rules) == len(own) + 2
+
+
+@pytest.mark.parametrize("target", [Target.MPIJOB, Target.MPIJOB_V1])
+def test_what_the_token_changes_is_named_one_by_one_and_none_of_it_gives_rights(target: Target) -> None:
+    """Whoever may patch a RoleBinding and has its rights may bind others to them."""
+    spec = job(monitor=True, disruption_budget=True, read_nodes=True, output="results")
+    rules = [rule for one in render(spec, target) if one["kind"].endswith("Role") for rule in one["rules"]]
+    assert rules
+    for rule in rules:
+        assert "rbac.authorization.k8s.io" not in rule["apiGroups"]
+        assert not {"*", "bind", "escalate", "impersonate", "update"} & set(rule["verbs"])
+        assert "resourceNames" in rule or "patch" not in rule["verbs"], rule
 
 
 def test_what_a_job_does_not_use_its_sidecar_may_not_touch() -> None:
@@ -62,12 +72,12 @@ def test_beyond_that_the_right_is_wide() -> None:
 
 
 def test_everything_beside_the_job_goes_with_it() -> None:
-    """But for storage, for what has no namespace, and for the ledger, which the MPIJob itself owns."""
+    """But for storage, for what has no namespace, and for what the MPIJob itself owns: the ledger, and the rights."""
     spec = job(monitor=True, disruption_budget=True, read_nodes=True)
     emitted = [item for item in render(spec) if item["kind"] not in ("MPIJob", "PersistentVolumeClaim", "ConfigMap")]
     pod, _ = pods(spec)
     owned = next(item["value"] for item in pod["initContainers"][0]["env"] if item["name"] == ENV_OWNED).split()
-    expected = [item for item in emitted if not item["kind"].startswith("Cluster")]
+    expected = [item for item in emitted if not item["kind"].endswith(("Role", "RoleBinding"))]
     assert sorted(path.rpartition("/")[2] for path in owned) == sorted(item["metadata"]["name"] for item in expected)
     allowed = {
         (group, resource, name)

@@ -225,6 +225,7 @@ def test_a_manifest_copied_from_another_prefix_is_not_used(tmp_path: Path, opene
     assert found is not None
     assert found.name == "manifests/00000001-00000001-step-1.json"
     assert "of another prefix, job 'research/a'" in copied.rejected[0].why
+    assert copied.counts.rejected == f"{copied.rejected[0].manifest}: {copied.rejected[0].why}"
 
 
 def test_saving_does_not_wait_for_the_store(folder: str, opened: Open, stalled: threading.Event) -> None:

@@ -1,6 +1,7 @@
-"""A rank that waits for an operation: its thread sleeps, and what a signal asks for is done."""
+"""Nothing in Horovod looks again and again for what it waits for. A signal's handler runs in the wait for a result."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,43 @@ except Alarm:
 print(json.dumps({"states": states, "interrupted": interrupted}))
 """
 
+COUNT = """
+import os, threading, time
+from pathlib import Path
+import horovod.torch as hvd
+
+def wakes(thread):
+    lines = Path(f"/proc/self/task/{thread}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+MAIN, WAITS = threading.get_native_id(), Path(os.environ["WAITS"])
+"""
+"""How often a thread of this process began to wait."""
+WAITS_FOR_A_WORLD = f"""
+{COUNT}
+if os.environ["HOROVOD_RANK"] == "0":
+    before = wakes(MAIN)
+    WAITS.touch()
+    hvd.init()
+    print(wakes(MAIN) - before)
+else:
+    while not WAITS.exists():
+        time.sleep(0.01)
+    time.sleep({WAIT_MS / 1000})
+    hvd.init()
+"""
+WAITS_FOR_NOTHING = f"""
+{COUNT}
+hvd.init()
+others = [thread for thread in os.listdir("/proc/self/task") if int(thread) != MAIN]
+before = sum(map(wakes, others))
+time.sleep({WAIT_MS / 1000})
+print(sum(map(wakes, others)) - before)
+hvd.barrier()
+"""
+WAKES = 50
+"""At most, in WAIT_MS; one that looks each millisecond wakes 1,000 times, and one each 10 ms 100 times."""
+
 
 @pytest.mark.core
 @pytest.mark.needs_patch("sleeping-wait")
@@ -55,3 +93,20 @@ def test_a_rank_that_waits_sleeps() -> None:
     said = json.loads(output.splitlines()[-1])
     assert said["states"].count("S") > 0.8 * len(said["states"]) > 0
     assert said["interrupted"], "a handler of a signal runs in the wait, and may end it"
+
+
+@pytest.mark.needs_patch("sleeping-init")
+def test_a_process_that_waits_for_its_world_sleeps(tmp_path: Path) -> None:
+    with world(["-c", WAITS_FOR_A_WORLD], 2, WAITS=str(tmp_path / "waits")) as processes:
+        (code, output), (other, _) = [ends(process) for process in processes]
+    assert (code, other) == (0, 0), output
+    assert int(output.splitlines()[-1]) < WAKES
+
+
+@pytest.mark.needs_patch("idle-loop")
+def test_a_world_in_which_nothing_happens_sleeps(tmp_path: Path) -> None:
+    quiet = {"WAITS": str(tmp_path / "waits"), "HOROVOD_CYCLE_TIME": str(4 * WAIT_MS)}
+    with world(["-c", WAITS_FOR_NOTHING], 2, **quiet) as processes:
+        ended = [ends(process) for process in processes]
+    assert [code for code, _ in ended] == [0, 0], ended
+    assert all(int(output.splitlines()[-1]) < WAKES for _, output in ended)

@@ -98,6 +98,7 @@ def test_what_else_the_script_logs_is_told_by_name(process: Process) -> None:
 def test_the_longest_metrics_fit(process: Process, tmp_path: Path) -> None:
     logged: dict[str, Any] = {f"{number:064}": -1.2345678901234567e-300 for number in range(20)}
     process.samples = process.save_error = "é" * 1000
+    process.saves = SaveCounts(rejected="é" * 1000)
     for _ in range(8):
         process.step(**logged)
         process.reset(size=1000)
@@ -241,6 +242,9 @@ def test_why_nothing_gets_durable_is_told_until_something_does(process: Process)
     process.save_error = ""
     process.step(11)
     assert process.known.save_error == ""
+    process.saves = SaveCounts(rejected="manifests/a-step-50.json: is cut off")
+    process.step(11)
+    assert process.known.rejected == "manifests/a-step-50.json: is cut off"
 
 
 def test_the_last_durable_checkpoint(process: Process) -> None:

@@ -1,14 +1,16 @@
 """Checks of the namespace: what the caller may do there, what would cut a job's pods, and its jobs' launchers."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hvd_elastic.client.doctor.checks.node_checks import GPU_RESOURCES
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.contract import LABEL_PART_OF
 from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.mpijob.manifests.supporting import rbac
 from hvd_elastic.priorityclasses import DEFAULTS, Tier
 from hvd_elastic.system.plain_words import count_words
 
@@ -16,6 +18,7 @@ _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _OUR_CLASSES: Final = frozenset(one.name for one in DEFAULTS if one.tier is not Tier.INFERENCE)
 """Those of a job's pods. A quota of the class of inference limits no training."""
 _UNPICKLING_LAUNCHER: Final = "HE443"
+_SHOWN: Final = 5
 _NEVER_SET: Final = "limits.cpu"
 """What generated launchers and sidecars do not limit: a namespace that insists on it refuses their pods."""
 
@@ -161,11 +164,43 @@ def launchers(facts: ClusterFacts) -> Iterator[Verdict]:
     names = sorted({finding.job.name for finding in found})
     if names:
         yield warning(
-            f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}: {found[0].violation.message}",
+            f"{_some(names)}: {found[0].violation.message}",
             f"hvd-elastic lint --explain {_UNPICKLING_LAUNCHER}",
         )
     else:
         yield ok(f"of {len(going)} jobs none runs a horovodrun that unpickles what it is sent")
+
+
+@check("left-behind", Fact.MPIJOBS)
+def left_behind(facts: ClusterFacts) -> Iterator[Verdict]:
+    """A Role and its RoleBinding that were only applied stay when their job is deleted: no token may own them.
+
+    Who may not list them is told so, and no more: no job needs that right.
+    """
+    if Fact.ROLE_BINDINGS in facts.unreadable:
+        yield ok(f"you may not list RoleBindings in {facts.namespace}: those of deleted jobs were not looked for")
+        return
+    there = {job["metadata"]["name"] for job in facts.mpijobs}
+    names = sorted({_job_of_sidecar(binding) for binding in facts.role_bindings} - there - {""})
+    if names:
+        yield warning(
+            f"{_some(names)}: deleted, and the rights of the sidecar are still there",
+            f"hvd-elastic delete {' '.join(names[:_SHOWN])} -n {facts.namespace}",
+        )
+    else:
+        yield ok("no rights of a deleted job")
+
+
+def _job_of_sidecar(binding: Mapping[str, Any]) -> str:
+    """Whose sidecar has these rights; empty: no sidecar of an MPIJob v2beta1 has, or they go with what owns them."""
+    meta = binding["metadata"]
+    job = str(meta["labels"][LABEL_PART_OF])
+    accounts = {subject.get("name") for subject in binding.get("subjects") or ()}
+    return job if f"{job}{rbac.SUFFIX}" in accounts and not meta.get("ownerReferences") else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}"
 
 
 def _is_over(job: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from hvd_elastic.discovery.ledger.entries import Entry, WorkerProcessLost, WorldChanged
 from hvd_elastic.discovery.ledger.history.world_history import WorldHistory
+from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
 from hvd_elastic.discovery.ledger.process_exit import ProcessExit
 from hvd_elastic.discovery.ledger.training_figures import ResizePause, TrainingFigures
 from hvd_elastic.discovery.rules.cluster_views import WorkerView
@@ -264,6 +265,18 @@ def test_the_next_sidecar_knows_what_was_reached() -> None:
     told.say(70.0, TRAINING, "w0", "w1")
     told.figures(71.0, step=83, began=(79, 70.5))
     assert told.entries == [WorldChanged(unix=71.0, workers=("w0", "w1"), step=79, repeated_steps=6)]
+
+
+@pytest.mark.parametrize(("written", "repeated"), [(62.0, 21), (55.0, 0)])
+def test_the_live_status_knows_what_was_reached_after_the_ledgers_last_entry(written: float, repeated: int) -> None:
+    """All workers and the sidecar went at once, so nobody else does. One of an earlier world says nothing."""
+    live = LiveStatus(unix=written, activity=Activity.TRAINING, since=50.0, step=100)
+    told = Told(WorldHistory.resume([WorldChanged(unix=60.0, workers=("w0",), step=79)], told=live))
+    told.say(70.0, WAITING, "w0")
+    told.wait(70.0, 72.0)
+    told.say(80.0, TRAINING, "w0")
+    told.figures(81.0, step=83, began=(79, 80.5))
+    assert told.entries[-1] == WorldChanged(unix=81.0, workers=("w0",), step=79, repeated_steps=repeated)
 
 
 def test_a_process_that_lives_on_repeats_nothing() -> None:

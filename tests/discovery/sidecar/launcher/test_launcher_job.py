@@ -154,5 +154,5 @@ def test_what_is_not_allowed_is_said_once(
     assert len(looks) >= 6
     assert sorted(record.message.partition(":")[0] for record in caplog.records) == [
         "restarts may count launchers that were taken away",
-        "the job's access rights and policies stay when it is deleted",
+        "the job's account and policies stay when it is deleted",
     ]

@@ -274,7 +274,7 @@ def test_how_objects_are_changed(api: KubeApi, kubeconfig: Path) -> None:
     merged, applied, _, deleted = api.requests
     assert merged.headers["Content-Type"] == "application/merge-patch+json"
     assert applied.headers["Content-Type"] == "application/apply-patch+yaml"
-    assert applied.query == {"fieldManager": "me", "force": "true", "dryRun": "All"}
+    assert applied.query == {"fieldManager": "me", "force": "true", "fieldValidation": "Strict", "dryRun": "All"}
     assert deleted.body is not None
     assert deleted.body["propagationPolicy"] == "Foreground"
 

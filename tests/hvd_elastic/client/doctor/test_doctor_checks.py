@@ -82,6 +82,11 @@ def bound(role: str, account: ServiceAccount) -> dict[str, Any]:
     return {"roleRef": {"name": role}, "subjects": [subject]}
 
 
+def sidecar_rights(job: str, account: str, **meta: Any) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": "hvd-elastic", "app.kubernetes.io/part-of": job}
+    return {"metadata": {"labels": labels, **meta}, "subjects": [{"kind": "ServiceAccount", "name": account}]}
+
+
 SOUND = ClusterFacts(
     namespace="team",
     version="v1.34.4",
@@ -119,6 +124,12 @@ SOUND = ClusterFacts(
         mpijob("example.com/train:1", "mpirun"),
         mpijob("example.com/train:horovod0.28.1-hvdelastic.2"),
         mpijob("horovod/horovod:0.28.1", condition="Succeeded"),
+    ],
+    role_bindings=[
+        sidecar_rights("fashion", "fashion-discovery"),
+        sidecar_rights("going", "going-discovery", ownerReferences=[{"kind": "MPIJob", "name": "going"}]),
+        sidecar_rights("legacy", "legacy-launcher"),  # of an MPIJob v1
+        sidecar_rights("search.sweep", "search-sweep"),
     ],
     rights={Right(verb="create", resource="mpijobs", group="kubeflow.org"): True},
     resume_rights={OPERATOR: True},
@@ -191,6 +202,12 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
             "launchers",
             Level.WARNING,
             "a, b: Horovod 0.28.1 runs what anyone sends to the launcher (CVE-2024-10190)",
+        ),
+        (
+            replace(SOUND, role_bindings=[sidecar_rights("bert", "bert-discovery"), *SOUND.role_bindings]),
+            "left-behind",
+            Level.WARNING,
+            "bert: deleted, and the rights of the sidecar are still there",
         ),
         (
             replace(SOUND, mpijobs=[mpijob("train:1")]),

@@ -7,7 +7,16 @@ from hvd_elastic.client.operations.deletion import delete, plan_deletion
 from hvd_elastic.client.operations.submission import submit
 from hvd_elastic.mpijob.contract import LABEL_MANAGED_BY, LABEL_PART_OF, MANAGED_BY
 from testbed.kube_api import JOBS, Json, Request, Status, mpijob
-from tests.hvd_elastic.client.operations.jobs_cluster import ACCOUNTS, CLAIMS, CLUSTER_ROLES, MAPS, JobsCluster, spec
+from tests.hvd_elastic.client.operations.jobs_cluster import (
+    ACCOUNTS,
+    BINDINGS,
+    CLAIMS,
+    CLUSTER_ROLES,
+    MAPS,
+    ROLES,
+    JobsCluster,
+    spec,
+)
 
 
 def labelled(name: str, job: str = "bert", **more: str) -> Json:
@@ -35,6 +44,19 @@ def test_volumes_stay_unless_asked_for(cluster: JobsCluster) -> None:
     assert again.job is None
     delete(cluster.client(), again, volumes=True, sleep=never)
     assert not cluster.objects[CLAIMS]
+
+
+def test_rights_that_were_only_applied_are_found_when_their_job_is_gone(cluster: JobsCluster) -> None:
+    """`kubectl apply`, and later `kubectl delete mpijob`: nothing owns them."""
+    submit(cluster.client(), spec())
+    for kind in (ROLES, BINDINGS):
+        cluster.patch(kind, "bert-discovery", {"metadata": {"ownerReferences": None}})
+    cluster.remove(JOBS, "bert")
+    plan = plan_deletion(cluster.client(), "bert")
+    assert {"role/bert-discovery", "rolebinding/bert-discovery"} <= {str(part) for part in plan.beside}
+    delete(cluster.client(), plan, volumes=False, sleep=never)
+    assert not cluster.objects[ROLES]
+    assert not cluster.objects[BINDINGS]
 
 
 def test_the_job_goes_first_and_its_end_is_awaited(cluster: JobsCluster) -> None:

@@ -31,8 +31,8 @@ def test_everything_is_applied_in_the_order_of_the_manifests(cluster: JobsCluste
     ]
     assert {one.change for one in done.objects} == {"created"}
     assert [line.split("/")[-2] for line in cluster.written()] == [
-        path.split("/")[-1] for path in (ACCOUNTS, ROLES, BINDINGS, POLICIES, POLICIES, MAPS, JOBS)
-    ]
+        path.split("/")[-1] for path in (ACCOUNTS, ROLES, BINDINGS, POLICIES, POLICIES, MAPS, JOBS, ROLES, BINDINGS)
+    ], "at the end the job, and what it owns by then"
     assert {request.query["fieldManager"] for request in cluster.requests if request.method == "PATCH"} == {
         "hvd-elastic"
     }
@@ -43,6 +43,39 @@ def test_the_same_again_changes_nothing(cluster: JobsCluster) -> None:
     done = submit(cluster.client(), spec())
     assert {one.change for one in done.objects} == {"unchanged"}
     assert not any(one.diff for one in done.objects)
+
+
+def _owners(cluster: JobsCluster, kind: str) -> list[tuple[str, str]]:
+    meta = cluster.objects[kind]["bert-discovery"]["metadata"]
+    return [(one["kind"], one["uid"]) for one in meta.get("ownerReferences", ())]
+
+
+def test_the_rights_go_with_the_job(cluster: JobsCluster) -> None:
+    """Another job of this name before it and a stranger own them, too."""
+    submit(cluster.client(), spec())
+    uid = cluster.job()["metadata"]["uid"]
+    assert _owners(cluster, ROLES) == _owners(cluster, BINDINGS) == [("MPIJob", uid)]
+    earlier = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "bert", "uid": "earlier"}
+    stranger = {"apiVersion": "v1", "kind": "ConfigMap", "name": "bert", "uid": "stranger"}
+    cluster.patch(ROLES, "bert-discovery", {"metadata": {"ownerReferences": [earlier, stranger]}})
+    written = len(cluster.written())
+    done = submit(cluster.client(), spec())
+    assert {one.change for one in done.objects} == {"unchanged"}
+    assert _owners(cluster, ROLES) == [("ConfigMap", "stranger"), ("MPIJob", uid)]
+    assert len(cluster.written()) - written == len(done.objects) + 1, "who is the owner already is not asked to be"
+
+
+def test_who_may_set_no_owner_submits_all_the_same(cluster: JobsCluster) -> None:
+    """As where the API server asks for the right to delete: they stay, and `delete` finds them."""
+
+    def fault(request: Request) -> None:
+        if request.method == "PATCH" and "ownerReferences" in (request.body or {}).get("metadata", {}):
+            raise Status(403)
+
+    cluster.fault = fault
+    submit(cluster.client(), spec())
+    assert cluster.job()
+    assert _owners(cluster, ROLES) == _owners(cluster, BINDINGS) == []
 
 
 def test_a_difference_is_shown_and_not_written(cluster: JobsCluster) -> None:

@@ -172,6 +172,9 @@ def test_why_nothing_gets_durable_stands_beside_the_age_with_the_alert() -> None
         "(where it lasts, the alert HvdElasticCheckpointLate fires)\n"
     )
     assert expected in status_text(job_status(facts(job=mpijob(status=failing))))
+    damaged = live(durable_step=40, durable=NOW - 420, rejected="manifests/a-step-50.json: is cut off")
+    expected = "step 40, 7 min 00 s ago; a newer one was not used: manifests/a-step-50.json: is cut off\n"
+    assert expected in status_text(job_status(facts(job=mpijob(status=damaged))))
     first = replace(failing, durable_step=-1, durable=None)
     assert "  durable checkpoint: saves fail: " in status_text(job_status(facts(job=mpijob(status=first))))
     ended = mpijob(status=failing, conditions=[condition("Succeeded")], ended=NOW - 50)

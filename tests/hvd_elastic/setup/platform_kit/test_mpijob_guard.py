@@ -121,6 +121,18 @@ def test_the_account_of_another_job_is_nobodys_business() -> None:
     assert refusal("system:serviceaccount:research:other-discovery", REPLICAS) == ""
 
 
+def test_the_runner_of_a_sweep_is_known_without_the_jobs_label() -> None:
+    """Who made the job may have left it out, or named another sweep."""
+    before = live()
+    for labels in ({}, {"hvd-elastic.dev/sweep": "another"}):
+        before["metadata"]["labels"] = labels
+        assert refusal(RUNNER, RESUMED, before) == ""
+        assert refusal(RUNNER, REPLICAS, before).startswith(f"{RUNNER} may change nothing of an MPIJob but ")
+    assert refusal("system:serviceaccount:elsewhere:search-sweep", REPLICAS, before) == "", (
+        "no runner changes jobs there"
+    )
+
+
 @pytest.mark.parametrize("user", [SIDECAR, PERSON])
 def test_a_job_without_annotations_labels_and_run_policy(user: str) -> None:
     """What is missing is no error, which would refuse the change, whosever it is."""

@@ -47,12 +47,34 @@ def test_what_the_sidecar_owns_goes_with_the_job() -> None:
     environment[:] = [variable for variable in environment if variable["name"] != "HVD_ELASTIC_OWNED"]
     read, _ = lint.read(yaml_stream.dump(documents))
     (found,) = findings("HE610", read)
-    assert "Role fashion-discovery" in found.message
-    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/fashion-discovery"
+    assert "ServiceAccount fashion-discovery" in found.message
+    path = "/api/v1/namespaces/default/serviceaccounts/fashion-discovery"
     environment.append({"name": "HVD_ELASTIC_OWNED", "value": path})
     read, _ = lint.read(yaml_stream.dump(documents))
     (found,) = findings("HE610", read)
-    assert "Role fashion-discovery" not in found.message.replace("RoleBinding", "")
+    assert "ServiceAccount" not in found.message
+
+
+def test_rights_are_found_by_their_labels() -> None:
+    """No sidecar may own them, so those without the labels stay for good."""
+    documents = list(yaml.safe_load_all(CLEAN.read_text()))
+    for document in documents:
+        if document["kind"] in {"Role", "RoleBinding"}:
+            document["metadata"]["labels"]["app.kubernetes.io/part-of"] = "another"
+    read, _ = lint.read(yaml_stream.dump(documents))
+    (found,) = findings("HE610", read)
+    assert found.message == "Role fashion-discovery, RoleBinding fashion-discovery will stay when the job is deleted"
+
+
+def test_a_launcher_that_may_bind_others_to_its_role_is_told() -> None:
+    documents = list(yaml.safe_load_all(CLEAN.read_text()))
+    (role,) = (document for document in documents if document["kind"] == "Role")
+    group, names = ["rbac.authorization.k8s.io"], ["fashion-discovery"]
+    own = {"apiGroups": group, "resources": ["rolebindings"], "resourceNames": names, "verbs": ["get", "patch"]}
+    role["rules"].append(own)
+    read, _ = lint.read(yaml_stream.dump(documents))
+    (found,) = findings("HE403", read)
+    assert "rolebindings: get, patch" in found.message
 
 
 def test_what_is_named_after_another_job_is_not_this_jobs() -> None:

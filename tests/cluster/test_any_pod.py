@@ -1,0 +1,133 @@
+"""Pods that are not the one kind that is rendered by default train, and give way to inference as fast."""
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.manifests.customization.pod_merge import merged_template
+from testbed.cluster import inference, jobs
+from testbed.cluster.site import Site
+from testbed.cluster.standing import SIZE, nothing_lost, start
+from testbed.cluster.timeline import Timeline
+from testbed.kube.kubectl import Kubectl
+from tests.cluster.test_operating import run
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420, func_only=True)]
+
+SECRET: Final = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub"}, "stringData": {"token": "a word"}}
+GRACE_OF_ITS_OWN: Final = "trap 'exit 0' TERM; touch /scratch/there; while :; do sleep 0.2; done"
+
+
+def pod(site: Site) -> dict[str, Any]:
+    """A pod with a sidecar, a volume that both share, a variable from a Secret, an annotation and a host alias."""
+    scratch = {"name": "scratch", "mountPath": "/scratch"}
+    proxy = {
+        "name": "proxy",
+        "image": site.image,
+        "command": ["/bin/sh", "-c", GRACE_OF_ITS_OWN],
+        "restartPolicy": "Always",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [scratch],
+    }
+    token = {"name": "HUB_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+    return {
+        "metadata": {"annotations": {"example.com/note": "mine"}},
+        "spec": {
+            "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["hub.example.com"]}],
+            "initContainers": [proxy],
+            "containers": [{"name": "worker", "env": [token], "volumeMounts": [scratch]}],
+            "volumes": [{"name": "scratch", "emptyDir": {}}],
+        },
+    }
+
+
+@pytest.mark.core
+def test_a_pod_of_ones_own_trains_and_gives_way(cluster: Site, namespace: Kubectl, timeline: Timeline) -> None:
+    cluster.local()
+    namespace.apply([SECRET])
+    job = start(cluster, namespace, "launch", workers=jobs.workers((1, SIZE, SIZE), pod=pod(cluster)))
+    load = inference.deploy(cluster, namespace)
+    job.wait_size(SIZE)
+    first = job.pods(Role.WORKER)[0]
+    assert first["metadata"]["annotations"]["example.com/note"] == "mine"
+    name = first["metadata"]["name"]
+    seen = namespace("exec", name, "-c", "worker", "--", "sh", "-c", 'echo "$HUB_TOKEN"; ls /scratch; cat /etc/hosts')
+    assert seen.splitlines()[:2] == ["a word", "there"]
+    assert "hub.example.com" in seen
+
+    timeline.mark("inference takes two")
+    load.scale(2)
+    load.wait(2)
+    job.wait_size(SIZE - 2)
+    job.wait_steps(10)
+    back = timeline.mark("and gives them back")
+    load.scale(0)
+    job.wait_size(SIZE, since=back)
+    job.wait_steps(10)
+    nothing_lost(job.account)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"workers": jobs.workers(pod={"spec": {"nodeSelectr": {"a": "b"}}})}, "nodeSelectr"),
+        ({"patches": [{"target": {"kind": "MPIJob"}, "patch": {"spec": {"runPolicy": {"ttl": 3}}}}]}, "ttl"),
+    ],
+)
+def test_a_field_that_the_cluster_does_not_know_is_refused(
+    cluster: Site, namespace: Kubectl, change: dict[str, Any], field: str
+) -> None:
+    jobs.priority_classes(cluster)
+    described = json.dumps(jobs.describe(cluster, namespace, "typo", ["true"], **change))
+    done = run(namespace, "submit", "-", given=described)
+    assert done.returncode
+    assert field in done.stderr
+    assert not namespace.list("mpijobs")
+
+
+OVERLAY: Final[dict[str, Any]] = {
+    "metadata": {"annotations": {"a": "b"}},
+    "spec": {
+        "runtimeClassName": "nvidia",
+        "nodeSelector": {"pool": "gpu"},
+        "enableServiceLinks": None,
+        "securityContext": {"runAsGroup": None, "supplementalGroups": [7]},
+        "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
+        "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["hub"]}],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+        ],
+        "initContainers": [{"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}],
+        "containers": [
+            {
+                "name": "worker",
+                "tty": True,
+                "env": [{"name": "MORE", "value": "1"}],
+                "ports": [{"containerPort": 7000}],
+                "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}, {"name": "big", "mountPath": "/tmp"}],
+            }
+        ],
+        "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
+    },
+}
+
+
+def test_two_templates_become_one_as_kubectl_patches_them(cluster: Site, namespace: Kubectl) -> None:
+    described = jobs.describe(cluster, namespace, "merged", ["true"])
+    (job,) = [item for item in json.loads(jobs.generate(described, "-o", "json"))["items"] if item["kind"] == "MPIJob"]
+    base = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
+    template = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "merged"}, "template": base}
+    patch = json.dumps({"template": OVERLAY})
+    by_kubectl = namespace("patch", "--local", "-f", "-", "-o", "json", "-p", patch, stdin=json.dumps(template))
+    assert by_key(json.loads(by_kubectl)["template"]) == by_key(merged_template(base, OVERLAY))
+
+
+def by_key(value: Any) -> Any:
+    """The same without the order of lists, and without what kubectl writes of a type though it is empty."""
+    if isinstance(value, dict):
+        return {key: by_key(inner) for key, inner in value.items() if inner not in ({}, [], None)}
+    if isinstance(value, list):
+        return sorted((by_key(item) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
+    return value
