@@ -25,7 +25,7 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## make .venv with everything in it; builds Horovod once (minutes), later from the cache
 
-$(STAMP) $(DEMO_STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/horovod/patch_set.py $(wildcard hvd_elastic/horovod/patches/*.patch) tools/setup.sh
+$(STAMP) $(DEMO_STAMP): pyproject.toml uv.lock hvd_elastic/horovod/wheel_build.py hvd_elastic/horovod/patch_set.py hvd_elastic/horovod/build_tools.txt $(wildcard hvd_elastic/horovod/patches/*.patch) tools/setup.sh
 
 $(STAMP):
 	PYTHON=$(PYTHON) sh tools/setup.sh $(VENV)

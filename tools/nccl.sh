@@ -8,6 +8,6 @@ venv=$1
 set -- /dev/nvidia[0-9]*
 [ -e "$1" ] || exit 0
 VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --all-extras --group loaders --group cuda-compiler --inexact --active --quiet \
-    --python "$venv/bin/python"
+    --no-build-isolation-package hvd-elastic --python "$venv/bin/python"
 "$venv/bin/python" -c 'import sys, horovod.torch as hvd; sys.exit(not hvd.nccl_built())' ||
     "$venv/bin/hvd-elastic" install-horovod >/dev/null

@@ -24,8 +24,13 @@ export UV_NO_PROGRESS=1
 
 say "release: building $wheel and $sdist"
 rm -f "$wheel" "$sdist"
-"$venv/bin/uv" build --quiet --wheel --sdist --out-dir dist --python "$venv/bin/python"
-"$venv/bin/uv" build --quiet --wheel --out-dir "$trial" --python "$venv/bin/python" "$sdist"
+# Nothing runs here that is not in the lock file, by its hash: neither what builds the files nor what the wheel imports.
+locked() { "$venv/bin/uv" export --frozen --quiet --no-emit-project --no-header "$@"; }
+locked --only-group build --output-file "$trial/build.txt"
+locked --no-dev --output-file "$trial/imports.txt"
+build() { "$venv/bin/uv" build --quiet --python "$venv/bin/python" --require-hashes --build-constraints "$trial/build.txt" "$@"; }
+build --wheel --sdist --out-dir dist
+build --wheel --out-dir "$trial" "$sdist"
 
 say "release: comparing the wheel with the one that $sdist builds"
 "$venv/bin/python" - "$wheel" "$trial/${wheel##*/}" <<'PYTHON' || refuse "the files in dist/ are not fit to be released"
@@ -46,7 +51,10 @@ PYTHON
 
 say "release: installing the wheel into an empty virtual environment, and running the README's first commands"
 "$venv/bin/uv" venv --quiet --python "$venv/bin/python" "$trial/venv"
-"$venv/bin/uv" pip install --quiet --python "$trial/venv/bin/python" "$wheel"
+hash=$(sha256sum "$wheel" | cut -d ' ' -f 1)
+echo "hvd-elastic @ file://$PWD/$wheel#sha256=$hash" >"$trial/wheel.txt"
+"$venv/bin/uv" pip install --quiet --python "$trial/venv/bin/python" --require-hashes \
+    --requirement "$trial/wheel.txt" --constraint "$trial/imports.txt"
 cp examples/jobs/first.yaml "$trial/job.yaml"
 cd "$trial" # so that nothing is imported from the checkout
 unset PYTHONPATH

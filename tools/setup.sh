@@ -22,10 +22,16 @@ need '"$python" -c "import ensurepip, venv"' "$package-venv" \
     '"$python" -c "import sysconfig, os; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"' "$package-dev"
 
 [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
-uv=$(sed -n '/^name = "uv"$/{n;s/^version = "\(.*\)"$/\1/p;}' uv.lock)
-"$venv/bin/pip" install -q --disable-pip-version-check "uv==$uv"
-# --inexact: Horovod is not in the lock file, since it is built for the torch that is.
-sync() { VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --inexact --active --quiet --python "$venv/bin/python" "$@"; }
+# uv itself cannot come from the lock file by uv: pip takes it, by the version and the hashes that are written there.
+sed -n '/^name = "uv"$/,/^$/{s/^version = "\(.*\)"$/uv==\1/p;s/.*\.whl", hash = "\([^"]*\)".*/--hash=\1/p;}' uv.lock |
+    tr '\n' ' ' >"$venv/uv.txt"
+"$venv/bin/pip" install -q --disable-pip-version-check --require-hashes --only-binary :all: --requirement "$venv/uv.txt"
+# --inexact: Horovod is not in the lock file, since it is built for the torch that is. The project is built by the group
+# `build` of the lock file, which comes first: a build of its own would fetch the newest hatchling, by no hash.
+sync() {
+    VIRTUAL_ENV=$venv "$venv/bin/uv" sync --frozen --inexact --active --quiet --python "$venv/bin/python" --group build \
+        --no-build-isolation-package hvd-elastic "$@"
+}
 
 [ -e "$venv/.setup-demo" ] || say "setting up: some two minutes the first time. Packages are fetched (torch and its libraries: 3 GB), then
 Horovod is compiled for this torch."

@@ -1,7 +1,8 @@
 """Builds Horovod 0.28.1 for the installed torch, once, and keeps the wheel in a cache.
 
 A `Recipe` describes this machine as far as it decides what is in the wheel. Its `key` names the wheel's folder in the
-cache. The source distribution comes from the package index, with a pinned checksum; `patch_set` has the changes to it.
+cache. The source distribution and the build tools come from the package index, each by its hash; `patch_set` has the
+changes to the source.
 """
 
 import fcntl
@@ -30,8 +31,8 @@ from hvd_elastic.mpijob.contract import HvdElasticError
 VERSION: Final = "0.28.1"
 SDIST_SHA256: Final = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 
-BUILD_REQUIREMENTS: Final = ("setuptools<81", "wheel", "packaging", "cmake==3.31.*")
-"""Horovod's setup.py needs pkg_resources (gone from setuptools 81); CMake 4 rejects what its Gloo requires."""
+BUILD_TOOLS: Final = Path(__file__).with_name("build_tools.txt")
+"""What builds it, by version and hash. `build_tools.in`, beside it, says why these."""
 
 _PROGRESS_SECONDS: Final = 15.0
 """Between two lines that say how far the compiler is."""
@@ -71,7 +72,7 @@ class Recipe:
         """Name of the wheel's folder in the cache: a hash of the source, the patches and the recipe."""
         patches = [(patch.name, patch.diff) for patch in self.patches]
         rest = asdict(replace(self, patches=()))
-        text = json.dumps([SDIST_SHA256, self.local_version, patches, BUILD_REQUIREMENTS, rest])
+        text = json.dumps([SDIST_SHA256, self.local_version, patches, build_tools(), rest])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def unpatched(self) -> "Recipe":
@@ -95,6 +96,11 @@ class Recipe:
             chosen.add("HOROVOD_WITHOUT_CUDA")
         switches = dict.fromkeys(sorted(chosen), "1") | ({"HOROVOD_GPU_OPERATIONS": "NCCL"} if self.cuda else {})
         return switches | {"HOROVOD_CXX_STANDARD": str(self.cxx_standard)}
+
+
+def build_tools() -> tuple[str, ...]:
+    """Name and version of each build tool, such as `cmake==3.31.10`. A hash that is added makes no other wheel."""
+    return tuple(re.findall(r"(?m)^[^#\s]+==\S+", BUILD_TOOLS.read_text()))
 
 
 def required_cxx_standard(aten_header: str) -> int:
@@ -232,7 +238,7 @@ class Sources:
 
     @classmethod
     def of_cache(cls, cache: Path, *, progress: Callable[[str], None]) -> "Sources":
-        wanted = hashlib.sha256(json.dumps(BUILD_REQUIREMENTS).encode()).hexdigest()[:16]
+        wanted = hashlib.sha256(BUILD_TOOLS.read_bytes()).hexdigest()[:16]
         return cls(folder=cache / f"sources-{sys.implementation.cache_tag}-{wanted}", progress=progress)
 
     @property
@@ -263,7 +269,9 @@ class Sources:
         if not self._runs_cmake():
             self.progress(f"Horovod {VERSION}: fetching its build tools")
             shutil.rmtree(self.tools, ignore_errors=True)
-            install = ("install", "--target", str(self.tools), *BUILD_REQUIREMENTS)
+            # Wheels alone: to build a tool, pip would fetch that one's own tools without a hash.
+            hashed = ("--require-hashes", "--only-binary", ":all:", "--requirement", str(BUILD_TOOLS))
+            install = ("install", "--target", str(self.tools), *hashed)
             _pip(install, environment=os.environ, output=output, log=log)
         if self.archive.exists():
             return
@@ -374,12 +382,16 @@ def _still_runs(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _why(log: str) -> str:
-    """CMake's first error, else the compiler's first ones; a lot of setuptools' output follows. Else the last lines."""
+    """CMake's first error, else the compiler's, else pip's; much of setuptools' follows. Else the last lines."""
     lines = [line.strip() for line in log.splitlines()]
-    # CMake says in the lines below its first one what was wrong.
-    cmake = next((number for number, line in enumerate(lines) if line.startswith("CMake Error")), len(lines))
-    errors = lines[cmake : cmake + 8] or [line for line in lines if re.search(r"\berror: ", line)][:5]
-    return "\n".join(errors or lines[-20:])
+    compiler = [line for line in lines if re.search(r"\berror: ", line)][:5]
+    return "\n".join(_error(lines, "CMake Error") or compiler or _error(lines, "ERROR: ") or lines[-20:])
+
+
+def _error(lines: list[str], start: str) -> list[str]:
+    """The first error that begins so, with the lines below it, which say what was wrong."""
+    first = next((number for number, line in enumerate(lines) if line.startswith(start)), len(lines))
+    return lines[first : first + 8]
 
 
 def install(path: Path) -> None:

@@ -38,18 +38,44 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def uris(root: Path) -> set[str]:
-    """The releases that the real apt would fetch with the sources of `root`."""
-    lists = root / "lists/partial"
-    lists.mkdir(parents=True)
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder, and the address of a server of what is in it."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments, directory=str(folder))  # type: ignore[arg-type]
+
+        def log_message(self, *arguments: object) -> None:
+            """Quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def apt_update(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """What the real apt does with the sources of `root`."""
+    lists = root / "lists"
+    (lists / "partial").mkdir(parents=True, exist_ok=True)
     settings = {
         "Dir::Etc::sourcelist": root / "etc/apt/sources.list",
         "Dir::Etc::sourceparts": root / "etc/apt/sources.list.d",
-        "Dir::State::lists": lists.parent,
+        "Dir::State::lists": lists,
+        "APT::Architectures": "amd64",
+        "APT::Sandbox::User": "",  # or it drops root's rights, and with them the folder of a test
     }
-    options = [f"-o{name}={value}" for name, value in settings.items()]
-    said = subprocess.run(["apt-get", "update", "--print-uris", *options], text=True, capture_output=True, check=True)
-    return set(re.findall(r"'(\S+)/InRelease'", said.stdout))
+    command = ["apt-get", "update", *options, *(f"-o{name}={value}" for name, value in settings.items())]
+    environment = os.environ | {"LC_ALL": "C", "no_proxy": "127.0.0.1"}
+    return subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
+
+
+def uris(root: Path) -> set[str]:
+    """The releases that apt would fetch."""
+    return set(re.findall(r"'(\S+)/InRelease'", apt_update(root, "--print-uris").stdout))
 
 
 @pytest.mark.skipif(not DEBIAN.exists(), reason="asks Debian's apt")
@@ -60,6 +86,36 @@ def test_apt_takes_the_packages_of_one_day(root: Path) -> None:
         f"{ARCHIVE}/debian/{DAY}/dists/trixie-updates",
         f"{ARCHIVE}/debian-security/{DAY}/dists/trixie-security",
     }
+
+
+@pytest.mark.skipif(not DEBIAN.exists(), reason="asks Debian's apt")
+def test_apt_takes_nothing_that_debian_did_not_sign(root: Path, served: tuple[Path, str]) -> None:
+    """The archive is asked over plain HTTP: slim Debian has no certificates. Signature and hashes are the check."""
+    folder, site = served
+    for archive, suite in [("debian", "trixie"), ("debian", "trixie-updates"), ("debian-security", "trixie-security")]:
+        release = folder / archive / DAY / "dists" / suite / "Release"
+        packages = release.parent / "main/binary-amd64/Packages"
+        packages.parent.mkdir(parents=True)
+        packages.write_text(
+            "Package: openssh-server\nVersion: 666\nArchitecture: all\nFilename: pool/it.deb\nSize: 1\n"
+        )
+        digest = hashlib.sha256(packages.read_bytes()).hexdigest()
+        listed = f"{digest} {packages.stat().st_size} {packages.relative_to(release.parent)}"
+        date = "Fri, 18 Sep 2026 00:00:00 UTC"
+        release.write_text(f"Suite: {suite}\nCodename: {suite}\nDate: {date}\nSHA256:\n {listed}\n")
+    run("debian-snapshot", DAY, site, ROOT=str(root))
+    sources = root / "etc/apt/sources.list.d/debian.sources"
+
+    refused = apt_update(root)
+    kept = list(root.glob("lists/*Packages*"))
+    sources.write_text(re.sub("Signed-By: .*", "Trusted: yes", sources.read_text()))
+    trusted = apt_update(root)
+
+    assert refused.returncode != 0
+    assert refused.stderr.count("is not signed") == 3
+    assert kept == []
+    assert trusted.returncode == 0, trusted.stderr
+    assert len(list(root.glob("lists/*Packages*"))) == 3
 
 
 def test_without_a_day_the_sources_stay(root: Path) -> None:
@@ -89,31 +145,21 @@ def test_no_network_but_those_that_are_known() -> None:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[str]:
+def site(tmp_path: Path, served: tuple[Path, str]) -> str:
     """A site that has an installer, which leaves a file where it ran."""
+    served_folder, address = served
     folder = tmp_path / "aws-efa-installer"
     folder.mkdir()
     script = folder / "efa_installer.sh"
     script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     script.chmod(0o755)
-    with tarfile.open(tmp_path / "aws-efa-installer-9.9.9.tar.gz", "w:gz") as archive:
+    with tarfile.open(served_folder / "aws-efa-installer-9.9.9.tar.gz", "w:gz") as archive:
         archive.add(folder, arcname=folder.name)
-
-    class Files(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments, directory=str(tmp_path))  # type: ignore[arg-type]
-
-        def log_message(self, *arguments: object) -> None:
-            """Quiet."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    return address
 
 
 def test_an_installer_with_another_checksum_is_not_run(site: str, tmp_path: Path) -> None:
-    right = hashlib.sha256((tmp_path / "aws-efa-installer-9.9.9.tar.gz").read_bytes()).hexdigest()
+    right = hashlib.sha256((tmp_path / "served" / "aws-efa-installer-9.9.9.tar.gz").read_bytes()).hexdigest()
     done = run("install-network", "efa", "9.9.9", "0" * 64, EFA_SITE=site)
     assert right != "0" * 64
     assert done.returncode == 1
@@ -149,7 +195,7 @@ def test_the_linker_finds_what_the_installer_leaves(site: str, tmp_path: Path, p
     for name in ("libfabric.so.1", plugin):
         build_library(folder, name)
     (folder / "efa_installer.sh").write_text(INSTALLER)
-    archive = tmp_path / "aws-efa-installer-9.9.9.tar.gz"
+    archive = tmp_path / "served" / "aws-efa-installer-9.9.9.tar.gz"
     with tarfile.open(archive, "w:gz") as written:
         written.add(folder, arcname=folder.name)
     copy.mkdir()
