@@ -70,7 +70,7 @@ def _named(facts: ClusterFacts) -> set[str]:
         name = gpu_resource_of(job)
         return name if "/" in name else None
 
-    return set(ObjectReading("MPIJob").each(facts.mpijobs, resource_of))
+    return set(ObjectReading("MPIJob").each(map(dict, facts.mpijobs), resource_of))
 
 
 def _taints(node: Node) -> set[str]:
