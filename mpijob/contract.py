@@ -53,6 +53,11 @@ ANNOTATION_LEAVE: Final = "hvd-elastic.dev/leave"
 ANNOTATION_SPEC: Final = "hvd-elastic.dev/job"
 """On the MPIJob: the job description from which it was rendered, as JSON, for `status` and a later `generate`."""
 
+ANNOTATION_GPU_RESOURCE: Final = "hvd-elastic.dev/gpu-resource"
+"""On worker pods: the resource that is counted as their GPUs. Without it, GPU_RESOURCE is."""
+
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+"""What workers ask for when their description does not name another resource."""
 
 ANNOTATION_STATUS: Final = "hvd-elastic.dev/status"
 """On the MPIJob, by the sidecar: `hvd_elastic.discovery.ledger.live_status.LiveStatus` as one line of JSON."""

@@ -12,9 +12,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from hvd_elastic.mpijob import checks
+from hvd_elastic.mpijob.checks.meant_keys import meant_accelerator, meant_key
 from hvd_elastic.mpijob.description import yaml_document
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.description.keys import KEYS, Shape, flag_of, section_of
+from hvd_elastic.mpijob.description.scalar_types import by_name
 from hvd_elastic.mpijob.description.section import Section
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
@@ -108,8 +110,8 @@ def _merge(into: dict[str, Any], model: type[Section], value: Mapping[str, Any])
                 _merge(kept, section, new)
                 into[key] = kept
                 continue
-        elif isinstance(new, dict) and isinstance(into.get(key), dict):
-            new = {**into[key], **new}  # noqa: PLW2901
+        elif isinstance(new, dict) and isinstance(old := by_name(into.get(key)), dict):
+            new = {**old, **new}  # noqa: PLW2901
         into[key] = new
 
 
@@ -215,9 +217,10 @@ def _explained(detail: ErrorDetails, path: str) -> tuple[str, str]:
     kind, context = detail["type"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return "is not a key of a job description", _nearest_key(path)
+            return "is not a key of a job description", meant_key(path)
         case "enum" | "literal_error":
-            return "is not known", _nearest_value(str(detail["input"]), str(context["expected"]))
+            meant = meant_accelerator(str(detail["input"])) if path == "gpu_type" else None
+            return "is not known", meant or _nearest_value(str(detail["input"]), str(context["expected"]))
         case "greater_than_equal" | "less_than_equal":
             return _out_of_bounds(context)
         case "string_pattern_mismatch":
@@ -239,18 +242,6 @@ def _long_form(path: str) -> str:
     return f"write {{key: value}} or {section.short_form}" if section and section.short_form else "write {key: value}"
 
 
-def _nearest_key(path: str) -> str:
-    """The key that was probably meant: one of similar spelling in this section, or of the same name in another."""
-    parent, _, leaf = path.rpartition(".")
-    siblings = [key for key in KEYS if key.rpartition(".")[0] == parent]
-    if close := difflib.get_close_matches(path, siblings, n=1, cutoff=0.7):
-        return f"did you mean {close[0]}?"
-    elsewhere = [key for key in KEYS if key.rpartition(".")[2] == leaf.replace("-", "_")]
-    if elsewhere:
-        return f"did you mean {' or '.join(sorted(elsewhere)[:3])}?"
-    return "see `hvd-elastic schema` for every key"
-
-
 def _nearest_value(value: str, expected: str) -> str:
     known = [word.strip("' ") for word in expected.replace(" or ", ", ").split(",")]
     if close := difflib.get_close_matches(value.lower(), known, n=1):
@@ -264,9 +255,13 @@ def _as_written(problem: Problem, overrides: Mapping[str, object]) -> Problem:
         problem = dataclasses.replace(problem, path='""')
     bare = problem.path.partition("[")[0]
     source = next((key for key in sorted(overrides, key=len, reverse=True) if _came_from(bare, key)), None)
-    if source is None or source == "command" or KEYS[source].shape is Shape.TREE:  # these have no flag
+    if source is None or source == "command" or _is_tree(source):  # these have no flag
         return problem
     return Problem(path=flag_of(source), value=problem.value, what=problem.what, way_out=problem.way_out)
+
+
+def _is_tree(key: str) -> bool:
+    return key in KEYS and KEYS[key].shape is Shape.TREE
 
 
 def _came_from(path: str, key: str) -> bool:

@@ -7,6 +7,7 @@ resource quotas) is out of reach on managed clusters. A policy is not.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,9 +16,8 @@ from hvd_elastic.priorityclasses.admission_policy import LABELS, AdmissionPolicy
 from hvd_elastic.priorityclasses.classes import PreemptionPolicy, PriorityClass
 from hvd_elastic.priorityclasses.problem import Problem
 
-GPU_RESOURCE: Final = "nvidia.com/gpu"
-
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_RESOURCE: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ACCOUNT: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _SHAPE: Final = "write NAMESPACE or NAMESPACE/SERVICEACCOUNT, in lower-case letters, digits and '-'"
 
@@ -37,10 +37,12 @@ class ClassUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassQuota:
-    """How many GPUs the pods of the class may request in one namespace, all together."""
+    """How many GPUs of one resource the pods of the class may request in one namespace, all together."""
 
     namespace: str
     gpus: int
+    resource: str
+    """What the cluster calls these GPUs: `nvidia.com/gpu`."""
 
 
 def check_guard(users: Sequence[ClassUser], quotas: Sequence[ClassQuota]) -> Iterator[Problem]:
@@ -54,11 +56,15 @@ def check_guard(users: Sequence[ClassUser], quotas: Sequence[ClassQuota]) -> Ite
     for quota in quotas:
         if not _NAMESPACE.fullmatch(quota.namespace) or quota.gpus < 0:
             value = f"{quota.namespace}={quota.gpus}"
-            way_out = "write NAMESPACE=GPUS, for example serving=16"
+            way_out = "write NAMESPACE=GPUS[:RESOURCE], for example serving=16"
             yield Problem(path="--quota", value=value, what="is not a number of GPUs of a namespace", way_out=way_out)
-    counted = [quota.namespace for quota in quotas]
-    for twice in sorted({name for name in counted if counted.count(name) > 1}):
-        yield Problem(path="--quota", value=twice, what="is given more than once", way_out="give one number")
+        if not _RESOURCE.fullmatch(quota.resource):
+            what = "names no resource that nodes offer"
+            yield Problem(path="--quota", value=quota.resource, what=what, way_out="write it as nodes do: amd.com/gpu")
+    counted = Counter((quota.namespace, quota.resource) for quota in quotas)
+    for namespace, resource in sorted(pair for pair, times in counted.items() if times > 1):
+        what = f"is given {resource} more than once"
+        yield Problem(path="--quota", value=namespace, what=what, way_out="give one number")
     allowed = {user.namespace for user in users}
     for quota in quotas if users else ():
         if quota.gpus > 0 and quota.namespace not in allowed:
@@ -69,24 +75,27 @@ def check_guard(users: Sequence[ClassUser], quotas: Sequence[ClassQuota]) -> Ite
 def guard_manifests(
     classes: Sequence[PriorityClass], users: Sequence[ClassUser], quotas: Sequence[ClassQuota]
 ) -> list[dict[str, Any]]:
-    """For each class that preempts: a ResourceQuota for each of `quotas`, the policy, and its binding."""
+    """For each class that preempts: a ResourceQuota for each namespace of `quotas`, the policy, and its binding."""
     preempting = [one for one in classes if one.preemption_policy is PreemptionPolicy.PREEMPT_LOWER_PRIORITY]
+    limits: dict[str, dict[str, str]] = {}
+    for quota in quotas:
+        limits.setdefault(quota.namespace, {})[f"requests.{quota.resource}"] = str(quota.gpus)
     return [
         manifest
         for one in preempting
-        for manifest in (*(_quota(one, quota) for quota in quotas), *_policy(one, users).manifests())
+        for manifest in (*(_quota(one, *limit) for limit in limits.items()), *_policy(one, users).manifests())
     ]
 
 
-def _quota(one: PriorityClass, quota: ClassQuota) -> dict[str, Any]:
+def _quota(one: PriorityClass, namespace: str, hard: dict[str, str]) -> dict[str, Any]:
     """Extended resources may be counted by class (`validateResourceQuotaScopes` of Kubernetes 1.34)."""
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": [one.name]}
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": {"name": one.name, "namespace": quota.namespace, "labels": dict(LABELS)},
+        "metadata": {"name": one.name, "namespace": namespace, "labels": dict(LABELS)},
         "spec": {
-            "hard": {f"requests.{GPU_RESOURCE}": str(quota.gpus)},
+            "hard": hard,
             "scopeSelector": {"matchExpressions": [scope]},
         },
     }

@@ -10,7 +10,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from hvd_elastic.discovery.rules import node_signals
-from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
+from hvd_elastic.mpijob.contract import (
+    ANNOTATION_BEGUN,
+    ANNOTATION_GPU_RESOURCE,
+    ANNOTATION_LEAVE,
+    ANNOTATION_WANTED_WORKERS,
+    GPU_RESOURCE,
+    WorkerState,
+)
 from hvd_elastic.system.untrusted_values import decimal_count
 
 Json = Mapping[str, Any]
@@ -19,8 +26,6 @@ ENDED: Final = frozenset({"Succeeded", "Failed"})
 """The phases of a pod whose containers have all ended."""
 LABEL_MACHINE: Final = "node.kubernetes.io/instance-type"
 """https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type"""
-GPU_RESOURCES: Final = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi"})
-"""Extended resources of which one is one accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +227,7 @@ class JobView:
             slots=int(spec.get("slotsPerWorker") or 1),
             wanted=str(annotations.get(ANNOTATION_WANTED_WORKERS) or ""),
             begun=annotations.get(ANNOTATION_BEGUN) == "true",
-            gpus=_gpus((worker.get("template") or {}).get("spec") or {}),
+            gpus=_gpus(_worker_template(job)),
             suspended=bool(policy.get("suspend")),
             backoff_limit=policy.get("backoffLimit"),
             ended=_end(job.get("status") or {}),
@@ -274,9 +279,26 @@ def _containers(status: Json) -> Iterable[Json]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _gpus(pod_spec: Json) -> int:
-    limits = [(container.get("resources") or {}).get("limits") or {} for container in pod_spec.get("containers") or ()]
-    return sum(decimal_count(str(limit[name])) or 0 for limit in limits for name in GPU_RESOURCES & limit.keys())
+def gpu_resource(pod: Json) -> str:
+    """What the GPUs of a worker are asked for by. `pod`: it, or the template of all workers."""
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(ANNOTATION_GPU_RESOURCE) or GPU_RESOURCE)
+
+
+def gpu_resource_of(job: Json) -> str:
+    """What the GPUs of an MPIJob's workers are asked for by."""
+    return gpu_resource(_worker_template(job))
+
+
+def _worker_template(job: Json) -> Json:
+    worker: Json = ((job.get("spec") or {}).get("mpiReplicaSpecs") or {}).get("Worker") or {}
+    return worker.get("template") or {}
+
+
+def _gpus(template: Json) -> int:
+    containers, resource = (template.get("spec") or {}).get("containers") or (), gpu_resource(template)
+    limits = [(container.get("resources") or {}).get("limits") or {} for container in containers]
+    return sum(decimal_count(str(limit.get(resource, 0))) or 0 for limit in limits)
 
 
 def _controller(owners: Iterable[Json]) -> str:

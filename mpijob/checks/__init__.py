@@ -2,6 +2,7 @@
 
 Where to change what:
 
+- answer a name that people bring from elsewhere with the key that means it: `meant_keys.py`;
 - add a key that a PyTorchJob or an MPIJob v1 cannot express: `target_checks.py`, and a sample in
   `tests/mpijob/test_kinds_of_jobs.py`, which makes the table of docs/job.md.
 """

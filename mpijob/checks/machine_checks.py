@@ -48,7 +48,7 @@ def node_size(spec: JobSpec, machine: MachineType | None) -> NodeSize:
     told, known = spec.machine, allocatable(spec.cloud, machine) if machine else None
     return NodeSize(
         name=spec.instance_type or "the node",
-        gpus=told.gpus if told.gpus is not None else machine.gpus if machine else None,
+        gpus=told.gpus if told.gpus is not None else machine.gpus if machine and spec.accelerator.is_whole else None,
         cpus=quantity.parse(told.cpu) if told.cpu else known.cpus if known else None,
         memory_bytes=int(quantity.parse(told.memory)) if told.memory else known.memory_bytes if known else None,
     )
@@ -83,6 +83,9 @@ def _wrong_machine(spec: JobSpec, machine: MachineType) -> Iterator[Problem]:
     if spec.gpu_type is not None and machine.gpu != spec.gpu_type:
         what = f"has {machine.gpu}, not gpu_type {spec.gpu_type}"
         way_out = f"choose among {_names(spec.cloud, spec.gpu_type)}"
+        yield Problem(path="instance_type", value=machine.name, what=what, way_out=way_out)
+    if spec.workers.gpus and not spec.accelerator.is_nvidia:
+        what, way_out = f"has {machine.gpu} of NVIDIA, not {spec.workers.gpu_resource}", "name a machine that has them"
         yield Problem(path="instance_type", value=machine.name, what=what, way_out=way_out)
     if machine.retired is not None:
         what = f"is not to be had: {spec.cloud} retired it on {machine.retired}"

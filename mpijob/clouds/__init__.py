@@ -2,6 +2,7 @@
 
 Where to change what:
 
+- add a vendor's accelerator, or a way in which GPUs are cut up or shared: `accelerators.py`;
 - add a machine type: `machine_types.yaml`; how much of it pods get: `allocatable.py`; what is refused:
   `mpijob/checks/machine_checks.py`.
 """

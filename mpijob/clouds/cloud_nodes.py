@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from hvd_elastic.mpijob.clouds import gpu_types
+from hvd_elastic.mpijob.clouds.accelerators import NVIDIA
 from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
 
@@ -59,10 +60,7 @@ class Nodes:
         return any(gpu in provisioner.gpus for provisioner in self.provisioners)
 
 
-GPU_TOLERATION: Final = tolerated("nvidia.com/gpu")
-"""Toleration of the taint that keeps other pods off GPU nodes. Workers with GPUs have it on every cloud."""
-
-_PRODUCTS: Final = {gpu: (one_of("nvidia.com/gpu.product", *names),) for gpu, names in gpu_types.PRODUCTS.items()}
+_PRODUCTS: Final = {gpu: (one_of(NVIDIA.product_label, *names),) for gpu, names in gpu_types.PRODUCTS.items()}
 
 _ANY: Final = Nodes(provisioners=(Provisioner(gpus=_PRODUCTS),))
 

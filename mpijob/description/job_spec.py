@@ -5,14 +5,15 @@ The docstring under a field is its documentation in the schema, in `--help` and 
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Interval
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from hvd_elastic.mpijob.clouds.accelerators import Accelerator, find_accelerator
 from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.gpu_types import GpuType
-from hvd_elastic.mpijob.contract import Standby
+from hvd_elastic.mpijob.contract import GPU_RESOURCE, Standby
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.description.network_spec import NetworkSpec
 from hvd_elastic.mpijob.description.patch_spec import PatchSpec
@@ -22,7 +23,8 @@ from hvd_elastic.mpijob.description.scalar_types import (
     Cpu,
     DnsLabel,
     Duration,
-    EnvName,
+    Environment,
+    ExtendedResource,
     Image,
     JobName,
     LabelKey,
@@ -30,6 +32,8 @@ from hvd_elastic.mpijob.description.scalar_types import (
     Memory,
     ObjectName,
     PodTemplate,
+    Quantity,
+    ResourceName,
     Text,
 )
 from hvd_elastic.mpijob.description.section import Section
@@ -71,6 +75,9 @@ class WorkersSpec(Section):
     to `start`."""
     gpus: Annotated[int, Field(ge=0, le=64)] = 0
     """GPUs of each worker. None by default."""
+    gpu_resource: ExtendedResource = GPU_RESOURCE
+    """What the cluster calls these GPUs: `amd.com/gpu`, `habana.ai/gaudi`, `nvidia.com/mig-1g.10gb`, or a name of its
+    own. Of a MIG instance, and of a GPU that is shared in turns, a worker has one."""
     slots: Count = Field(default_factory=lambda data: data.get("gpus") or 1)
     """Training processes of each worker. Defaults to one per GPU."""
     loaders: Annotated[int, Field(ge=0, le=1024)] = 0
@@ -85,6 +92,8 @@ class WorkersSpec(Section):
     of it."""
     disk: Memory | None = None
     """Ephemeral storage of each worker, as request and limit. None is requested by default."""
+    resources: dict[ResourceName, Quantity] = Field(default_factory=dict)
+    """What else each worker gets, as request and limit: `rdma/hca_shared_devices_a: 1`, `hugepages-2Mi: 4Gi`."""
     efa: Annotated[int, Field(ge=0, le=64)] = 0
     """Elastic Fabric Adapters of each worker (EKS only), at most what the instance type has. The image must have AWS's
     libraries."""
@@ -251,12 +260,27 @@ class Toleration(Section):
 
     short_form: ClassVar[str | None] = "`key[=value][:effect]`"
 
-    key: LabelKey
-    """The taint's key."""
+    key: LabelKey | None = None
+    """The taint's key. Without one, and with `operator: Exists`, every taint."""
+    operator: Literal["Exists", "Equal"] | None = None
+    """As Kubernetes writes it. Defaults to `Equal` with a value, and to `Exists` without one."""
     value: LabelValue | None = None
     """The taint's value. Any value by default."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The taint's effect. Any effect by default."""
+    seconds: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="tolerationSeconds")
+    """Seconds that a worker stays on a node that gets the taint, with `NoExecute` alone. For ever by default."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        """As the API server judges it (Kubernetes 1.34, `pkg/apis/core/validation`, `ValidateTolerations`)."""
+        if self.key is None and self.operator != "Exists":
+            raise ValueError("names no taint: add its key, or operator: Exists for every taint")
+        if self.value is not None and self.operator == "Exists":
+            raise ValueError("has a value, which operator: Exists excludes: leave out one of them")
+        if self.seconds is not None and self.effect != "NoExecute":
+            raise ValueError("has tolerationSeconds, which go with effect: NoExecute alone")
+        return self
 
     @classmethod
     def expand(cls, value: Any) -> Any:
@@ -299,7 +323,7 @@ class JobSpec(Section):
     """The training command, one word per item. No shell reads it."""
     workdir: ContainerPath | None = None
     """Folder in which the command starts. Defaults to the image's own."""
-    env: dict[EnvName, Text] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
     """Environment variables of the training processes. Not for secrets: manifests and command lines show them."""
     secrets: list[ObjectName] = Field(default_factory=list)
     """Secrets whose keys become environment variables of the workers. The launcher never gets them."""
@@ -392,3 +416,8 @@ class JobSpec(Section):
     `workers.pod`."""
     log_format: Literal["text", "json"] = "text"
     """Format of hvd-elastic's own log lines: `text` for people, `json` for a collector."""
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """What `workers.gpus` counts."""
+        return find_accelerator(self.workers.gpu_resource, self.node_labels)

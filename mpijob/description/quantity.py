@@ -65,6 +65,14 @@ def memory(value: object) -> str:
     return text
 
 
+def positive(value: object) -> str:
+    """A quantity of any resource as Kubernetes writes it. Raises ValueError, also for 0."""
+    text = _text_of(value)
+    if parse(text) <= 0:
+        raise ValueError("must be more than 0")
+    return text
+
+
 def mebibytes(amount: Decimal) -> str:
     """An amount of bytes in whole mebibytes, rounded down, at least one."""
     return f"{max(1, int(amount // _MEBIBYTE))}Mi"

@@ -16,6 +16,7 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY: Final = re.compile(r"([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HUGE_PAGES: Final = re.compile(r"hugepages-[1-9][0-9]{0,9}[KMG]i")
 _IMAGE: Final = re.compile(
     r"[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?"
     r"(@sha256:[0-9a-f]{64})?"
@@ -72,6 +73,26 @@ def _label_key(value: str) -> str:
     return value
 
 
+def _extended_resource(value: str) -> str:
+    """By the API server's rule (Kubernetes 1.34, `pkg/apis/core/v1/helper/helpers.go`, `IsExtendedResourceName`)."""
+    domain, slash, _ = value.partition("/")
+    if not slash or not _LABEL_KEY.fullmatch(value) or f"{domain}/".endswith("kubernetes.io/"):
+        raise ValueError("is not an extended resource: write DOMAIN/NAME as nodes offer it, such as amd.com/gpu")
+    if value.startswith("requests."):
+        raise ValueError("is not an extended resource: its name must not begin with 'requests.'")
+    return value
+
+
+def _resource_name(value: str) -> str:
+    if value == "ephemeral-storage" or _HUGE_PAGES.fullmatch(value):
+        return value
+    if value in {"cpu", "memory"}:
+        raise ValueError(f"is what workers.{value} asks for: set that key")
+    if "/" not in value:
+        raise ValueError("is not a resource: write DOMAIN/NAME as nodes offer it, hugepages-SIZE or ephemeral-storage")
+    return _extended_resource(value)
+
+
 def _env_name(value: str) -> str:
     if not _ENV_NAME.fullmatch(value):
         raise ValueError("is not the name of an environment variable: letters, digits and '_', no digit first")
@@ -99,6 +120,28 @@ def _absolute(value: str) -> str:
     return value.rstrip("/") or "/"
 
 
+def by_name(value: object) -> object:
+    """A container's `env`, as Kubernetes writes it, as a mapping; any other value as it is.
+
+    Of two entries with one name the last counts in Kubernetes, too.
+    """
+    if not isinstance(value, list):
+        return value
+    if not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in value):
+        return value
+    return {entry["name"]: entry.get("value", entry.get("valueFrom", "")) for entry in value}
+
+
+def _environment(value: object) -> object:
+    variables = by_name(value)
+    if isinstance(variables, dict):
+        for name, content in variables.items():
+            if isinstance(content, dict):
+                what = f"has no plain value for {name}: of a Secret, `secrets` brings all keys as variables"
+                raise ValueError(what)  # noqa: TRY004 - pydantic collects ValueErrors
+    return variables
+
+
 Duration = Annotated[
     int,
     BeforeValidator(_seconds),
@@ -120,12 +163,15 @@ _NUMBER_OR_TEXT: Final = {
 }
 Cpu = Annotated[str, BeforeValidator(quantity.cpu), WithJsonSchema(_NUMBER_OR_TEXT)]
 Memory = Annotated[str, BeforeValidator(quantity.memory), WithJsonSchema(_NUMBER_OR_TEXT)]
+Quantity = Annotated[str, BeforeValidator(quantity.positive), WithJsonSchema(_NUMBER_OR_TEXT)]
 
 JobName = Annotated[
     str, AfterValidator(_job_name), WithJsonSchema({"type": "string", "pattern": f"^{_JOB_NAME.pattern}$"})
 ]
 DnsLabel = Annotated[str, AfterValidator(_dns_label)]
 ObjectName = Annotated[str, AfterValidator(_object_name)]
+ExtendedResource = Annotated[str, AfterValidator(_extended_resource)]
+ResourceName = Annotated[str, AfterValidator(_resource_name)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
@@ -138,3 +184,16 @@ PodTemplate = Annotated[
     WithJsonSchema({"type": "object", "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}}}),
 ]
 """A part of a pod template, as Kubernetes writes it. `checks/pod_checks.py` says what it may hold."""
+Environment = Annotated[
+    dict[EnvName, Text],
+    BeforeValidator(_environment),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"type": "string"}},
+                {"type": "array", "items": {"type": "object", "required": ["name"]}},
+            ]
+        }
+    ),
+]
+"""Variables by name. A container's `env` in Kubernetes' own form is taken, too."""

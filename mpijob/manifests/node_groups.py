@@ -8,7 +8,7 @@ must have the GPU's label itself, because GPU feature discovery sets it only onc
 from typing import Final
 
 from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
-from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES, Provisioner, Term
+from hvd_elastic.mpijob.clouds.cloud_nodes import NODES, Provisioner, Term
 from hvd_elastic.mpijob.contract import Role
 from hvd_elastic.mpijob.description.job_spec import JobSpec
 from hvd_elastic.mpijob.manifests import node_placement, worker_pod
@@ -47,7 +47,7 @@ def _launcher_group(spec: JobSpec) -> Manifest:
 def _worker_group(spec: JobSpec, provisioner: Provisioner) -> Manifest:
     gpu = provisioner.gpus[spec.gpu_type] if spec.gpu_type else ()
     labels = {**_own_labels(gpu), **spec.node_labels}
-    taints = {GPU_TOLERATION["key"]: GPU_TOLERATION["effect"]} if spec.workers.gpus else {}
+    taints = {spec.accelerator.whole: "NoSchedule"} if spec.workers.gpus else {}
     limits: dict[str, str] = worker_pod.resources(spec)["limits"]
     devices = {name: amount for name, amount in limits.items() if name not in _KNOWN_RESOURCES}
     return without_empty(

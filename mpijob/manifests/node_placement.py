@@ -4,7 +4,6 @@ from copy import deepcopy
 
 from hvd_elastic.mpijob.clouds.cloud import Capacity, Cloud
 from hvd_elastic.mpijob.clouds.cloud_nodes import (
-    GPU_TOLERATION,
     NODES,
     Requirement,
     Term,
@@ -13,7 +12,7 @@ from hvd_elastic.mpijob.clouds.cloud_nodes import (
     tolerated,
 )
 from hvd_elastic.mpijob.contract import Role
-from hvd_elastic.mpijob.description.job_spec import JobSpec
+from hvd_elastic.mpijob.description.job_spec import JobSpec, Toleration
 from hvd_elastic.mpijob.description.mounts import required_zone
 from hvd_elastic.mpijob.manifests.manifest_parts import Manifest, pod_selector, without_empty
 
@@ -66,9 +65,18 @@ def tolerations(spec: JobSpec, role: Role) -> list[Manifest]:
     if role is Role.LAUNCHER:
         return lost
     spot = [] if spec.capacity is Capacity.ON_DEMAND else list(NODES[spec.cloud].spot_tolerations)
-    gpu = [GPU_TOLERATION] if spec.workers.gpus else []
-    own = [tolerated(taint.key, taint.value, taint.effect) for taint in spec.tolerations]
-    return deepcopy([*spot, *gpu, *own, *lost])
+    gpu = [tolerated(taint) for taint in spec.accelerator.taints] if spec.workers.gpus else []
+    return [*deepcopy(spot), *gpu, *map(_toleration, spec.tolerations), *lost]
+
+
+def _toleration(taint: Toleration) -> Manifest:
+    return without_empty(
+        key=taint.key,
+        operator=taint.operator or ("Exists" if taint.value is None else "Equal"),
+        value=taint.value,
+        effect=taint.effect,
+        tolerationSeconds=taint.seconds,
+    )
 
 
 def _worker_terms(spec: JobSpec) -> list[Term]:

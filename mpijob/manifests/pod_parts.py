@@ -27,7 +27,13 @@ def pod_template(spec: JobSpec, role: Role, pod: Manifest) -> Manifest:
         imagePullSecrets=[{"name": name} for name in spec.image_pull_secrets],
     )
     labels = {**pod_labels(spec, role), **queues.pod_labels(spec)}
-    return {"metadata": {"labels": labels}, "spec": {**common, **pod}}
+    return {"metadata": without_empty(labels=labels, annotations=_annotations(spec, role)), "spec": {**common, **pod}}
+
+
+def _annotations(spec: JobSpec, role: Role) -> dict[str, str]:
+    """What a worker's GPUs are, for parts that know no description, if they are not what these take for granted."""
+    named = role is Role.WORKER and spec.workers.gpus and spec.workers.gpu_resource != contract.GPU_RESOURCE
+    return {contract.ANNOTATION_GPU_RESOURCE: spec.workers.gpu_resource} if named else {}
 
 
 def container_security(*, read_only_root: bool = False) -> Manifest:

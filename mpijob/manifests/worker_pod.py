@@ -115,10 +115,10 @@ def resources(spec: JobSpec) -> Manifest:
             "cpu": workers.cpu,
             "memory": workers.memory,
             "ephemeral-storage": workers.disk,
-            "nvidia.com/gpu": str(workers.gpus) if workers.gpus else None,
+            workers.gpu_resource: str(workers.gpus) if workers.gpus else None,
             efa.RESOURCE: str(workers.efa) if workers.efa else None,
+            **(efa.HUGE_PAGES if workers.efa else {}),
+            **workers.resources,
         }
     )
-    if workers.efa:
-        wanted |= efa.HUGE_PAGES
     return {"requests": wanted, "limits": dict(wanted)}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from testbed.cluster.pods import SAFE
 from testbed.cluster.site import Site
 from testbed.kube import store, waiting
@@ -44,6 +45,7 @@ def deploy(
     node: str = "spot",
     nodes: Mapping[str, str] | None = None,
     gpus: int = 1,
+    resource: str = GPU_RESOURCE,
     cpu: str = "0",
     queue: str = "",
 ) -> Inference:
@@ -58,7 +60,7 @@ def deploy(
         "image": image,
         "command": command,
         "securityContext": SAFE,
-        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": cpu}},
+        "resources": {"limits": {resource: str(gpus)}, "requests": {"cpu": cpu}},
     }
     pod = {
         "priorityClassName": "inference-pc",

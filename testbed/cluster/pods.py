@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from testbed.kube import waiting
 from testbed.kube.kubectl import Kubectl, condition_of
 
@@ -45,7 +46,7 @@ def pod(
 ) -> dict[str, Any]:
     """Describe a pod of one container on a node with the labels, whatever its taints. It is not started again."""
     container: dict[str, Any] = {"name": "main", "image": image, "command": [*command], "securityContext": SAFE}
-    container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)} if gpus else {}}
+    container["resources"] = {"limits": {GPU_RESOURCE: str(gpus)} if gpus else {}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

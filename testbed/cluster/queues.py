@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from testbed.cluster.operator_role import may_resume
 from testbed.cluster.site import Site
 from testbed.kube import kueue
@@ -11,7 +12,6 @@ from testbed.kube.kubectl import Kubectl
 
 TRAINING: Final = "training"
 SERVING: Final = "serving"
-GPU: Final = "nvidia.com/gpu"
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def _cluster_queues(gpus: int) -> Iterator[dict[str, Any]]:
 
 
 def _quota(*, gpus: int) -> dict[str, Any]:
-    nominal = {"cpu": "100", "memory": "1Ti", GPU: str(gpus)}
+    nominal = {"cpu": "100", "memory": "1Ti", GPU_RESOURCE: str(gpus)}
     resources = [{"name": name, "nominalQuota": quota} for name, quota in nominal.items()]
     group = {"coveredResources": [*nominal], "flavors": [{"name": "any", "resources": resources}]}
     return {"cohort": "team", "namespaceSelector": {}, "resourceGroups": [group]}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from hvd_elastic.mpijob.contract import LABEL_JOB_ROLE, Role
+from hvd_elastic.mpijob.contract import GPU_RESOURCE, LABEL_JOB_ROLE, Role
 from testbed.kube import addons, gomodules, waiting
 from testbed.kube.controlplane import ControlPlane, free_ports
 from testbed.kube.daemons import Daemon
@@ -127,7 +127,7 @@ def _delete(operator: str, seconds: float) -> dict[str, Any]:
 
 
 def _node(number: int) -> dict[str, Any]:
-    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(GPUS)}
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU_RESOURCE: str(GPUS)}
     return {
         "apiVersion": "v1",
         "kind": "Node",

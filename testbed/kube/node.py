@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from testbed.kube import gomodules, network, store, waiting
 from testbed.kube.certificates import Authority
 from testbed.kube.controlplane import CGROUP, ControlPlane
@@ -137,9 +138,9 @@ class Running:
         kubectl.wait("node", name, condition="Ready", within_seconds=60, seen=kubelet.tail)
         kubectl.patch("node", name, patch)
 
-    def set_gpus(self, kubectl: Kubectl, count: int) -> None:
+    def set_gpus(self, kubectl: Kubectl, count: int, resource: str = GPU_RESOURCE) -> None:
         """Let the node offer `count` GPUs: an extended resource, which the kubelet leaves as it finds it."""
-        gpus = {"nvidia.com/gpu": str(count)}
+        gpus = {resource: str(count)}
         kubectl.patch("node", self.node.name, {"status": {"capacity": gpus, "allocatable": gpus}}, subresource="status")
 
     def _daemon(self, name: str, *argv: str, comes_back: bool = False) -> Daemon:

@@ -12,6 +12,7 @@ from hvd_elastic.mpijob.contract import (
     ANNOTATION_SPEC,
     ANNOTATION_STATUS,
     ANNOTATION_WANTED_WORKERS,
+    GPU_RESOURCE,
 )
 from testbed.cluster import jobs, pods
 from testbed.cluster.site import Site
@@ -64,6 +65,6 @@ def test_a_pod_that_no_node_can_hold_ends_no_turn(cluster: Site, namespace: Kube
 
 
 def test_what_the_cluster_has_can_be_read(cluster: Site) -> None:
-    assert any(map(GpuNode.from_json, cluster.kubectl.list("nodes")))
+    assert any(GpuNode.from_json(node, GPU_RESOURCE) for node in cluster.kubectl.list("nodes"))
     for pod in cluster.kubectl.list("pods", everywhere=True):
-        GpuPod.from_json(pod)
+        GpuPod.each_from_json(pod)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.mpijob.contract import Role
+from hvd_elastic.mpijob.contract import GPU_RESOURCE, Role
 from testbed.cluster import inference, queues
 from testbed.cluster.inference import Inference
 from testbed.cluster.jobs import Job
@@ -117,7 +117,7 @@ def test_a_job_that_no_quota_holds_waits_and_says_for_what(cluster: Site, queued
 
     waiting.until(
         "status names what is missing",
-        lambda: f"queue {queues.TRAINING}" in why() and queues.GPU in why(),
+        lambda: f"queue {queues.TRAINING}" in why() and GPU_RESOURCE in why(),
         within_seconds=60,
         every_seconds=2,
         seen=why,

@@ -62,6 +62,8 @@ names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 label_values = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?", fullmatch=True)
 memory = st.builds(lambda number, unit: f"{number}{unit}", st.integers(1, 900), st.sampled_from(["Gi", "G", "Ti"]))
 
+GPUS = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "example.com/vgpu.large")
+
 
 @st.composite
 def workers(draw: st.DrawFn) -> dict[str, Any]:
@@ -71,7 +73,11 @@ def workers(draw: st.DrawFn) -> dict[str, Any]:
     loaders = draw(st.integers(0, 4))
     drawn: dict[str, Any] = {"min": sizes[0], "start": sizes[1], "max": sizes[2], "gpus": gpus, "slots": slots}
     drawn |= {"loaders": loaders, "cpu": slots * max(1, loaders), "memory": draw(memory)}
-    return drawn | draw(st.fixed_dictionaries({}, optional={"disk": memory, "grace": st.integers(1, 15)}))
+    if gpus:
+        drawn |= draw(st.fixed_dictionaries({}, optional={"gpu_resource": st.sampled_from(GPUS)}))
+    resources = st.dictionaries(st.sampled_from(["rdma/hca", "example.com/fpga"]), st.integers(1, 8), max_size=2)
+    others = {"disk": memory, "grace": st.integers(1, 15), "resources": resources}
+    return drawn | draw(st.fixed_dictionaries({}, optional=others))
 
 
 batches = st.one_of(
@@ -81,7 +87,10 @@ batches = st.one_of(
         optional={"learning_rate": st.sampled_from(["constant", "linear", "sqrt"])},
     ),
 )
-taints = st.fixed_dictionaries({"key": label_values}, optional={"value": label_values})
+taints = st.one_of(
+    st.fixed_dictionaries({"key": label_values}, optional={"value": label_values}),
+    st.fixed_dictionaries({"key": label_values, "operator": st.just("Exists"), "effect": st.just("NoSchedule")}),
+)
 
 jobs = st.fixed_dictionaries(
     {

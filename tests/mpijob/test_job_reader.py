@@ -102,6 +102,12 @@ def test_a_key_of_another_section_is_found() -> None:
     ]
 
 
+def test_a_containers_env_is_taken_and_flags_go_on_top_of_it() -> None:
+    text = MINIMAL + "env: [{name: A, value: x}, {name: B, value: '1'}, {name: B, value: '2'}, {name: C}]"
+    assert read_job(text).env == {"A": "x", "B": "2", "C": ""}
+    assert read_job(text, {"env": {"A": "y", "D": "z"}}).env == {"A": "y", "B": "2", "C": "", "D": "z"}
+
+
 def test_problems_of_flags_are_named_after_the_flag() -> None:
     assert problems(MINIMAL, workers="4:2")[0].startswith("--workers: 4: is above workers.max 2")
     assert problems(MINIMAL, workers__min="x")[0].startswith("--workers-min: 'x': is not a whole number")

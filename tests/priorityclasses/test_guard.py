@@ -10,7 +10,8 @@ from testbed import admission_policies
 from tests.mpijob import admission
 
 USERS = (ClassUser(namespace="serving"), ClassUser(namespace="batch", account="scorer"))
-QUOTAS = (ClassQuota(namespace="serving", gpus=16),)
+GPU = "nvidia.com/gpu"
+QUOTAS = (ClassQuota(namespace="serving", gpus=16, resource=GPU),)
 
 Manifest = Mapping[str, Any]
 
@@ -81,6 +82,13 @@ def test_a_quota_counts_the_gpus_of_the_class_alone() -> None:
     assert (scope["scopeName"], scope["values"]) == ("PriorityClass", ["inference-pc"])
 
 
+def test_a_namespace_has_one_quota_for_all_that_its_gpus_are_called() -> None:
+    quotas = (*QUOTAS, ClassQuota(namespace="serving", gpus=8, resource="amd.com/gpu"))
+    assert not [*check_guard(USERS, quotas)]
+    (quota,) = [one for one in guard_manifests(DEFAULTS, USERS, quotas) if one["kind"] == "ResourceQuota"]
+    assert quota["spec"]["hard"] == {"requests.nvidia.com/gpu": "16", "requests.amd.com/gpu": "8"}
+
+
 @pytest.mark.parametrize(
     ("users", "quotas", "what"),
     [
@@ -88,9 +96,10 @@ def test_a_quota_counts_the_gpus_of_the_class_alone() -> None:
         ((ClassUser(namespace="Serving"),), (), "names no account and no namespace"),
         ((ClassUser(namespace="a'] || true || ['"),), (), "names no account and no namespace"),
         ((ClassUser(namespace="a", account="b'"),), (), "names no account and no namespace"),
-        (USERS, (ClassQuota(namespace="serving", gpus=-1),), "is not a number of GPUs"),
+        (USERS, (ClassQuota(namespace="serving", gpus=-1, resource=GPU),), "is not a number of GPUs"),
         (USERS, QUOTAS * 2, "more than once"),
-        (USERS, (ClassQuota(namespace="research", gpus=1),), "its pods may not use the class"),
+        (USERS, (ClassQuota(namespace="serving", gpus=1, resource="gpu"),), "names no resource"),
+        (USERS, (ClassQuota(namespace="research", gpus=1, resource=GPU),), "its pods may not use the class"),
     ],
 )
 def test_a_guard_that_guards_nothing_or_too_much(
@@ -101,4 +110,4 @@ def test_a_guard_that_guards_nothing_or_too_much(
 
 
 def test_a_quota_of_nothing_needs_no_user() -> None:
-    assert not [*check_guard(USERS, (ClassQuota(namespace="research", gpus=0),))]
+    assert not [*check_guard(USERS, (ClassQuota(namespace="research", gpus=0, resource=GPU),))]

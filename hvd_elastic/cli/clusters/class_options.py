@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.priorityclasses import (
     AUTOSCALER_CUTOFF,
     DEFAULTS,
@@ -50,7 +51,10 @@ def guard_options(*, when: str) -> Callable[[_Command], _Command]:
         help=f"{when}: pods that may use it, all of a namespace or those of one ServiceAccount.",
     )
     quota = click.option(
-        "--quota", metavar="NAMESPACE=GPUS", multiple=True, help=f"{when}: GPUs of its pods in a namespace, at most."
+        "--quota",
+        metavar="NAMESPACE=GPUS[:RESOURCE]",
+        multiple=True,
+        help=f"{when}: GPUs of its pods in a namespace, at most; by default of {GPU_RESOURCE}.",
     )
     return lambda command: allow(quota(command))
 
@@ -87,13 +91,15 @@ def _user(text: str) -> ClassUser:
 
 
 def _quota(text: str, problems: list[Problem]) -> ClassQuota:
-    namespace, _, gpus = text.partition("=")
+    namespace, _, rest = text.partition("=")
+    gpus, colon, named = rest.partition(":")
+    resource = named if colon else GPU_RESOURCE
     try:
-        return ClassQuota(namespace=namespace, gpus=int(gpus))
+        return ClassQuota(namespace=namespace, gpus=int(gpus), resource=resource)
     except ValueError:
         way_out = f"write {namespace}=16"
         problems.append(Problem(path="--quota", value=text, what="has no whole number of GPUs", way_out=way_out))
-        return ClassQuota(namespace=namespace, gpus=0)
+        return ClassQuota(namespace=namespace, gpus=0, resource=resource)
 
 
 def _redefined(default: PriorityClass, text: str | None, problems: list[Problem]) -> PriorityClass:

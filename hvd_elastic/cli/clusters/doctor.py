@@ -8,7 +8,7 @@ import click
 
 from hvd_elastic.cli.cluster_options import ChosenCluster, cluster_options
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
-from hvd_elastic.mpijob.contract import Exit
+from hvd_elastic.mpijob.contract import GPU_RESOURCE, Exit
 from hvd_elastic.system.plain_words import count_words
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _COLUMNS = (
     help="Try it, in a namespace of its own: a small job gives a GPU to inference and gets it back.",
 )
 @click.option("--image", help="With --rehearse: the job's image; by default that of the newest job here.")
-@click.option("--gpus-resource", metavar="NAME", help="With --rehearse: by default nvidia.com/gpu.")
+@click.option("--gpus-resource", metavar="NAME", help=f"With --rehearse: by default {GPU_RESOURCE}.")
 @cluster_options
 @output_option(Format.TABLE, Format.JSON, Format.YAML, Format.NAME, flag="--output")
 def command(
@@ -64,7 +64,6 @@ def _examine(cluster: "ClusterClient") -> "Sequence[Diagnosis]":
 
 def _rehearse(cluster: "ClusterClient", image: str | None, resource: str | None) -> "Sequence[Diagnosis]":
     from hvd_elastic.client.doctor.rehearsal import Rehearsal
-    from hvd_elastic.client.doctor.rehearsal_manifests import GPU_RESOURCE
     from hvd_elastic.client.doctor.rehearsal_record import judge
 
     rehearsal = Rehearsal(

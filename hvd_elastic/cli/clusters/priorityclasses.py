@@ -7,6 +7,7 @@ import click
 
 from hvd_elastic.cli.clusters.class_options import chosen_classes, chosen_guard, class_options, guard_options
 from hvd_elastic.cli.output import Column, Format, Result, of_manifests, output_option, show
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses import PriorityClass, Problem, guard_manifests, manifest
 from hvd_elastic.system.plain_words import count_words
@@ -80,5 +81,6 @@ def _result(classes: Sequence[PriorityClass], guard: Sequence[dict[str, Any]]) -
 def _purpose(one: dict[str, Any]) -> str:
     if one["kind"] != "ResourceQuota":
         return f"{one['kind']}: who may use the class"
-    (gpus,) = one["spec"]["hard"].values()
-    return f"ResourceQuota: {count_words(int(gpus), 'GPU')} in {one['metadata']['namespace']}"
+    hard = {key.removeprefix("requests."): int(amount) for key, amount in one["spec"]["hard"].items()}
+    words = [count_words(gpus, "GPU") if name == GPU_RESOURCE else f"{gpus} {name}" for name, gpus in hard.items()]
+    return f"ResourceQuota: {', '.join(words)} in {one['metadata']['namespace']}"

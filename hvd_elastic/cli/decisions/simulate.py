@@ -11,6 +11,7 @@ from hvd_elastic.cli.decisions.day_options import day_from, day_options, take_da
 from hvd_elastic.cli.decisions.day_setup import DaySetup, day_facts, setup_remarks, tell_day
 from hvd_elastic.cli.output import Column, Format, Result, output_option, say, show
 from hvd_elastic.cli.progress import progress_bar
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 
 if TYPE_CHECKING:
     from hvd_elastic.decide.simulate.inputs.stall_settings import WayStalls
@@ -159,12 +160,13 @@ def command(
     day = day_from(take_day_flags(flags))
     plans = job_plans(files, PlanWords(**flags), assumed=assumed_curve(samples_per_worker, loss / 100))
     setup = DaySetup(day=day, plans=plans, stalls=_stalls(stalls, stall_words), share=_share(autoscale))
+    resource = _resource(setup)
     if choose:
         from hvd_elastic.cli.decisions.choice_report import choose_setting
 
         choose_setting(setup, grid=grid, waiting_limit=waiting_limit, output=output)
     else:
-        _compare(setup, ways=ways or WAYS, price_file=price_file, picture=picture, output=output)
+        _compare(setup, resource, ways=ways or WAYS, price_file=price_file, picture=picture, output=output)
 
 
 def _stalls(source: str, words: Sequence[str]) -> "WayStalls":
@@ -193,6 +195,7 @@ def _share(autoscale: bool) -> "Share | None":
 
 def _compare(
     setup: DaySetup,
+    resource: str,
     *,
     ways: Sequence[str],
     price_file: Path | None,
@@ -206,8 +209,8 @@ def _compare(
     from hvd_elastic.system.atomic_file import replace_file
 
     prices = read_prices(price_file)
-    remarks = [*setup_remarks(setup), price_remark(setup.day, prices)]
-    outcomes = [priced(outcome, setup.day, prices) for outcome in _outcomes(setup, ways)]
+    remarks = [*setup_remarks(setup), price_remark(setup.day, prices, resource)]
+    outcomes = [priced(outcome, setup.day, prices, resource) for outcome in _outcomes(setup, ways)]
     rows = compared(outcomes)
     facts = day_facts(setup.day)
     shown = as_plain(outcomes) if output in (Format.JSON, Format.YAML) else []  # a mapping for each change of a size
@@ -221,6 +224,15 @@ def _compare(
     if picture:
         replace_file(picture, day_picture(outcomes))
         say(f"written: {picture}")
+
+
+def _resource(setup: DaySetup) -> str:
+    """What the GPUs of the day are called: all of its jobs share them."""
+    resources = sorted({plan.spec.workers.gpu_resource for plan in setup.plans if plan.spec.workers.gpus})
+    if len(resources) > 1:
+        names = ", ".join(resources)
+        raise click.UsageError(f"a day has GPUs of one resource, and these jobs ask for {names}: simulate them apart")
+    return resources[0] if resources else GPU_RESOURCE
 
 
 def _outcomes(setup: DaySetup, ways: Sequence[str]) -> list["DayOutcome"]:

@@ -25,7 +25,7 @@ from hvd_elastic.client.doctor.rehearsal_stage import WORKERS, RehearsalRefusedE
 from hvd_elastic.client.job_lookup import description_of
 from hvd_elastic.client.logs.job_log import JobLog, NoLogError
 from hvd_elastic.client.logs.log_reading import LogRequest
-from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, LABEL_JOB_ROLE, Role
+from hvd_elastic.mpijob.contract import ANNOTATION_SPEC, GPU_RESOURCE, LABEL_JOB_ROLE, Role
 from hvd_elastic.priorityclasses import DEFAULTS
 
 START_SECONDS: Final = 300.0
@@ -63,7 +63,7 @@ class Rehearsal:
         *,
         suffix: str,
         image: str = "",
-        resource: str = manifests.GPU_RESOURCE,
+        resource: str = GPU_RESOURCE,
         say: Callable[[str], None] = lambda _sentence: None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,

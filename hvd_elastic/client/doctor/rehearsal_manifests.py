@@ -13,7 +13,6 @@ from hvd_elastic.mpijob.manifests.render import render
 JOB: Final = "rehearsal"
 INFERENCE: Final = "inference"
 INFERENCE_CLASS: Final = "inference-pc"
-GPU_RESOURCE: Final = "nvidia.com/gpu"
 _PREFIX: Final = "hvd-elastic-rehearsal-"
 _MODULE: Final = "hvd_elastic.jobs.doctor.rehearsal_training"
 """By its path of 0.1, which leads to the new one: a job's image may be older than the command line."""
@@ -31,7 +30,7 @@ def namespace(suffix: str) -> Json:
 def job(namespace: str, image: str, stage: Stage, resource: str) -> Sequence[Json]:
     """The job's manifests, in the order in which they are made. Its workers run on the stage's nodes only.
 
-    Raises InvalidInputError if `image` cannot be one.
+    Raises InvalidInputError if `image` or `resource` cannot be one.
     """
     spec = read_job(
         None,
@@ -40,7 +39,15 @@ def job(namespace: str, image: str, stage: Stage, resource: str) -> Sequence[Jso
             "namespace": namespace,
             "image": image,
             "command": ["python", "-m", _MODULE],
-            "workers": {"min": 1, "start": WORKERS, "max": WORKERS, "gpus": 1, "cpu": "100m", "memory": "2Gi"},
+            "workers": {
+                "min": 1,
+                "start": WORKERS,
+                "max": WORKERS,
+                "gpus": 1,
+                "gpu_resource": resource,
+                "cpu": "100m",
+                "memory": "2Gi",
+            },
             "launcher": {"kind": "launch", "cpu": "100m"},
             "restarts": 0,
         },
@@ -49,8 +56,6 @@ def job(namespace: str, image: str, stage: Stage, resource: str) -> Sequence[Jso
     (mpijob,) = (one for one in manifests if one["kind"] == "MPIJob")
     template = mpijob["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     _place(template, stage.nodes)
-    for container in template["containers"]:
-        _rename_gpus(container["resources"], resource)
     return manifests
 
 
@@ -96,9 +101,3 @@ def _place(pod: Json, nodes: Sequence[str]) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     pod["affinity"] = {**pod.get("affinity", {}), "nodeAffinity": required}
     pod["tolerations"] = [_ANY_TAINT]
-
-
-def _rename_gpus(resources: Json, resource: str) -> None:
-    for amounts in resources.values():
-        if GPU_RESOURCE in amounts:
-            amounts[resource] = amounts.pop(GPU_RESOURCE)

@@ -15,6 +15,7 @@ from hvd_elastic.client.report.job_facts import JobFactReader, JobFacts
 from hvd_elastic.client.report.job_status import account_of, lacks_ledger
 from hvd_elastic.client.report.prices import MachinePrice, PriceList
 from hvd_elastic.discovery.ledger.account import JobAccount
+from hvd_elastic.discovery.rules.cluster_views import gpu_resource_of
 
 _AT_ONCE: Final = 8
 """Jobs that are read at the same time."""
@@ -33,6 +34,8 @@ class MachineBill:
     """None: the price list does not say, or the machine or its kind is not known."""
     on_demand_cost: float | None
     """What the same had cost on demand."""
+    uncounted: str = ""
+    """The resource of which the price list does not say how many this machine offers; empty: it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,10 @@ def bill_of(facts: JobFacts, prices: PriceList) -> Bill | None:
     if facts.ledger is None and facts.live is None:
         return None
     account = account_of(facts)
-    machines = tuple(_machine_bill(key, seconds, prices) for key, seconds in sorted(account.gpu_seconds.items()))
+    resource = gpu_resource_of(facts.job)
+    machines = tuple(
+        _machine_bill(key, seconds, prices, resource) for key, seconds in sorted(account.gpu_seconds.items())
+    )
     return Bill(
         namespace=facts.namespace,
         name=facts.name,
@@ -120,20 +126,21 @@ def repeated_gpu_seconds(account: JobAccount) -> float:
     return account.repeated_steps / done * (account.held_gpu_seconds - account.stalled_gpu_seconds)
 
 
-def _machine_bill(key: str, gpu_seconds: float, prices: PriceList) -> MachineBill:
+def _machine_bill(key: str, gpu_seconds: float, prices: PriceList, resource: str) -> MachineBill:
     machine, _, kind = key.rpartition("|")
     price = prices.machines.get(machine)
     return MachineBill(
         machine=machine,
         kind=kind,
         gpu_seconds=gpu_seconds,
-        cost=_times(gpu_seconds, _per_gpu_second(price, kind)),
-        on_demand_cost=_times(gpu_seconds, _per_gpu_second(price, "on-demand")),
+        cost=_times(gpu_seconds, _per_gpu_second(price, kind, resource)),
+        on_demand_cost=_times(gpu_seconds, _per_gpu_second(price, "on-demand", resource)),
+        uncounted=resource if price and price.offers(resource) is None else "",
     )
 
 
-def _per_gpu_second(price: MachinePrice | None, kind: str) -> float | None:
-    return None if price is None or kind == "unknown" else price.per_gpu_second(spot=kind == "spot")
+def _per_gpu_second(price: MachinePrice | None, kind: str, resource: str) -> float | None:
+    return None if price is None or kind == "unknown" else price.per_gpu_second(spot=kind == "spot", resource=resource)
 
 
 def _times(seconds: float, price: float | None) -> float | None:

@@ -56,6 +56,8 @@ def _pricing_way(machine: MachineBill) -> str:
         return f"`read_nodes: true` in the job reads from then on what its machines are, by their label {LABEL_MACHINE}"
     if machine.kind == "unknown":
         return f"No label of a node, {machine.machine}, says whether it is spot"
+    if machine.uncounted:
+        return f"Give the number of {machine.uncounted} of {machine.machine}, under `parts`, with --prices"
     return f"Give the price of {machine.machine}, {machine.kind}, with --prices"
 
 

@@ -5,18 +5,21 @@ The file is YAML::
     currency: USD
     machines:
       p4d.24xlarge: {gpus: 8, on_demand: 21.96, spot: 9.5}   # of the whole machine; spot may be left out
+      cut-up: {gpus: 8, parts: {nvidia.com/mig-1g.5gb: 56}, on_demand: 21.96}
 
 The name is the node's label `node.kubernetes.io/instance-type`. Other keys, `as_of` and `source` among them, are for
 people.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
+from hvd_elastic.mpijob.clouds.accelerators import find_accelerator
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 from hvd_elastic.mpijob.problems import InvalidInputError
 from hvd_elastic.priorityclasses.problem import Problem
 
@@ -32,11 +35,18 @@ class MachinePrice:
     on_demand: float
     spot: float | None = None
     """None: not known."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """Of a machine whose GPUs are cut up or shared: how many of such a resource it offers."""
 
-    def per_gpu_second(self, *, spot: bool) -> float | None:
-        """None: not known."""
+    def offers(self, resource: str) -> int | None:
+        """How many of a resource. None: it is of parts, and their number is not known."""
+        return self.gpus if find_accelerator(resource).is_whole else self.parts.get(resource)
+
+    def per_gpu_second(self, *, spot: bool, resource: str = GPU_RESOURCE) -> float | None:
+        """Of one GPU, or of one part of such a GPU. None: not known."""
         price = self.spot if spot else self.on_demand
-        return None if price is None else price / self.gpus / _HOUR
+        gpus = self.offers(resource)
+        return None if price is None or gpus is None else price / gpus / _HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +81,10 @@ def read_prices(path: Path | None = None) -> PriceList:
 def _price(entry: Mapping[str, Any]) -> MachinePrice:
     spot = entry.get("spot")
     return MachinePrice(
-        gpus=entry["gpus"], on_demand=float(entry["on_demand"]), spot=None if spot is None else float(spot)
+        gpus=entry["gpus"],
+        on_demand=float(entry["on_demand"]),
+        spot=None if spot is None else float(spot),
+        parts=entry.get("parts", {}),
     )
 
 
@@ -95,9 +108,14 @@ def _problems_of_machine(path: str, entry: object) -> Iterator[Problem]:
     if not isinstance(entry, dict):
         yield Problem(path=path, value=entry, what="is not a mapping with gpus and on_demand")
         return
-    gpus = entry.get("gpus")
-    if not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1:
-        yield Problem(path=f"{path}.gpus", value=gpus, what="is not a whole number above 0")
+    parts = entry.get("parts", {})
+    if not isinstance(parts, dict):
+        yield Problem(path=f"{path}.parts", value=..., what="is not a mapping from resources to their number")
+        parts = {}
+    counts = {"gpus": entry.get("gpus"), **{f"parts.{resource}": amount for resource, amount in parts.items()}}
+    for key, amount in counts.items():
+        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 1:
+            yield Problem(path=f"{path}.{key}", value=amount, what="is not a whole number above 0")
     for key in ("on_demand", "spot"):
         price = entry.get(key)
         is_price = isinstance(price, int | float) and not isinstance(price, bool) and 0 <= price < inf

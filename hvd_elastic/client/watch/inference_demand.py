@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ForbiddenError, Json
+from hvd_elastic.discovery.rules.cluster_views import gpu_resource
 
 SERVED_SECONDS: Final = 15.0
 """How old the number of running pods may be."""
@@ -29,18 +30,19 @@ class AcceleratorClaim:
     """What a job's workers ask for."""
 
     priority: int
-    resources: frozenset[str]
-    """Names of extended resources, such as `nvidia.com/gpu`."""
+    resource: str
+    """That its GPUs are asked for by; empty: it has none."""
 
 
 def claim_of(worker: Json) -> AcceleratorClaim:
     """The claim of a worker pod."""
-    return AcceleratorClaim(priority=_priority(worker), resources=frozenset(_extended(worker)))
+    resource = gpu_resource(worker)
+    return AcceleratorClaim(priority=_priority(worker), resource=resource if _asks_for(worker, resource) else "")
 
 
 def count_rivals(pods: Iterable[Json], claim: AcceleratorClaim) -> int:
     """How many of these pods would be served before the job."""
-    return sum(_priority(pod) > claim.priority and not claim.resources.isdisjoint(_extended(pod)) for pod in pods)
+    return sum(_priority(pod) > claim.priority and _asks_for(pod, claim.resource) for pod in pods)
 
 
 class DemandReader:
@@ -75,8 +77,7 @@ def _priority(pod: Json) -> int:
     return int(pod["spec"].get("priority") or 0)
 
 
-def _extended(pod: Json) -> Iterable[str]:
-    """Extended resources have a domain (`nvidia.com/gpu`); limits and requests are the same for them."""
-    for container in pod["spec"].get("containers") or ():
-        limits = (container.get("resources") or {}).get("limits") or {}
-        yield from (name for name in limits if "/" in name)
+def _asks_for(pod: Json, resource: str) -> bool:
+    """Of an extended resource limits and requests are the same."""
+    containers = pod["spec"].get("containers") or ()
+    return any(resource in ((one.get("resources") or {}).get("limits") or {}) for one in containers)

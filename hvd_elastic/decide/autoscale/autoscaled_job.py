@@ -31,6 +31,8 @@ class AutoscaledJob:
     max: int
     gpus: int
     """Of one worker."""
+    resource: str
+    """That they are asked for by."""
     asked: int
     """Workers that are asked for now, by the annotation WANTED_WORKERS, else by the replicas."""
     ceiling: int | None
@@ -71,6 +73,7 @@ class AutoscaledJob:
             min=workers.min,
             max=workers.max,
             gpus=workers.gpus,
+            resource=workers.gpu_resource,
             asked=min(job.asked, ceiling or workers.max),
             ceiling=ceiling,
             weight=scaled.weight,

@@ -14,7 +14,7 @@ WAITING_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
-    """Jobs whose workers may run on the same nodes. No job is in two pools."""
+    """Jobs whose workers may run on the same nodes, with GPUs of the same resource. No job is in two pools."""
 
     jobs: tuple[AutoscaledJob, ...]
     """By name."""
@@ -82,8 +82,17 @@ def pools_of(
     jobs: Sequence[AutoscaledJob], nodes: Sequence[GpuNode], pods: Sequence[GpuPod], now: float
 ) -> list[NodePool]:
     """The pools, by the names of their jobs. Jobs that no node fits share a pool without nodes."""
+    resources = sorted({job.resource for job in jobs})
+    return [pool for resource in resources for pool in _pools_of(resource, jobs, nodes, pods, now)]
+
+
+def _pools_of(
+    resource: str, jobs: Sequence[AutoscaledJob], nodes: Sequence[GpuNode], pods: Sequence[GpuPod], now: float
+) -> list[NodePool]:
+    nodes = [node for node in nodes if node.resource == resource]
+    pods = [pod for pod in pods if pod.resource == resource]
     groups: list[tuple[list[AutoscaledJob], set[str]]] = []
-    for job in sorted(jobs, key=lambda job: job.name):
+    for job in sorted((job for job in jobs if job.resource == resource), key=lambda job: job.name):
         names = {node.name for node in nodes if job.placement.fits(node)}
         touching = [group for group in groups if group[1] & names or not (group[1] or names)]
         merged = (

@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, ForbiddenError, Json
@@ -28,8 +29,8 @@ class GpuPodReader:
     def __init__(self, cluster: ClusterClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster, self._clock = cluster, clock
         self._reading = ObjectReading("pod")
-        self._pods: dict[str, GpuPod] = {}
-        """By namespace and name."""
+        self._pods: dict[str, tuple[GpuPod, ...]] = {}
+        """By namespace and name; each once for each resource that it asks for."""
         self._version = ""
         """Of the API server's, up to which they are known; empty: they are not."""
         self._read_at = float("-inf")
@@ -41,7 +42,7 @@ class GpuPodReader:
         if not (is_fresh and self._may_watch and self._take_changes()):
             self._list()
         self._read_at = self._clock()
-        return tuple(self._pods.values())
+        return tuple(chain.from_iterable(self._pods.values()))
 
     def _list(self) -> None:
         self._pods, self._version = {}, ""
@@ -83,16 +84,17 @@ class GpuPodReader:
         return True
 
     def _keep(self, pod: Json, *, is_gone: bool = False) -> None:
-        name, seen = object_name(pod), None if is_gone else self._seen(pod)
-        if seen is None:
-            self._pods.pop(name, None)
-        else:
+        name, seen = object_name(pod), () if is_gone else self._seen(pod)
+        if seen:
             self._pods[name] = seen
+        else:
+            self._pods.pop(name, None)
 
-    def _seen(self, pod: Json) -> GpuPod | None:
+    def _seen(self, pod: Json) -> tuple[GpuPod, ...]:
         """One that cannot be read is named once, and still counts as occupying its node."""
         try:
-            return GpuPod.from_json(pod)
+            return GpuPod.each_from_json(pod)
         except UNREADABLE as error:
             self._reading.name(pod, error)
-            return GpuPod.occupying(pod)
+            occupying = GpuPod.occupying(pod)
+            return () if occupying is None else (occupying,)

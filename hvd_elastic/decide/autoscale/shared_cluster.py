@@ -1,5 +1,6 @@
 """Nodes and pods as far as GPUs are concerned, from what the API server writes."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,9 +12,6 @@ from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_RE
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.system.untrusted_values import decimal_count
 
-GPU: Final = "nvidia.com/gpu"
-"""The resource that generated workers ask for (`mpijob.manifests.worker_pod`)."""
-
 WHOLE_NODE: Final = 1_000_000
 """GPUs of a pod that cannot be read: as many as its node has (`counted`)."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -23,24 +21,26 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuNode:
-    """A node that pods may be bound to."""
+    """A node that pods may be bound to, with its GPUs of one resource."""
 
     name: str
+    resource: str
     gpus: int
     """Allocatable."""
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
 
     @classmethod
-    def from_json(cls, node: Json) -> "GpuNode | None":
-        """None: it has no GPU, is cordoned, or is not Ready."""
+    def from_json(cls, node: Json, resource: str) -> "GpuNode | None":
+        """None: it has none of the resource, is cordoned, or is not Ready."""
         spec, status = node.get("spec") or {}, node.get("status") or {}
         ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-        gpus = quantity.count((status.get("allocatable") or {}).get(GPU, 0))
+        gpus = quantity.count((status.get("allocatable") or {}).get(resource, 0))
         if not ready or not gpus or spec.get("unschedulable"):
             return None
         return cls(
             name=node["metadata"]["name"],
+            resource=resource,
             gpus=gpus,
             labels=node["metadata"].get("labels") or {},
             taints=taints_of(node),
@@ -49,7 +49,7 @@ class GpuNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPod:
-    """A pod that has GPUs or asks for some."""
+    """A pod that has GPUs of one resource or asks for some."""
 
     uid: str
     job: str
@@ -60,6 +60,8 @@ class GpuPod:
     """Of the worker; -1: it is none."""
     node: str
     """Empty: it waits."""
+    resource: str
+    """Empty: every one that its node has."""
     gpus: int
     priority: int
     asked: float
@@ -71,26 +73,28 @@ class GpuPod:
     """Whether it is being deleted, and will give its GPUs back."""
 
     @classmethod
-    def from_json(cls, pod: Json) -> "GpuPod | None":
-        """None: it has no GPU, or has ended."""
+    def each_from_json(cls, pod: Json) -> "tuple[GpuPod, ...]":
+        """The pod once for each extended resource that it asks for; of one that has ended none."""
         meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-        if status.get("phase") in _ENDED or not (gpus := _gpus(spec)):
-            return None
+        if status.get("phase") in _ENDED or not (asked := _asked(spec)):
+            return ()
         labels = meta.get("labels") or {}
         is_worker = labels.get(LABEL_JOB_ROLE) == Role.WORKER and LABEL_JOB_NAME in labels
-        return cls(
+        first = cls(
             uid=meta.get("uid", ""),
             job=f"{meta.get('namespace', '')}/{labels[LABEL_JOB_NAME]}" if is_worker else "",
             workload=_workload(meta, labels),
             index=_index(labels, meta["name"]) if is_worker else -1,
             node=spec.get("nodeName") or "",
-            gpus=gpus,
+            resource="",
+            gpus=0,
             priority=int(spec.get("priority") or 0),
             asked=unix_seconds(meta.get("creationTimestamp")),
             nominated=bool(status.get("nominatedNodeName")),
             placement=Placement.from_json(spec),
             leaving="deletionTimestamp" in meta,
         )
+        return tuple(replace(first, resource=resource, gpus=amount) for resource, amount in asked.items())
 
     @classmethod
     def occupying(cls, pod: Json) -> "GpuPod | None":
@@ -105,6 +109,7 @@ class GpuPod:
             workload="",
             index=-1,
             node=node,
+            resource="",
             gpus=WHOLE_NODE,
             priority=0,
             asked=0.0,
@@ -144,26 +149,40 @@ class Placement:
 
 
 def counted(pods: Iterable[GpuPod], nodes: Sequence[GpuNode]) -> Iterator[GpuPod]:
-    """The pods, none with more GPUs than its node has; without those that wait for more than any node has."""
-    has = {node.name: node.gpus for node in nodes}
-    most = max(has.values(), default=0)
+    """The pods that ask for what the nodes have, none for more than its node has.
+
+    Left out are those that wait for more than any node has, too.
+    """
+    has = {(node.resource, node.name): node.gpus for node in nodes}
+    most: dict[str, int] = {}
+    for node in nodes:
+        most[node.resource] = max(node.gpus, most.get(node.resource, 0))
     for pod in pods:
-        room = has.get(pod.node, most)
-        if pod.gpus <= room:
-            yield pod
-        elif pod.node:
-            yield replace(pod, gpus=room)
+        for resource in (pod.resource,) if pod.resource else most:
+            room = has.get((resource, pod.node), most.get(resource, 0))
+            if pod.gpus <= room:
+                yield pod
+            elif pod.node and room:
+                yield replace(pod, resource=resource, gpus=room)
 
 
-def _gpus(spec: Json) -> int:
-    """Containers run together, init containers one by one before them. Raises ValueError."""
+def _asked(spec: Json) -> dict[str, int]:
+    """How much of each extended resource. Containers run together, init containers one by one before them.
 
-    def of(container: Json) -> int:
+    Extended resources have a domain, and their limits are their requests. Raises ValueError.
+    """
+
+    def of(container: Json) -> dict[str, int]:
         resources = container.get("resources") or {}
-        return quantity.count((resources.get("limits") or {}).get(GPU, (resources.get("requests") or {}).get(GPU, 0)))
+        amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+        return {name: quantity.count(amount) for name, amount in amounts.items() if "/" in name}
 
-    together = sum(map(of, spec.get("containers") or ()))
-    return max(together, *map(of, spec.get("initContainers") or ()), 0)
+    together = Counter[str]()
+    for container in spec.get("containers") or ():
+        together.update(of(container))
+    for container in spec.get("initContainers") or ():
+        together |= Counter(of(container))
+    return {name: amount for name, amount in together.items() if amount}
 
 
 def _workload(meta: Json, labels: Mapping[str, str]) -> str:

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
-from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError
+from hvd_elastic.client.connection.cluster_client import ClusterClient, ClusterError, Json
 from hvd_elastic.client.job_lookup import cluster_time
 from hvd_elastic.client.object_reading import ObjectReading
 from hvd_elastic.client.operations.submitted_job import MPIJOB_API
@@ -13,6 +14,7 @@ from hvd_elastic.decide.autoscale.decision import SharedCluster
 from hvd_elastic.decide.autoscale.hpa_demand import HPA_PATH, HpaDemand, coming_gpus
 from hvd_elastic.decide.autoscale.pod_reader import GpuPodReader
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, counted
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 
 log = logging.getLogger(__name__)
 
@@ -41,24 +43,28 @@ class StateReader:
         """
         now = cluster_time(self._cluster)
         with ThreadPoolExecutor() as pool:
-            nodes = pool.submit(self._nodes)
             pods = pool.submit(self._pods.read)
-            jobs = pool.submit(self._jobs)
             hpas = pool.submit(self._hpas)
             forecast = pool.submit(self._forecast)
-        found = tuple(counted(pods.result(), nodes.result()))
+            jobs = self._jobs()
+            nodes = self._nodes(sorted({job.resource for job in jobs} or {GPU_RESOURCE}))
+        found = tuple(counted(pods.result(), nodes))
         inference = sum(pod.gpus for pod in found if not pod.job)
         state = SharedCluster(
-            jobs=jobs.result(),
-            nodes=nodes.result(),
+            jobs=jobs,
+            nodes=nodes,
             pods=found,
             coming=max(0, forecast.result() - inference, coming_gpus(hpas.result(), found)),
         )
         return state, now
 
-    def _nodes(self) -> tuple[GpuNode, ...]:
-        """Those that count, by name."""
-        found = self._node_reading.each(self._cluster.list("/api/v1/nodes"), GpuNode.from_json)
+    def _nodes(self, resources: Sequence[str]) -> tuple[GpuNode, ...]:
+        """Those that count, by name; each once for each of the resources that it has."""
+
+        def read(node: Json) -> tuple[GpuNode, ...]:
+            return tuple(filter(None, (GpuNode.from_json(node, resource) for resource in resources)))
+
+        found = chain.from_iterable(self._node_reading.each(self._cluster.list("/api/v1/nodes"), read))
         return tuple(sorted(found, key=lambda node: node.name))
 
     def _jobs(self) -> tuple[AutoscaledJob, ...]:

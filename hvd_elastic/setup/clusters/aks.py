@@ -5,6 +5,7 @@ GPU. The pools carry that label, so that the autoscaler knows a pool that has no
 disks are there by default.
 """
 
+from hvd_elastic.mpijob.clouds.accelerators import NVIDIA
 from hvd_elastic.mpijob.clouds.gpu_types import PRODUCTS, GpuType
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.setup.clusters.cluster_plan import ClusterPlan, WorkerPool
@@ -36,19 +37,19 @@ def creation(plan: ClusterPlan) -> list[Step]:
 
 def _pool(plan: ClusterPlan, pool: WorkerPool) -> Step:
     spot = ("--priority", "Spot", "--eviction-policy", "Delete", "--spot-max-price", "-1") if pool.spot else ()
-    labels = (f"nvidia.com/gpu.product={product(pool)}", "nvidia.com/gpu.present=true")
+    labels = (f"{NVIDIA.product_label}={product(pool)}", "nvidia.com/gpu.present=true")
     argv = (
         *("az", "aks", "nodepool", "add", "--resource-group", _group(plan), "--cluster-name", plan.name),
         *("--name", f"{'spot' if pool.spot else 'od'}{pool.number}", "--node-vm-size", pool.machine.name, *spot),
         *("--node-count", "0", "--enable-cluster-autoscaler", "--min-count", "0", "--max-count", str(plan.max_nodes)),
-        *("--node-taints", "nvidia.com/gpu=present:NoSchedule", "--labels", *labels),
+        *("--node-taints", f"{NVIDIA.resource}=present:NoSchedule", "--labels", *labels),
         *(("--zones", *plan.zones) if plan.zones else ()),
     )
     return Step(purpose=f"workers, {'spot' if pool.spot else 'on demand'}", argv=argv)
 
 
 def product(pool: WorkerPool) -> str:
-    """`nvidia.com/gpu.product` of a pool's GPUs."""
+    """The product label of a pool's GPUs."""
     narrow = pool.machine.name.startswith("Standard_NC")
     return _PCIE.get(pool.gpu, PRODUCTS[pool.gpu][0]) if narrow else PRODUCTS[pool.gpu][0]
 
@@ -59,7 +60,7 @@ def _device_plugin() -> Step:
         *("helm", "upgrade", "--install", _PLUGIN, _PLUGIN, "--repo", "https://nvidia.github.io/k8s-device-plugin"),
         *("--namespace", _PLUGIN, "--create-namespace", "--values", "-"),
     )
-    return Step(purpose="NVIDIA's device plugin: nodes have nvidia.com/gpu", argv=argv, stdin=dump([values]))
+    return Step(purpose=f"NVIDIA's device plugin: nodes have {NVIDIA.resource}", argv=argv, stdin=dump([values]))
 
 
 def credentials(plan: ClusterPlan) -> Step:

@@ -7,12 +7,13 @@ and taints to the Cluster Autoscaler as tags (`propagateASGTags`), which so know
 import json
 from typing import Any
 
+from hvd_elastic.mpijob.clouds.accelerators import NVIDIA
 from hvd_elastic.mpijob.clouds.gpu_types import EKS_ACCELERATORS
 from hvd_elastic.mpijob.manifests.writers.yaml_stream import dump
 from hvd_elastic.setup.clusters.cluster_plan import ClusterPlan, WorkerPool
 from hvd_elastic.setup.clusters.step import Step
 
-_GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+_GPU_TAINT = {"key": NVIDIA.resource, "value": "present", "effect": "NoSchedule"}
 _TERMINATION_HANDLER = "oci://public.ecr.aws/aws-ec2/helm/aws-node-termination-handler"
 
 

@@ -159,3 +159,15 @@ def test_the_table_knows_the_adapters_of_current_machines() -> None:
     assert efa_adapters()["p6-b200.48xlarge"] == 8
     assert [efa_adapters()[f"g6e.{size}xlarge"] for size in (8, 12, 24, 48)] == [1, 1, 2, 4]
     assert "g6e.xlarge" not in efa_adapters()
+
+
+def test_a_machine_with_gpus_of_nvidia_has_none_of_another_vendor() -> None:
+    found = refused(cloud="eks", instance_type="p4d.24xlarge", workers__gpus=1, workers__gpu_resource="amd.com/gpu")
+    assert "has a100 of NVIDIA, not amd.com/gpu" in found["--instance-type"]
+
+
+def test_the_gpus_of_a_machine_do_not_bound_the_parts_that_it_is_cut_into() -> None:
+    keys = {"cloud": "eks", "instance_type": "g5.xlarge", "machine__gpus": 0}
+    mig = {"workers__gpus": 1, "workers__gpu_resource": "nvidia.com/mig-1g.10gb"}
+    assert job(cloud="eks", instance_type="p4d.24xlarge", gpu_type="a100", **mig).workers.gpus == 1
+    assert "--workers-gpus" in refused(**keys, **mig)

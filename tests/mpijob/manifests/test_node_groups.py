@@ -28,6 +28,13 @@ def test_a_node_of_the_group_is_one_that_the_pods_accept(cloud: Cloud) -> None:
     assert (launching["capacity"], working["capacity"]) == (Capacity.ON_DEMAND, Capacity.SPOT)
 
 
+def test_a_group_has_the_taint_and_the_resource_that_its_gpus_are_called_by() -> None:
+    _, worker = node_groups(job(cloud="eks", workers__gpus=1, workers__gpu_resource="nvidia.com/mig-1g.10gb"))
+    assert worker["taints"] == [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    assert worker["resources"] == {"nvidia.com/mig-1g.10gb": "1"}
+    assert worker["tags"][f"{TEMPLATE}/resources/nvidia.com/mig-1g.10gb"] == "1"
+
+
 def test_groups_begin_at_zero_and_hold_the_whole_job() -> None:
     launcher, worker = node_groups(job(workers="1:6", cloud="gke"))
     assert (launcher["minSize"], worker["minSize"], worker["maxSize"]) == (0, 0, 6)

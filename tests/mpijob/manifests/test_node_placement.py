@@ -76,6 +76,30 @@ def test_spot_and_gpu_taints_are_tolerated_by_workers_only(cloud: Cloud) -> None
     assert all(taint["key"].startswith("node.kubernetes.io/") for taint in launcher["tolerations"])
 
 
+@pytest.mark.parametrize(
+    ("resource", "taints"),
+    [
+        ("amd.com/gpu", {"amd.com/gpu"}),
+        ("nvidia.com/mig-1g.5gb", {"nvidia.com/gpu", "nvidia.com/mig-1g.5gb"}),
+        ("example.com/vgpu", {"example.com/vgpu"}),
+    ],
+)
+def test_the_taints_that_are_tolerated_follow_the_resource(resource: str, taints: set[str]) -> None:
+    _, worker = pods(job(workers__gpus=1, workers__gpu_resource=resource))
+    assert {one["key"] for one in worker["tolerations"] if one.get("effect") == "NoSchedule"} == taints
+
+
+def test_tolerations_in_kubernetes_own_form_are_taken_as_they_are() -> None:
+    pasted = [
+        {"key": "dedicated", "operator": "Equal", "value": "a", "effect": "NoExecute", "tolerationSeconds": 60},
+        {"key": "pool", "operator": "Exists", "effect": "NoSchedule"},
+        {"operator": "Exists"},
+        {"key": "empty", "operator": "Equal", "value": ""},
+    ]
+    _, worker = pods(job(tolerations=pasted))
+    assert worker["tolerations"][: len(pasted)] == pasted
+
+
 def test_a_lost_node_is_given_up_after_a_set_time() -> None:
     for pod in pods(job(lost_node=45)):
         lost = {

@@ -2,7 +2,7 @@ from typing import Any
 
 from hvd_elastic.mpijob import contract
 from hvd_elastic.mpijob.clouds import efa
-from tests.mpijob.jobs import job, pods
+from tests.mpijob.jobs import job, one, pods
 
 
 def worker(**keys: Any) -> dict[str, Any]:
@@ -29,6 +29,30 @@ def test_requests_are_set_and_equal_limits() -> None:
         "ephemeral-storage": "50Gi",
         "nvidia.com/gpu": "2",
     }
+
+
+def test_gpus_are_asked_for_by_the_resource_that_the_cluster_calls_them() -> None:
+    replicas = one(job(workers__gpus=2, workers__gpu_resource="amd.com/gpu"), "MPIJob")["spec"]["mpiReplicaSpecs"]
+    template = replicas["Worker"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert container["resources"]["limits"]["amd.com/gpu"] == "2"
+    assert "nvidia.com/gpu" not in container["resources"]["limits"]
+    assert environment(template["spec"])[contract.ENV_SLOTS] == "2"
+    assert template["metadata"]["annotations"] == {contract.ANNOTATION_GPU_RESOURCE: "amd.com/gpu"}
+    assert "annotations" not in replicas["Launcher"]["template"]["metadata"]
+
+
+def test_whatever_else_a_worker_gets_is_in_requests_and_limits() -> None:
+    wanted = {"rdma/hca_shared_devices_a": 1, "hugepages-2Mi": "4Gi", "ephemeral-storage": "10Gi"}
+    resources = worker(workers__gpus=1, workers__resources=wanted)["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert resources["limits"].items() >= {name: str(amount) for name, amount in wanted.items()}.items()
+
+
+def test_own_huge_pages_take_the_place_of_those_for_the_adapters() -> None:
+    keys = {"cloud": "eks", "instance_type": "p4d.24xlarge", "workers__gpus": 8, "workers__efa": 4}
+    resources = worker(**keys, workers__resources={"hugepages-2Mi": "8Gi"})["containers"][0]["resources"]
+    assert resources["limits"]["hugepages-2Mi"] == "8Gi"
 
 
 def test_shared_memory_is_counted_in_the_memory() -> None:

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hvd_elastic.client.doctor.checks.node_checks import GPU_RESOURCES
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.mpijob import lint
+from hvd_elastic.mpijob.clouds.accelerators import is_accelerator
 from hvd_elastic.mpijob.contract import LABEL_PART_OF
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.mpijob.manifests.supporting import rbac
@@ -99,7 +99,7 @@ def _is_ours(quota: Mapping[str, Any]) -> bool:
 def _matters(key: str) -> bool:
     wanted = {"pods", "count/pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.memory"}
     jobs = {"count/mpijobs.kubeflow.org", "count/jobs.batch"}
-    return key in wanted | jobs | {f"requests.{resource}" for resource in GPU_RESOURCES}
+    return key in wanted | jobs or is_accelerator(key.removeprefix("requests."))
 
 
 def _left(hard: Mapping[str, str], used: Mapping[str, str], key: str) -> float:
@@ -126,7 +126,8 @@ def limit_ranges(facts: ClusterFacts) -> Iterator[Verdict]:
 
 def _cuts(limit: Mapping[str, Any]) -> Iterator[str]:
     highest, default = limit.get("max", {}), limit.get("default", {})
-    for resource, least in (("cpu", "1"), ("memory", "1Gi"), *((resource, "1") for resource in GPU_RESOURCES)):
+    gpus = [(resource, "1") for resource in highest if is_accelerator(resource)]
+    for resource, least in (("cpu", "1"), ("memory", "1Gi"), *gpus):
         if resource in highest and quantity.parse(str(highest[resource])) < quantity.parse(least):
             yield f"allows at most {highest[resource]} {resource}: no worker fits"
     if "cpu" in default and quantity.parse(str(default["cpu"])) < 1:

@@ -1,27 +1,28 @@
 """Checks of the nodes: GPUs, places for launchers, addresses, and who enforces NetworkPolicies."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final
 
 from hvd_elastic.client.connection.server_version import OLDEST_MINOR, minor
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
+from hvd_elastic.client.object_reading import ObjectReading
+from hvd_elastic.discovery.rules.cluster_views import gpu_resource_of
 from hvd_elastic.discovery.rules.node_taints import taints_of
-from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES
+from hvd_elastic.mpijob.clouds.accelerators import WHOLE, find_accelerator, is_accelerator
+from hvd_elastic.mpijob.clouds.cloud_nodes import NODES
 from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.system.plain_words import count_words
 
-GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _SPOT_LABELS: Final = [
     (requirement["key"], requirement["values"])
     for nodes in NODES.values()
     for provisioner in nodes.provisioners
     for requirement in provisioner.spot
 ]
-_TOLERATED: Final = {
-    toleration["key"] for nodes in NODES.values() for toleration in (GPU_TOLERATION, *nodes.spot_tolerations)
-}
-"""Keys of the taints that generated workers tolerate. Launchers tolerate none."""
+_SPOT_TAINTS: Final = {toleration["key"] for nodes in NODES.values() for toleration in nodes.spot_tolerations}
+"""Keys of the taints of spot nodes that generated workers tolerate. Launchers tolerate none."""
 _ENFORCERS: Final = {
     "calico-node": "Calico",
     "cilium": "Cilium",
@@ -56,13 +57,30 @@ def _is_spot(node: Node) -> bool:
     return any(labels.get(key) in values for key, values in _SPOT_LABELS)
 
 
-def _gpus(node: Node, of: str) -> int:
-    return sum(quantity.count(node["status"].get(of, {}).get(resource, 0)) for resource in GPU_RESOURCES)
+def _gpus(node: Node, of: str, named: Set[str]) -> Counter[str]:
+    """By resource. `named`: those that jobs call their GPUs, beside the ones that are known."""
+    amounts = node["status"].get(of, {})
+    return +Counter({name: quantity.count(amounts[name]) for name in amounts if name in named or is_accelerator(name)})
+
+
+def _named(facts: ClusterFacts) -> set[str]:
+    """What the jobs that can be seen call their GPUs."""
+
+    def resource_of(job: Mapping[str, Any]) -> str | None:
+        name = gpu_resource_of(job)
+        return name if "/" in name else None
+
+    return set(ObjectReading("MPIJob").each(map(dict, facts.mpijobs), resource_of))
 
 
 def _taints(node: Node) -> set[str]:
     """Keys of the taints that keep pods off."""
     return {taint.key for taint in taints_of(node)}
+
+
+def _untolerated(node: Node, gpus: Iterable[str]) -> set[str]:
+    """Keys of the taints that keep workers off that ask for GPUs of the node."""
+    return _taints(node) - _SPOT_TAINTS - {key for resource in gpus for key in find_accelerator(resource).taints}
 
 
 def _some(nodes: list[Node]) -> str:
@@ -73,12 +91,14 @@ def _some(nodes: list[Node]) -> str:
 @check("gpus", Fact.NODES)
 def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
     """Workers ask for GPUs, which a device plugin offers."""
-    offering = [node for node in facts.nodes if _gpus(node, "allocatable")]
-    lost = [node for node in facts.nodes if _gpus(node, "capacity") > _gpus(node, "allocatable")]
+    named = _named(facts)
+    found = [(node, gpus) for node in facts.nodes if (gpus := _gpus(node, "allocatable", named))]
+    offering = [node for node, _ in found]
+    lost = [node for node in facts.nodes if _gpus(node, "capacity", named) - _gpus(node, "allocatable", named)]
     if not offering:
         yield error(
-            f"none of {len(facts.nodes)} nodes offers {' or '.join(GPU_RESOURCES)}",
-            "install the device plugin: https://github.com/NVIDIA/k8s-device-plugin",
+            f"none of {len(facts.nodes)} nodes offers {', '.join(one.resource for one in WHOLE)} or a part of one",
+            "install the device plugin of the GPUs; of NVIDIA's: https://github.com/NVIDIA/k8s-device-plugin",
         )
     if lost:
         yield warning(
@@ -87,18 +107,19 @@ def gpus(facts: ClusterFacts) -> Iterator[Verdict]:
         )
     if not offering:
         return
-    ready = [node for node in offering if _is_ready(node)]
-    tainted = [node for node in ready if _taints(node) - _TOLERATED]
-    usable = [node for node in ready if node not in tainted]
+    ready = [(node, gpus) for node, gpus in found if _is_ready(node)]
+    tainted = [(node, keys) for node, gpus in ready if (keys := _untolerated(node, gpus))]
+    usable = [(node, gpus) for node, gpus in ready if not _untolerated(node, gpus)]
     if tainted:
-        keys = sorted({key for node in tainted for key in _taints(node) - _TOLERATED})
+        untolerated = sorted(set().union(*(keys for _, keys in tainted)))
         yield warning(
-            f"workers do not tolerate {', '.join(keys)} of {_some(tainted)}",
+            f"workers do not tolerate {', '.join(untolerated)} of {_some([node for node, _ in tainted])}",
             "remove the taint, or add the toleration in the job",
         )
     if usable:
-        gpus = sum(_gpus(node, "allocatable") for node in usable)
-        yield ok(f"{gpus} on {count_words(len(usable), 'node')}: {_some(usable)}")
+        amounts = sum((gpus for _, gpus in usable), Counter[str]())
+        words = ", ".join(f"{amount} {resource}" for resource, amount in sorted(amounts.items()))
+        yield ok(f"{words} on {count_words(len(usable), 'node')}: {_some([node for node, _ in usable])}")
     elif not tainted:
         yield error(
             f"no node with GPUs is Ready and schedulable: {_some(offering)}",

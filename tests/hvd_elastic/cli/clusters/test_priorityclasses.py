@@ -96,6 +96,7 @@ def test_a_guard_follows_the_classes() -> None:
     assert "'live'" in found[4]["spec"]["matchConditions"][0]["expression"]
     assert found[4]["spec"]["validations"][0]["expression"].endswith("in ['batch/scorer']")
     assert "4 GPUs in serving" in printed(*arguments, "-o", "table")
+    assert "4 GPUs, 8 amd.com/gpu in serving" in printed(*arguments, "--quota", "serving=8:amd.com/gpu", "-o", "table")
 
 
 def test_a_guard_says_what_is_wrong() -> None:

@@ -26,12 +26,12 @@ from testbed.kube_api import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, Kub
 Json = dict[str, Any]
 
 
-def mpijob(name: str, **autoscale: object) -> Json:
+def mpijob(name: str, *, gpu_resource: str = "nvidia.com/gpu", **autoscale: object) -> Json:
     text = {
         "name": name,
         "image": "registry/train:1",
         "command": ["python", "train.py"],
-        "workers": {"min": 1, "max": 8, "gpus": 1},
+        "workers": {"min": 1, "max": 8, "gpus": 1, "gpu_resource": gpu_resource},
         "autoscale": autoscale,
     }
     job = render(read_job(json.dumps(text)))[-1]
@@ -97,6 +97,17 @@ def test_once_sets_the_number_says_why_and_gives_the_lease_back(api: KubeApi) ->
     assert event["reason"] == "SuccessfulRescale"
     assert "from 8 to 4 workers" in event["message"]
     assert api.objects[LEASES][LEASE_NAME]["spec"]["holderIdentity"] == ""
+
+
+def test_a_job_of_other_gpus_is_given_those_of_its_resource(api: KubeApi) -> None:
+    amd = gpu_node("node-b", 3)
+    amd["status"]["allocatable"] = {"amd.com/gpu": "3"}
+    api.put(NODES, amd)
+    api.put(JOBS, mpijob("other", gpu_resource="amd.com/gpu"))
+    api.put(PODS, inference_pod("chat", "node-a", 2))
+    done = autoscale("--once", "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert {row["job"]: row["workers"] for row in json.loads(done.stdout)} == {"default/one": 4, "default/other": 3}
 
 
 def test_a_second_turn_has_nothing_to_do(api: KubeApi) -> None:

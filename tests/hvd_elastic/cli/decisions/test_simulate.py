@@ -112,6 +112,26 @@ def test_money_needs_a_price_and_says_so(simulate: Tool) -> None:
     assert row["cost"] == ""
 
 
+def test_parts_of_gpus_cost_their_share_of_a_machine(simulate: Tool) -> None:
+    Path("mig.yaml").write_text(JOB.replace("gpus: 1", "gpus: 1, gpu_resource: nvidia.com/mig-1g.10gb"))
+    parts = "parts: {nvidia.com/mig-1g.10gb: 28}"
+    words = ("mig.yaml", *SMALL, "--machine", "box", "--prices", "prices.yaml", "--way", "ours", "-o", "csv")
+    costs = []
+    for entry in ("gpus: 4", f"gpus: 4, {parts}"):
+        Path("prices.yaml").write_text(f"currency: EUR\nmachines: {{box: {{{entry}, on_demand: 8, spot: 8}}}}\n")
+        ran = simulate(*words)
+        (row,) = csv.DictReader(ran.out.splitlines())
+        costs.append(row["cost"] and float(row["cost"]) / float(row["held_gpu_hours"]))
+    assert costs == ["", pytest.approx(8 / 28)]
+
+
+def test_jobs_of_different_gpus_share_no_day(simulate: Tool) -> None:
+    Path("amd.yaml").write_text(JOB.replace("gpus: 1", "gpus: 1, gpu_resource: amd.com/gpu").replace("train", "t", 1))
+    ran = simulate("job.yaml", "amd.yaml", *SMALL)
+    assert ran.code == 2
+    assert "these jobs ask for amd.com/gpu, nvidia.com/gpu: simulate them apart" in ran.err
+
+
 def test_the_picture_is_written(simulate: Tool) -> None:
     ran = simulate("job.yaml", *SMALL, "--picture", "day.svg")
     assert "written: day.svg" in ran.err

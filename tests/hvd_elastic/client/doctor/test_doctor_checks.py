@@ -1,10 +1,13 @@
 """What the checks of `doctor` say of clusters that cannot be made on the test cluster, and of what may not be read."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from hvd_elastic.client.doctor.checks import node_checks
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact, Right, ServiceAccount, Webhook
 from hvd_elastic.client.doctor.diagnosis import Level
 from hvd_elastic.client.doctor.examination import CHECKS, examine
@@ -13,8 +16,10 @@ from hvd_elastic.client.operations.resource_paths import PLURALS
 from hvd_elastic.mpijob.job_reader import read_job
 from hvd_elastic.mpijob.manifests.render import render
 from hvd_elastic.priorityclasses import DEFAULTS, manifest
+from tests.mpijob.jobs import job, one
 
 KUEUE = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+OF_VGPUS = one(job(workers__gpus=1, workers__gpu_resource="example.com/vgpu"), "MPIJob")
 OPERATOR = ServiceAccount(namespace="mpi-operator", name="mpi-operator")
 
 
@@ -34,14 +39,23 @@ def operator(image: str = "mpioperator/mpi-operator:v0.8.2", *arguments: str, av
     }
 
 
-def node(name: str = "gpu", *, spot: bool = False, gpus: int = 4, cidr: str = "10.0.0.0/24") -> dict[str, Any]:
+def node(
+    name: str = "gpu",
+    *,
+    spot: bool = False,
+    gpus: int = 4,
+    cidr: str = "10.0.0.0/24",
+    taint: str = "",
+    others: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, Any]:
+    amounts = {"nvidia.com/gpu": str(gpus), **{resource: str(amount) for resource, amount in others.items()}}
     return {
         "metadata": {"name": name, "labels": {"cloud.google.com/gke-spot": "true"} if spot else {}},
-        "spec": {"podCIDRs": [cidr]},
+        "spec": {"podCIDRs": [cidr], "taints": [{"key": taint, "effect": "NoSchedule"}] if taint else []},
         "status": {
             "conditions": [{"type": "Ready", "status": "True"}],
-            "capacity": {"nvidia.com/gpu": str(gpus)},
-            "allocatable": {"nvidia.com/gpu": str(gpus)},
+            "capacity": amounts,
+            "allocatable": amounts,
             "nodeInfo": {"kubeletVersion": "v1.34.4"},
         },
     }
@@ -195,6 +209,32 @@ def test_a_sound_cluster_alarms_nobody_and_every_check_says_why() -> None:
         (replace(SOUND, resume_rights={OPERATOR: False}), "suspend-and-resume", Level.WARNING, "jobs/status"),
         (replace(SOUND, nodes=[node(spot=True)]), "launcher-nodes", Level.WARNING, "spot node"),
         (replace(SOUND, nodes=[node(gpus=0)]), "gpus", Level.ERROR, "none of 1 nodes offers"),
+        (
+            replace(SOUND, nodes=[node(gpus=0, taint="nvidia.com/gpu", others={"amd.com/gpu": 8})]),
+            "gpus",
+            Level.WARNING,
+            "workers do not tolerate nvidia.com/gpu of gpu",
+        ),
+        (
+            replace(SOUND, quotas=[{"metadata": {"name": "q"}, "spec": {"hard": {"requests.amd.com/gpu": "0"}}}]),
+            "quotas",
+            Level.ERROR,
+            "the quota q leaves nothing: requests.amd.com/gpu 0",
+        ),
+        (
+            replace(
+                SOUND,
+                limit_ranges=[
+                    {
+                        "metadata": {"name": "l"},
+                        "spec": {"limits": [{"type": "Container", "max": {"nvidia.com/mig-1g.10gb": "0"}}]},
+                    }
+                ],
+            ),
+            "limit-ranges",
+            Level.WARNING,
+            "allows at most 0 nvidia.com/mig-1g.10gb: no worker fits",
+        ),
         (replace(SOUND, nodes=[node(cidr="fd00::/64")]), "addresses", Level.ERROR, "IPv6 addresses only"),
         (replace(SOUND, daemon_sets=[daemon_set("kube-flannel-ds")]), "network-policies", Level.WARNING, "any pod"),
         (
@@ -255,6 +295,33 @@ def test_what_is_wrong_is_said(facts: ClusterFacts, check: str, level: Level, ev
 )  # fmt: skip
 def test_what_is_well_alarms_nobody(facts: ClusterFacts) -> None:
     assert told(facts) == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "evidence"),
+    [
+        (replace(SOUND, nodes=[node(), node("b", gpus=2)]), "6 nvidia.com/gpu on 2 nodes: gpu, b"),
+        (
+            replace(SOUND, nodes=[node(gpus=0, taint="amd.com/gpu", others={"amd.com/gpu": 8}), node("plain", gpus=0)]),
+            "8 amd.com/gpu on 1 node: gpu",
+        ),
+        (
+            replace(SOUND, nodes=[node(gpus=2, taint="nvidia.com/gpu", others={"nvidia.com/mig-1g.10gb": 14})]),
+            "2 nvidia.com/gpu, 14 nvidia.com/mig-1g.10gb on 1 node: gpu",
+        ),
+        (
+            replace(
+                SOUND,
+                nodes=[node(gpus=0, taint="example.com/vgpu", others={"example.com/vgpu": 3})],
+                mpijobs=[OF_VGPUS, mpijob("train:1"), {"spec": "no job"}],
+            ),
+            "3 example.com/vgpu on 1 node: gpu",
+        ),
+    ],
+)
+def test_gpus_are_counted_by_what_the_cluster_and_its_jobs_call_them(facts: ClusterFacts, evidence: str) -> None:
+    (found,) = node_checks.gpus.run(facts)
+    assert (found.level, found.evidence) == (Level.OK, evidence)
 
 
 @pytest.mark.parametrize("fact", Fact)

@@ -11,6 +11,7 @@ from hvd_elastic.client.report.bill_text import bill_text
 from hvd_elastic.client.report.prices import MachinePrice, PriceList, read_prices
 from hvd_elastic.discovery.ledger.account import JobAccount
 from hvd_elastic.discovery.ledger.entries import JobEnded, RecordLost
+from hvd_elastic.mpijob.contract import ANNOTATION_GPU_RESOURCE
 from hvd_elastic.mpijob.problems import InvalidInputError
 from tests.hvd_elastic.client.report.objects import LEDGER, NOW, bound, condition, facts, live, mpijob
 
@@ -58,6 +59,20 @@ def test_what_is_not_known_is_said_and_not_guessed(unknown: object) -> None:
     text = bill_text(bill, PRICES)
     assert "g5.xlarge, spot or on-demand is not known: 0.03 GPU-hours, no price is known" in text
     assert "not in the cost: 0.03 GPU-hours. No label of a node, g5.xlarge, says whether it is spot\n" in text
+
+
+def test_a_part_of_a_gpu_costs_its_share_of_the_machine() -> None:
+    mig = "nvidia.com/mig-1g.10gb"
+    template = {"metadata": {"annotations": {ANNOTATION_GPU_RESOURCE: mig}}}
+    job = mpijob(status=live())
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["template"] = template
+    bill = made(job=job)
+    assert (bill.cost, bill.unpriced_gpu_seconds) == (0.0, HELD)
+    assert f"Give the number of {mig} of g5.xlarge, under `parts`, with --prices" in bill_text(bill, PRICES)
+    cut = MachinePrice(gpus=1, on_demand=3.6, spot=1.8, parts={mig: 7})
+    priced = bill_of(facts(job=job), replace(PRICES, machines={"g5.xlarge": cut}))
+    assert priced is not None
+    assert math.isclose(priced.cost, HELD * 1.8 / 3600 / 7)
 
 
 def test_what_would_price_the_rest_is_named() -> None:
@@ -141,7 +156,8 @@ def test_all_problems_of_a_price_file_are_said_at_once(tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text(
         "currency: 3\nas_of: [2026]\nmachines:\n  a: {gpus: 0, on_demand: 1}\n  b: {gpus: 2}\n  c: 4\n"
-        "  d: {gpus: 1, on_demand: .nan}\n"
+        "  d: {gpus: 1, on_demand: .nan}\n  e: {gpus: 1, parts: {a/b: 0}, on_demand: 1}\n"
+        "  f: {gpus: 1, parts: 7, on_demand: 1}\n"
     )
     with pytest.raises(InvalidInputError) as caught:
         read_prices(path)
@@ -153,6 +169,8 @@ def test_all_problems_of_a_price_file_are_said_at_once(tmp_path: Path) -> None:
         "machines.b.on_demand",
         "machines.c",
         "machines.d.on_demand",
+        "machines.e.parts.a/b",
+        "machines.f.parts",
     ]
 
 

@@ -8,6 +8,7 @@ from hvd_elastic.decide.autoscale.autoscaled_job import AutoscaledJob
 from hvd_elastic.decide.autoscale.decision import AutoscalerMemory, ScaleDecision, SharedCluster, decide
 from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod, Placement
 from hvd_elastic.discovery.ledger.live_status import Activity, LiveStatus
+from hvd_elastic.mpijob.contract import GPU_RESOURCE
 
 ANYWHERE = Placement(selector={}, terms=(), tolerations=())
 START = 1_000_000.0
@@ -22,6 +23,7 @@ def job(name: str = "team/a", **changes: Any) -> AutoscaledJob:
         "min": 1,
         "max": 8,
         "gpus": 1,
+        "resource": GPU_RESOURCE,
         "asked": 8,
         "ceiling": None,
         "weight": 1.0,
@@ -38,8 +40,8 @@ def job(name: str = "team/a", **changes: Any) -> AutoscaledJob:
     return AutoscaledJob(**given)
 
 
-def node(name: str, gpus: int = 8, **labels: str) -> GpuNode:
-    return GpuNode(name=name, gpus=gpus, labels=labels, taints=())
+def node(name: str, gpus: int = 8, *, resource: str = GPU_RESOURCE, **labels: str) -> GpuNode:
+    return GpuNode(name=name, resource=resource, gpus=gpus, labels=labels, taints=())
 
 
 def pod(uid: str, **changes: Any) -> GpuPod:
@@ -49,6 +51,7 @@ def pod(uid: str, **changes: Any) -> GpuPod:
         "workload": "",
         "index": -1,
         "node": "",
+        "resource": GPU_RESOURCE,
         "gpus": 1,
         "priority": 1000,
         "asked": START,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hvd_elastic.client.report.scaling_note import ScalingNote
 from hvd_elastic.decide.autoscale.decision import AutoscalerMemory, SharedCluster, decide
-from hvd_elastic.decide.autoscale.shared_cluster import Placement
+from hvd_elastic.decide.autoscale.shared_cluster import WHOLE_NODE, Placement, counted
 from tests.hvd_elastic.decide.autoscale.model_cluster import START, ModelCluster, job, node, pod
 from tests.properties import examples
 
@@ -31,6 +31,27 @@ def test_workers_of_many_gpus_need_a_node_that_has_them_together() -> None:
     cluster = ModelCluster(jobs=[job("team/a", gpus=4, asked=1)], nodes=[node("n1", 6), node("n2", 6)])
     assert settled(cluster).sizes() == {"team/a": 2}
     assert cluster.jobs[0].asked == 2
+
+
+def test_gpus_of_one_resource_are_no_room_for_jobs_of_another() -> None:
+    """Though a node has both, as one does that is cut into MIG instances in part."""
+    mig = "nvidia.com/mig-1g.10gb"
+    cluster = ModelCluster(
+        jobs=[job("team/a"), job("team/b", resource=mig)],
+        nodes=[node("n1", 3), node("n1", 6, resource=mig)],
+        inference=[pod("chat", node="n1", gpus=2, resource=mig)],
+    )
+    decided, _ = decide(cluster.state(), AutoscalerMemory(), START)
+    assert {one.job.name: one.workers for one in decided} == {"team/a": 3, "team/b": 4}
+
+
+def test_a_pod_that_cannot_be_read_has_all_that_its_node_has_of_every_resource() -> None:
+    nodes = (node("n1", 2), node("n1", 6, resource="amd.com/gpu"), node("n2", 1), node("n2", 1, resource="amd.com/gpu"))
+    held = pod("unread", node="n1", gpus=WHOLE_NODE, resource="")
+    jobs = (job("team/a"), job("team/b", resource="amd.com/gpu"))
+    state = SharedCluster(jobs=jobs, nodes=nodes, pods=tuple(counted([held], nodes)))
+    decided, _ = decide(state, AutoscalerMemory(), START)
+    assert {one.job.name: one.workers for one in decided} == {"team/a": 1, "team/b": 1}
 
 
 def test_a_job_that_buys_asks_for_all_until_its_budget_is_held() -> None:

@@ -3,6 +3,8 @@
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from hvd_elastic.mpijob.contract import (
     ANNOTATION_SPEC,
     ANNOTATION_STATUS,
     ANNOTATION_WANTED_WORKERS,
+    GPU_RESOURCE,
 )
 from hvd_elastic.policy.reserve import reserve
 from testbed.kube_api import JOBS, NODES, PODS, KubeApi
@@ -76,8 +79,7 @@ def gpu_node(name: str, gpus: object) -> Json:
 
 @pytest.mark.parametrize(("gpus", "count"), [("1k", 1000), ("1e3", 1000), ("8", 8), ("8000m", 8), (2, 2)])
 def test_gpus_are_a_quantity(gpus: object, count: int) -> None:
-    read, has = GpuPod.from_json(gpu_pod("p", gpus)), GpuNode.from_json(gpu_node("n", gpus))
-    assert read is not None
+    (read,), has = GpuPod.each_from_json(gpu_pod("p", gpus)), GpuNode.from_json(gpu_node("n", gpus), GPU_RESOURCE)
     assert has is not None
     assert (read.gpus, has.gpus) == (count, count)
 
@@ -85,13 +87,13 @@ def test_gpus_are_a_quantity(gpus: object, count: int) -> None:
 @pytest.mark.parametrize("gpus", ["1e99", "-1", "1500m", "many", "9" * 5000, True])
 def test_a_pod_whose_gpus_cannot_be_read_occupies_its_node(gpus: object) -> None:
     with pytest.raises(ValueError):
-        GpuPod.from_json(gpu_pod("p", gpus))
+        GpuPod.each_from_json(gpu_pod("p", gpus))
     held = GpuPod.occupying(gpu_pod("p", gpus, nodeName="n1"))
     assert held is not None
     assert (held.node, held.gpus) == ("n1", WHOLE_NODE)
     assert GpuPod.occupying(gpu_pod("p", gpus)) is None
     ended = {**gpu_pod("p", gpus, nodeName="n1"), "status": {"phase": "Failed"}}
-    assert GpuPod.from_json(ended) is None
+    assert GpuPod.each_from_json(ended) == ()
     assert GpuPod.occupying(ended) is None
     shared = [node("n1", 4), node("n2", 4)]
     assert [one.gpus for one in counted([held], shared)] == [4]
@@ -217,8 +219,8 @@ def test_whatever_the_cluster_says_a_turn_is_taken(
         )
     )
     assert "default/good" in {one.name for one in found}
-    room = (node("n1"), *reading.each(nodes, GpuNode.from_json))
-    held = (*reading.each(pods, GpuPod.from_json), *reading.each(pods, GpuPod.occupying))
+    room = (node("n1"), *reading.each(nodes, partial(GpuNode.from_json, resource=GPU_RESOURCE)))
+    held = (*chain(*reading.each(pods, GpuPod.each_from_json)), *reading.each(pods, GpuPod.occupying))
     memory = AutoscalerMemory()
     try:
         memory = AutoscalerMemory(demand=from_text(demand))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod, Placement
-from hvd_elastic.mpijob.contract import LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX
+from hvd_elastic.decide.autoscale.shared_cluster import GpuNode, GpuPod, Placement, counted
+from hvd_elastic.mpijob.contract import GPU_RESOURCE, LABEL_JOB_NAME, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX
 
 Json = dict[str, Any]
 
@@ -30,26 +30,36 @@ def pod(phase: str = "Running", labels: dict[str, str] | None = None, **spec: An
     ],
 )
 def test_a_node_that_takes_no_gpu_pods_does_not_count(changes: Json) -> None:
-    assert GpuNode.from_json(node()) is not None
-    assert GpuNode.from_json(node(**changes)) is None
+    assert GpuNode.from_json(node(), GPU_RESOURCE) is not None
+    assert GpuNode.from_json(node(**changes), GPU_RESOURCE) is None
 
 
 def test_a_worker_is_known_by_the_operators_labels() -> None:
     labels = {LABEL_JOB_NAME: "bert", LABEL_JOB_ROLE: "worker", LABEL_REPLICA_INDEX: "7"}
-    read = GpuPod.from_json(pod(labels=labels, nodeName="n"))
-    assert read is not None
+    (read,) = GpuPod.each_from_json(pod(labels=labels, nodeName="n"))
     assert (read.job, read.index, read.gpus, read.node) == ("team/bert", 7, 2, "n")
 
 
 @pytest.mark.parametrize("ended", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_holds_nothing(ended: str) -> None:
-    assert GpuPod.from_json(pod(ended)) is None
+    assert GpuPod.each_from_json(pod(ended)) == ()
 
 
 def test_an_init_container_may_need_more_than_all_that_run_together() -> None:
-    read = GpuPod.from_json(pod(initContainers=[{"resources": {"requests": {"nvidia.com/gpu": "3"}}}]))
-    assert read is not None
+    (read,) = GpuPod.each_from_json(pod(initContainers=[{"resources": {"requests": {"nvidia.com/gpu": "3"}}}]))
     assert read.gpus == 3
+
+
+def test_a_pod_counts_for_each_resource_that_it_asks_for() -> None:
+    """Not for CPUs and memory, which have no domain."""
+    limits = {"amd.com/gpu": "2", "rdma/hca": "1", "cpu": "8", "example.com/none": "0"}
+    asks = pod(containers=[{"resources": {"limits": limits}}, {"resources": {"limits": {"amd.com/gpu": "1"}}}])
+    assert {one.resource: one.gpus for one in GpuPod.each_from_json(asks)} == {"amd.com/gpu": 3, "rdma/hca": 1}
+    status = {"allocatable": {"amd.com/gpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    has = GpuNode.from_json(node(status=status), "amd.com/gpu")
+    assert has is not None
+    assert [(one.resource, one.gpus) for one in counted(GpuPod.each_from_json(asks), [has])] == [("amd.com/gpu", 3)]
+    assert GpuNode.from_json(node(status=status), GPU_RESOURCE) is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +72,7 @@ def test_an_init_container_may_need_more_than_all_that_run_together() -> None:
     ],
 )
 def test_a_pod_fits_the_nodes_that_its_selector_names(spec: Json, fits: bool) -> None:
-    read = GpuNode.from_json(node())
+    read = GpuNode.from_json(node(), GPU_RESOURCE)
     assert read is not None
     assert Placement.from_json(spec).fits(read) is fits
 
@@ -79,13 +89,14 @@ def test_a_pod_fits_the_nodes_that_its_selector_names(spec: Json, fits: bool) ->
     ],
 )
 def test_a_tainted_node_takes_only_pods_that_tolerate_it(tolerations: list[Json], fits: bool) -> None:
-    read = GpuNode.from_json(node(spec={"taints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}]}))
+    tainted = node(spec={"taints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}]})
+    read = GpuNode.from_json(tainted, GPU_RESOURCE)
     assert read is not None
     assert Placement.from_json({"tolerations": tolerations}).fits(read) is fits
 
 
 def test_one_term_of_the_affinity_must_match() -> None:
-    read = GpuNode.from_json(node())
+    read = GpuNode.from_json(node(), GPU_RESOURCE)
     assert read is not None
 
     def placement(*values: str) -> Placement:

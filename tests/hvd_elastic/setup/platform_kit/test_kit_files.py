@@ -23,7 +23,7 @@ VERSION = "v5.7.1"
 """Of kustomize, which kubectl 1.34 has in it."""
 FULL = KitSettings(
     users=(ClassUser(namespace="serving"),),
-    quotas=(ClassQuota(namespace="serving", gpus=16),),
+    quotas=(ClassQuota(namespace="serving", gpus=16, resource="nvidia.com/gpu"),),
     image="registry.example.com/hvd-elastic:1.0",
     autoscaler_namespace="ops",
     monitoring_labels={"release": "kube-prometheus-stack"},

@@ -1,0 +1,23 @@
+"""What discovery reads off objects as the API server writes them."""
+
+import pytest
+
+from hvd_elastic.discovery.rules.cluster_views import JobView
+from hvd_elastic.mpijob.description.target import Target
+from tests.mpijob.jobs import job, one
+
+
+@pytest.mark.parametrize("target", [Target.MPIJOB, Target.MPIJOB_V1])
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb", "example.com/vgpu"])
+def test_gpus_of_a_worker_are_those_of_its_resource(resource: str, target: Target) -> None:
+    """Adapters of the network, which have a resource of their own beside it, are none."""
+    spec = job(workers__gpus=1, workers__gpu_resource=resource, workers__resources={"rdma/hca": 4})
+    mpijob = one(spec, "MPIJob", target)
+    mpijob["metadata"]["uid"] = "uid"
+    assert JobView.from_json(mpijob).gpus == 1
+
+
+def test_a_worker_without_gpus_has_none() -> None:
+    mpijob = one(job(workers__resources={"rdma/hca": 4}), "MPIJob")
+    mpijob["metadata"]["uid"] = "uid"
+    assert JobView.from_json(mpijob).gpus == 0
