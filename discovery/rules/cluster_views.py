@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from hvd_elastic.discovery.rules import node_signals
 from hvd_elastic.mpijob.contract import ANNOTATION_BEGUN, ANNOTATION_LEAVE, ANNOTATION_WANTED_WORKERS, WorkerState
+from hvd_elastic.system import quantity
 from hvd_elastic.system.untrusted_values import decimal_count
 
 Json = Mapping[str, Any]
@@ -276,7 +277,15 @@ def _containers(status: Json) -> Iterable[Json]:
 
 def _gpus(pod_spec: Json) -> int:
     limits = [(container.get("resources") or {}).get("limits") or {} for container in pod_spec.get("containers") or ()]
-    return sum(decimal_count(str(limit[name])) or 0 for limit in limits for name in GPU_RESOURCES & limit.keys())
+    return sum(_count(limit[name]) for limit in limits for name in GPU_RESOURCES & limit.keys())
+
+
+def _count(written: object) -> int:
+    """A number of GPUs in any form of a quantity (`1k`). What cannot be read counts for nothing."""
+    try:
+        return quantity.count(written)
+    except ValueError:
+        return 0
 
 
 def _controller(owners: Iterable[Json]) -> str:

@@ -8,8 +8,8 @@ from hvd_elastic.client.doctor.checks.node_checks import GPU_RESOURCES
 from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.mpijob import lint
-from hvd_elastic.mpijob.description import quantity
 from hvd_elastic.priorityclasses import DEFAULTS, Tier
+from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"

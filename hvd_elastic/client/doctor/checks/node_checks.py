@@ -8,7 +8,7 @@ from hvd_elastic.client.doctor.cluster_facts import ClusterFacts, Fact
 from hvd_elastic.client.doctor.diagnosis import Verdict, check, error, ok, warning
 from hvd_elastic.discovery.rules.node_taints import taints_of
 from hvd_elastic.mpijob.clouds.cloud_nodes import GPU_TOLERATION, NODES
-from hvd_elastic.mpijob.description import quantity
+from hvd_elastic.system import quantity
 from hvd_elastic.system.plain_words import count_words
 
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
